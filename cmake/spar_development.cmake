@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What our own programs are compiled with; users of spar::spar see none of it.
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+add_library(spar_development INTERFACE)
+target_link_libraries(spar_development INTERFACE spar)
+target_compile_options(spar_development INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+
+if(NOT SPAR_ASSERTION_LEVEL STREQUAL "")
+  target_compile_definitions(spar_development INTERFACE "SPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}")
+endif()
+
+if(SPAR_NATIVE)
+  target_compile_options(spar_development INTERFACE -march=native)
+endif()
+
+if(SPAR_SANITIZE)
+  target_compile_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}" -fno-sanitize-recover=all
+                                                    -fno-omit-frame-pointer)
+  target_link_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Instrumentation hides initialisations from the flow analysis of g++; the release build keeps the warning.
+    target_compile_options(spar_development INTERFACE -Wno-maybe-uninitialized)
+  endif()
+endif()
+
+# Something that this machine lacks: the configure output and the end of scripts/test name it.
+function(spar_missing what why)
+  message(STATUS "spar: without ${what} (${why})")
+  set_property(GLOBAL APPEND PROPERTY spar_missing_parts "${what} (${why})")
+endfunction()
+
+function(spar_write_missing)
+  get_property(parts GLOBAL PROPERTY spar_missing_parts)
+  list(REMOVE_DUPLICATES parts)
+  list(JOIN parts "\n" text)
+  file(WRITE "${PROJECT_BINARY_DIR}/spar-missing.txt" "${text}\n")
+endfunction()
+
+# Where our programs are, for scripts/program: a line <target>=<path> each.
+function(spar_write_programs)
+  get_property(programs GLOBAL PROPERTY spar_programs)
+  set(text "")
+  foreach(program IN LISTS programs)
+    string(APPEND text "${program}=$<TARGET_FILE:${program}>\n")
+  endforeach()
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/spar-programs.txt" CONTENT "${text}")
+endfunction()
+
+# What scripts/test builds without --full.
+add_custom_target(spar_quick)
+
+# spar_add_program(target SOURCES file... [LIBRARIES lib...] [FULL]): one of our own programs; FULL keeps it out of the
+# quick set.
+function(spar_add_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "SOURCES;LIBRARIES")
+  add_executable(${target} ${arg_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY spar_programs ${target})
+  target_link_libraries(${target} PRIVATE spar_development ${arg_LIBRARIES})
+  if(NOT arg_FULL)
+    add_dependencies(spar_quick ${target})
+  endif()
+endfunction()
+
+# Sets `variable` to whether every file exists, relative to the current directory.
+function(spar_files_exist variable)
+  set(found TRUE)
+  foreach(file IN LISTS ARGN)
+    if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+      set(found FALSE)
+    endif()
+  endforeach()
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Every header compiles alone: a unit of one line for each, compiled as C++ (those of MPI once per MPI library) and, where
+# nvcc is present, as CUDA.
+
+if(NOT SPAR_REPOSITORY_CHECKS)
+  return()
+endif()
+
+file(GLOB_RECURSE spar_headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include"
+     "${PROJECT_SOURCE_DIR}/include/*.hpp")
+file(GLOB_RECURSE spar_cuda_headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include"
+     "${PROJECT_SOURCE_DIR}/include/*.cuh")
+
+set(spar_mpi_headers ${spar_headers})
+list(FILTER spar_headers EXCLUDE REGEX "/mpi[^/]*$|/mpi/")
+list(FILTER spar_mpi_headers INCLUDE REGEX "/mpi[^/]*$|/mpi/")
+
+# One unit a header under headers/<kind>/ of the build tree; their paths go to `variable`.
+function(spar_write_units variable kind extension)
+  set(units "")
+  foreach(header IN LISTS ARGN)
+    string(REPLACE "/" "__" stem "${header}")
+    set(unit "${PROJECT_BINARY_DIR}/headers/${kind}/${stem}.${extension}")
+    file(CONFIGURE OUTPUT "${unit}" CONTENT "#include <${header}>\n")
+    list(APPEND units "${unit}")
+  endforeach()
+  set(${variable} ${units} PARENT_SCOPE)
+endfunction()
+
+add_custom_target(spar_headers_alone)
+add_dependencies(spar_quick spar_headers_alone)
+
+function(spar_compile_headers target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;LIBRARIES")
+  if(NOT arg_HEADERS)
+    return()
+  endif()
+  spar_write_units(units ${target} cpp ${arg_HEADERS})
+  add_library(${target} OBJECT ${units})
+  target_link_libraries(${target} PRIVATE spar_development ${arg_LIBRARIES})
+  target_compile_options(${target} PRIVATE -O0)
+  add_dependencies(spar_headers_alone ${target})
+endfunction()
+
+spar_compile_headers(spar_headers_host HEADERS ${spar_headers})
+foreach(flavour IN LISTS spar_mpi_flavours)
+  spar_compile_headers(spar_headers_${flavour} HEADERS ${spar_mpi_headers} LIBRARIES spar_mpi_${flavour})
+endforeach()
+
+add_test(NAME headers.alone COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_alone)
+set_tests_properties(headers.alone PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS lint)
+
+find_program(SPAR_NVCC nvcc HINTS /usr/local/cuda/bin "$ENV{CUDA_HOME}/bin")
+find_program(SPAR_NVCC_HOST NAMES g++-12 g++)
+if(NOT SPAR_NVCC)
+  spar_missing("CUDA" "no nvcc")
+  return()
+endif()
+
+spar_write_units(units cuda cu ${spar_headers} ${spar_cuda_headers})
+foreach(unit IN LISTS units)
+  add_custom_command(
+    OUTPUT "${unit}.o"
+    COMMAND "${SPAR_NVCC}" -std=c++20 -x cu -ccbin "${SPAR_NVCC_HOST}" -I "${PROJECT_SOURCE_DIR}/include" -MD -MF
+            "${unit}.d" -c "${unit}" -o "${unit}.o"
+    DEPENDS "${unit}"
+    DEPFILE "${unit}.d"
+    COMMENT "nvcc ${unit}"
+    VERBATIM)
+endforeach()
+list(TRANSFORM units APPEND ".o" OUTPUT_VARIABLE objects)
+add_custom_target(spar_headers_cuda DEPENDS ${objects})
+add_test(NAME headers.cuda COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_cuda)
+set_tests_properties(headers.cuda PROPERTIES TIMEOUT 1200 RUN_SERIAL TRUE LABELS "lint;full")
+
+# nvcc takes seconds a unit; the quick set compiles the one that includes everything.
+set(front "${PROJECT_BINARY_DIR}/headers/cuda/spar__spar.hpp.cu.o")
+if(front IN_LIST objects)
+  add_custom_target(spar_headers_cuda_front DEPENDS "${front}")
+  add_test(NAME headers.cuda_front COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_cuda_front)
+  set_tests_properties(headers.cuda_front PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint")
+endif()

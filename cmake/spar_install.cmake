@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Install rules and the package that find_package(spar [COMPONENTS mpi]) reads.
+
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(spar_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/spar")
+
+install(TARGETS spar EXPORT spar-targets)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(EXPORT spar-targets NAMESPACE spar:: DESTINATION "${spar_package_dir}")
+
+configure_package_config_file(cmake/spar-config.cmake.in "${PROJECT_BINARY_DIR}/spar-config.cmake"
+                              INSTALL_DESTINATION "${spar_package_dir}" NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/spar-config-version.cmake" COMPATIBILITY SameMinorVersion
+                                 ARCH_INDEPENDENT)
+install(FILES "${PROJECT_BINARY_DIR}/spar-config.cmake" "${PROJECT_BINARY_DIR}/spar-config-version.cmake"
+        DESTINATION "${spar_package_dir}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/spar")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The MPI libraries of this machine, side by side: an interface target spar_mpi_<flavour> for each of Open MPI and MPICH.
+# find_package(MPI) knows one library at a time; tests and tools are built for every one that is installed.
+
+set(spar_mpi_flavours "")
+
+# Include directories, library directories and libraries out of what a compiler wrapper prints. The C++ bindings that MPI-3
+# removed are left out, and so are the flags with which the distribution built its own package.
+function(spar_import_mpi flavour)
+  separate_arguments(words UNIX_COMMAND "${ARGN}")
+  add_library(spar_mpi_${flavour} INTERFACE)
+  target_compile_definitions(spar_mpi_${flavour} INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1 SPAR_WITH_MPI=1)
+  foreach(word IN LISTS words)
+    if(word MATCHES "^-I(.+)$")
+      target_include_directories(spar_mpi_${flavour} SYSTEM INTERFACE "${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-L(.+)$")
+      target_link_directories(spar_mpi_${flavour} INTERFACE "${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-l(mpi_cxx|mpichcxx|mpicxx)$")
+      continue()
+    elseif(word MATCHES "^-l(.+)$")
+      target_link_libraries(spar_mpi_${flavour} INTERFACE "${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-Wl,-rpath")
+      target_link_options(spar_mpi_${flavour} INTERFACE "${word}")
+    endif()
+  endforeach()
+  set(spar_mpi_flavours ${spar_mpi_flavours} ${flavour} PARENT_SCOPE)
+  message(STATUS "spar: ${flavour} found")
+endfunction()
+
+# The wrapper of a flavour: by its own name (Debian), or the plain name where that turns out to be this flavour.
+function(spar_find_mpi flavour compile_query link_query)
+  find_program(SPAR_MPICXX_${flavour} NAMES mpicxx.${flavour})
+  find_program(SPAR_MPICXX NAMES mpicxx mpic++)
+  foreach(wrapper IN ITEMS "${SPAR_MPICXX_${flavour}}" "${SPAR_MPICXX}")
+    if(wrapper)
+      execute_process(COMMAND "${wrapper}" ${compile_query} RESULT_VARIABLE status OUTPUT_VARIABLE compile
+                      ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      execute_process(COMMAND "${wrapper}" ${link_query} RESULT_VARIABLE link_status OUTPUT_VARIABLE link
+                      ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      if(status EQUAL 0 AND link_status EQUAL 0)
+        spar_import_mpi(${flavour} "${compile} ${link}")
+        set(spar_mpi_flavours ${spar_mpi_flavours} PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+spar_find_mpi(openmpi --showme:compile --showme:link)
+spar_find_mpi(mpich -compile_info -link_info)
+
+if(SPAR_SANITIZE MATCHES "thread")
+  # ThreadSanitizer sees races inside Open MPI and crashes MPICH; the threads transport covers our own code there.
+  set(spar_mpi_flavours "")
+elseif(NOT spar_mpi_flavours)
+  spar_missing("MPI" "neither Open MPI nor MPICH found")
+else()
+  if(NOT "openmpi" IN_LIST spar_mpi_flavours)
+    spar_missing("Open MPI" "no mpicxx.openmpi")
+  endif()
+  if(NOT "mpich" IN_LIST spar_mpi_flavours)
+    spar_missing("MPICH" "no mpicxx.mpich")
+  endif()
+endif()
+
+# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...] [FULL]): <name>_<flavour> for each MPI library found.
+function(spar_add_mpi_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "SOURCES;LIBRARIES")
+  foreach(flavour IN LISTS spar_mpi_flavours)
+    spar_is_full(full ${flavour} "${arg_FULL}")
+    spar_add_program(${name}_${flavour} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
+  endforeach()
+endfunction()
+
+# Sanitized programs are built for the first MPI library only, unless everything is asked for.
+function(spar_is_full variable flavour full)
+  list(GET spar_mpi_flavours 0 first)
+  if(full OR (SPAR_SANITIZE AND NOT flavour STREQUAL first))
+    set(${variable} FULL PARENT_SCOPE)
+  else()
+    set(${variable} "" PARENT_SCOPE)
+  endif()
+endfunction()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# How a test is added: one line in tests/CMakeLists.txt. Every test has a time limit, so a deadlock is a failure, not a hang.
+# Tests with the label `full` run with scripts/test --full only.
+
+find_package(GTest QUIET)
+if(NOT GTest_FOUND)
+  spar_missing("unit tests" "no GoogleTest")
+else()
+  # gtest.h is most of what a small test compiles.
+  add_library(spar_test_base OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp")
+  target_link_libraries(spar_test_base PRIVATE spar_development GTest::gtest)
+  target_precompile_headers(spar_test_base PRIVATE <gtest/gtest.h>)
+endif()
+
+# layer/name -> layer.name, the name in ctest, and layer_name, the stem of the target.
+macro(spar_test_names path)
+  string(REPLACE "/" "." test_name "${path}")
+  string(REPLACE "/" "_" test_target "${path}")
+endmacro()
+
+# spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL])
+# A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name.
+function(spar_add_test path)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  if(NOT GTest_FOUND)
+    return()
+  endif()
+  spar_test_names("${path}")
+  if(NOT arg_SOURCES)
+    set(arg_SOURCES "${path}_test.cpp")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set(full "")
+  if(arg_FULL)
+    set(full FULL)
+  endif()
+  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest GTest::gtest_main ${arg_LIBRARIES} ${full})
+  target_precompile_headers(${test_target}_test REUSE_FROM spar_test_base)
+  target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  add_test(NAME ${test_name} COMMAND ${test_target}_test)
+  set_tests_properties(
+    ${test_name}
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS};$<LOWER_CASE:${full}>"
+               ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1")
+endfunction()
+
+# spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [TIMEOUT seconds] [LABELS label...]
+#                   [OWN_MAIN] [FULL])
+# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>. The program
+# is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
+function(spar_add_mpi_test path)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
+  if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
+    return()
+  endif()
+  spar_test_names("${path}")
+  if(NOT arg_SOURCES)
+    set(arg_SOURCES "${path}_test.cpp")
+  endif()
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1 2 3 4 5)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_OWN_MAIN)
+    list(APPEND arg_SOURCES "${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp")
+    list(APPEND arg_LIBRARIES GTest::gtest)
+  endif()
+  math(EXPR watchdog "${arg_TIMEOUT} - 5")
+  foreach(flavour IN LISTS spar_mpi_flavours)
+    spar_is_full(full ${flavour} "${arg_FULL}")
+    set(target ${test_target}_test_${flavour})
+    spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    foreach(ranks IN LISTS arg_RANKS)
+      set(name ${test_name}.${flavour}.${ranks})
+      add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks} $<TARGET_FILE:${target}>)
+      set_tests_properties(
+        ${name}
+        PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "mpi;${flavour};${arg_LABELS};$<LOWER_CASE:${full}>"
+                   PROCESSORS 2 SKIP_RETURN_CODE 77
+                   ENVIRONMENT "SPAR_YIELD=always;SPAR_MPI_TIMEOUT=${watchdog};UBSAN_OPTIONS=print_stacktrace=1")
+    endforeach()
+  endforeach()
+endfunction()
+
+# spar_add_compile_failure(name SOURCE file EXPECT regex)
+# Compiling the file fails with a message that matches; with -DPOSITIVE_CONTROL the same file compiles.
+function(spar_add_compile_failure name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;EXPECT" "")
+  if(NOT SPAR_REPOSITORY_CHECKS)
+    return()
+  endif()
+  add_test(
+    NAME compile_failure.${name}
+    COMMAND
+      "${CMAKE_COMMAND}" "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DINCLUDE=${PROJECT_SOURCE_DIR}/include"
+      "-DSOURCE=${CMAKE_CURRENT_SOURCE_DIR}/${arg_SOURCE}" "-DEXPECT=${arg_EXPECT}" -P
+      "${PROJECT_SOURCE_DIR}/cmake/compile_failure.cmake")
+  set_tests_properties(compile_failure.${name} PROPERTIES TIMEOUT 120 LABELS "compile_failure")
+endfunction()
+
+# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...]): a script that exits 0, or 77 where something
+# that it needs is missing.
+function(spar_add_check name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()

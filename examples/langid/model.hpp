@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Multinomial logistic regression on the hashed character n-grams of a word.
+#pragma once
+
+#include "corpus.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace langid {
+
+/// The n-grams (2 to 5 letters, '<' and '>' mark the ends of the word) as buckets in [0, 2^bits).
+inline std::vector<std::uint32_t> n_grams(std::u32string_view word, unsigned bits) {
+  const std::u32string marked = U'<' + std::u32string(word) + U'>';
+  std::vector<std::uint32_t> buckets;
+  for (std::size_t first = 0; first < marked.size(); ++first) {
+    std::uint64_t hash = mix(0, marked[first]);
+    for (std::size_t last = first + 1; last < std::min(first + 5, marked.size()); ++last) {
+      hash = mix(hash, marked[last]);
+      buckets.push_back(static_cast<std::uint32_t>(hash >> (64 - bits)));
+    }
+  }
+  return buckets;
+}
+
+/// A row of `languages` weights for each bucket; the parameter of (bucket, language) is bucket * languages + language.
+struct classifier {
+  std::size_t languages;
+  unsigned bits;
+  std::vector<float> weights = std::vector<float>(languages << bits);
+
+  /// The probability of each language, given the n-grams of a word.
+  std::vector<float> probabilities(std::span<const std::uint32_t> buckets) const {
+    std::vector<float> result(languages);
+    for (const std::uint32_t bucket : buckets) {
+      for (std::size_t l = 0; l < languages; ++l) result[l] += weights[bucket * languages + l];
+    }
+    const float scale = 1 / std::sqrt(static_cast<float>(buckets.size()));
+    const float largest = *std::max_element(result.begin(), result.end());
+    float total = 0;
+    for (float& p : result) total += p = std::exp(scale * (p - largest));
+    for (float& p : result) p /= total;
+    return result;
+  }
+
+  /// How many words are most probably of the language that they are of.
+  double right(std::span<const labelled_word> words) const {
+    return static_cast<double>(std::count_if(words.begin(), words.end(), [&](const labelled_word& word) {
+      const std::vector<float> p = probabilities(n_grams(word.text, bits));
+      return std::max_element(p.begin(), p.end()) - p.begin() == word.language;
+    }));
+  }
+};
+
+/// The gradient of the loss over a batch: a dense vector, nonzero only in the rows of the batch's n-grams.
+struct gradient {
+  std::vector<float> dense;
+  std::vector<std::uint32_t> rows{}; // the buckets touched, some of them repeatedly
+
+  /// Adds `scale` times the gradient of -log p(language | word), which touches only the rows of the word's n-grams.
+  void add(const classifier& model, const labelled_word& word, float scale) {
+    const std::vector<std::uint32_t> buckets = n_grams(word.text, model.bits);
+    std::vector<float> error = model.probabilities(buckets);
+    error[word.language] -= 1;
+    scale /= std::sqrt(static_cast<float>(buckets.size()));
+    for (const std::uint32_t bucket : buckets) {
+      for (std::size_t l = 0; l < error.size(); ++l) dense[bucket * error.size() + l] += scale * error[l];
+    }
+    rows.insert(rows.end(), buckets.begin(), buckets.end());
+  }
+
+  /// Moves the entries touched into the two vectors, in order of their indices, and leaves zero.
+  void move_to(std::vector<std::uint32_t>& indices, std::vector<float>& values, std::size_t languages) {
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    for (const std::uint32_t row : rows) {
+      for (std::size_t i = row * languages; i < (row + 1) * languages; ++i) {
+        indices.push_back(static_cast<std::uint32_t>(i));
+        values.push_back(std::exchange(dense[i], 0.0f));
+      }
+    }
+    rows.clear();
+  }
+};
+
+} // namespace langid

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reduce and broadcast along a binomial tree, for any number of ranks and any root.
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/wire.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// ceil(log2 P) rounds; each rank but the root sends once. Operands in the order root, root + 1, ..., modulo P.
+struct binomial_reduce {
+  static constexpr std::string_view name = "binomial_reduce";
+
+  /// In place: `x` holds the result on the root and is unspecified elsewhere.
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, rank_t root, Op op) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    for (rank_t distance = 1; distance < p; distance *= 2) {
+      if ((relative & distance) != 0) {
+        co_await net.send((net.rank() + p - distance) % p, encode<T>(x));
+        co_return;
+      }
+      if (relative + distance >= p) continue;
+      message_buffer in(net.memory());
+      co_await net.receive((net.rank() + distance) % p, in);
+      const auto theirs = in.piece<T>(0);
+      if (theirs.size() != x.size()) throw corrupt_message("a vector that arrived has the wrong length");
+      net.compute(x.size());
+      kernel::reduce(x.data(), theirs.data(), x.size(), op);
+    }
+  }
+
+  /// The sum on the root; an empty stream elsewhere.
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    const index_range all{0, mine.dimension()};
+    stream<T, Index> sum;
+    stream_view<T, Index> have = mine;
+    for (rank_t distance = 1; distance < p; distance *= 2) {
+      if ((relative & distance) != 0) {
+        co_await net.send((net.rank() + p - distance) % p, encode(have));
+        co_return stream<T, Index>::sparse(net.memory(), mine.dimension(), 0);
+      }
+      if (relative + distance >= p) continue;
+      message_buffer in(net.memory());
+      co_await net.receive((net.rank() + distance) % p, in);
+      const auto theirs = decode<T, Index>(in, all);
+      net.compute(theirs.count() + have.count());
+      sum = merge(have, theirs, all, dense_threshold<T, Index>(mine.dimension()), op, net.memory());
+      have = sum.view();
+    }
+    if (p == 1) sum = stream<T, Index>::copy(net.memory(), mine);
+    co_return sum;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// ceil(log2 P) rounds; each rank but the root receives once.
+struct binomial_broadcast {
+  static constexpr std::string_view name = "binomial_broadcast";
+
+  template <transport Net, element T>
+  task<void> operator()(channel<Net> net, std::span<T> x, rank_t root) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    rank_t distance = 1;
+    for (; distance < p && (relative & distance) == 0; distance *= 2) {}
+    if (relative != 0) {
+      message_buffer in(net.memory());
+      in.place(0, x);
+      co_await net.receive((net.rank() + p - distance) % p, in);
+    }
+    for (distance /= 2; distance > 0; distance /= 2) {
+      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, encode<T>(x));
+    }
+  }
+
+  /// The root's stream on every rank; the others bring a stream of the same dimension, whose entries do not matter.
+  template <transport Net, element T, index_type Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    rank_t distance = 1;
+    for (; distance < p && (relative & distance) == 0; distance *= 2) {}
+    stream<T, Index> whole;
+    if (relative == 0) {
+      whole = stream<T, Index>::copy(net.memory(), mine);
+    } else {
+      message_buffer in(net.memory());
+      co_await net.receive((net.rank() + p - distance) % p, in);
+      whole = stream<T, Index>::copy(net.memory(), decode<T, Index>(in, {0, mine.dimension()}));
+    }
+    for (distance /= 2; distance > 0; distance /= 2) {
+      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, encode(whole.view()));
+    }
+    co_return whole;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

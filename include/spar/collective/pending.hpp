@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A collective under way: the handle of the non-blocking calls.
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <coroutine>
+#include <utility>
+
+namespace spar {
+
+/// Runs the transport until `work` has ended; its result.
+template <transport Net, class T>
+T wait(Net& net, task<T> work) {
+  while (!work.done()) net.progress(true);
+  return work.result();
+}
+
+/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()` blocks;
+/// inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error. Progress is
+/// made by any waiting or polling call on the same transport.
+template <transport Net, class T>
+class [[nodiscard]] pending {
+ public:
+  pending(Net& net, call_record& call, task<T> work) noexcept : net_(&net), call_(&call), work_(std::move(work)) {}
+  pending(pending&& other) noexcept
+      : net_(other.net_), call_(std::exchange(other.call_, nullptr)), work_(std::move(other.work_)) {}
+  pending& operator=(pending&&) = delete;
+  ~pending() {
+    if (call_ == nullptr) return;
+    try {
+      while (!work_.done()) net_->progress(true);
+    } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
+    }
+    net_->node().close(*call_);
+  }
+
+  /// Whether the call has ended; looks for progress first.
+  [[nodiscard]] bool done() {
+    if (!work_.done()) net_->progress(false);
+    return work_.done();
+  }
+  T wait() {
+    while (!work_.done()) net_->progress(true);
+    return work_.result();
+  }
+  /// Messages, bytes and time of this call; complete once it has ended.
+  [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
+
+  [[nodiscard]] bool await_ready() const noexcept { return work_.done(); }
+  void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
+  T await_resume() { return work_.result(); }
+
+ private:
+  Net* net_;
+  call_record* call_;
+  task<T> work_;
+};
+
+namespace detail {
+
+template <transport Net>
+class closing_call {
+ public:
+  closing_call(Net& net, call_record& call) noexcept : net_(&net), call_(&call) {}
+  closing_call(const closing_call&) = delete;
+  ~closing_call() { net_->node().finish(*call_, net_->now()); }
+
+ private:
+  Net* net_;
+  call_record* call_;
+};
+
+template <class Net, class Algorithm, class... Args>
+using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<Net>>(), std::declval<Args>()...));
+
+/// The algorithm lives in this frame for as long as it runs.
+template <transport Net, class Algorithm, class... Args>
+task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
+  const closing_call<Net> closing(net.net(), *call);
+  co_return co_await algorithm(net, args...);
+}
+
+} // namespace detail
+
+/// Starts `algorithm(channel, args...)` as the next collective on `net`; all ranks start the same ones in the same order.
+template <transport Net, class Algorithm, class... Args>
+auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
+  using work = detail::task_of<Net, Algorithm, Args...>;
+  while (net.node().full()) net.progress(true);
+  call_record& call = net.node().open(net.now());
+  return pending<Net, decltype(std::declval<work&>().result())>(
+      net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
+}
+
+} // namespace spar

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduce by recursive doubling, sparse and dense, for any number of ranks (SparCML, section 5.3.1).
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/wire.hpp>
+#include <spar/topology/fold.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// ceil(log2 P) rounds at powers of two; in round t ranks at a distance of 2^t exchange all that they have. Otherwise one
+/// round more before, in which ranks are folded in pairs, and one after. The lower ranks' sum is the left operand.
+///
+/// A rank sends, with k entries on each of P = 2^m ranks, between k log2 P entries (equal indices) and k (P - 1) (disjoint
+/// ones), as long as no more than delta come together: then a sum turns dense.
+struct recursive_doubling {
+  static constexpr std::string_view name = "recursive_doubling";
+
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    const fold folded{net.rank(), net.size()};
+    const index_range all{0, mine.dimension()};
+    const std::uint64_t limit = dense_threshold<T, Index>(mine.dimension());
+    pool& memory = net.memory();
+    stream<T, Index> sum;
+    stream_view<T, Index> have = mine;
+
+    if (folded.has_partner()) {
+      const rank_t partner = folded.partner();
+      message_buffer theirs(memory);
+      if (!folded.active()) {
+        co_await net.send(partner, encode(have));
+        co_await net.receive(partner, theirs);
+        co_return stream<T, Index>::copy(memory, decode<T, Index>(theirs, all));
+      }
+      co_await net.receive(partner, theirs);
+      const auto lower = decode<T, Index>(theirs, all);
+      net.compute(lower.count() + have.count());
+      sum = merge(lower, have, all, limit, op, memory);
+      have = sum.view();
+    }
+
+    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
+      const rank_t peer = folded.rank_of(folded.number() ^ distance);
+      message_buffer theirs(memory);
+      auto sending = net.send(peer, encode(have));
+      co_await net.receive(peer, theirs);
+      const auto other = decode<T, Index>(theirs, all);
+      net.compute(other.count() + have.count());
+      auto next = peer < net.rank() ? merge(other, have, all, limit, op, memory)
+                                    : merge(have, other, all, limit, op, memory);
+      theirs.release();
+      co_await sending;
+      sum = std::move(next);
+      have = sum.view();
+    }
+
+    if (folded.has_partner()) co_await net.send(folded.partner(), encode(have));
+    if (net.size() == 1) sum = stream<T, Index>::copy(memory, mine);
+    co_return sum;
+  }
+
+  /// In place.
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const fold folded{net.rank(), net.size()};
+    buffer<T> theirs(net.memory(), net.size() > 1 ? x.size() : 0);
+
+    if (folded.has_partner()) {
+      const rank_t partner = folded.partner();
+      message_buffer in(net.memory());
+      if (!folded.active()) {
+        co_await net.send(partner, encode<T>(x));
+        in.place(0, x);
+        co_await net.receive(partner, in);
+        co_return;
+      }
+      in.place(0, theirs.span());
+      co_await net.receive(partner, in);
+      net.compute(x.size());
+      kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
+    }
+
+    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
+      const rank_t peer = folded.rank_of(folded.number() ^ distance);
+      message_buffer in(net.memory());
+      in.place(0, theirs.span());
+      auto receiving = net.receive(peer, in);
+      auto sending = net.send(peer, encode<T>(x));
+      co_await receiving;
+      co_await sending; // before x changes
+      net.compute(x.size());
+      if (peer < net.rank()) kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
+      else kernel::reduce(x.data(), theirs.data(), x.size(), op);
+    }
+
+    if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

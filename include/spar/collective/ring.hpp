@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduce, reduce-scatter and allgather around a ring, for any number of ranks (Patarasuk and Yuan 2009).
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/storage/concatenate.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/wire.hpp>
+#include <spar/topology/ownership.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+/// P - 1 steps; block b starts at rank b + 1 and collects each rank's share on its way to rank b, its owner, so its sum has
+/// the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
+struct ring_reduce_scatter {
+  static constexpr std::string_view name = "ring_reduce_scatter";
+
+  /// In place; afterwards block `rank` of `x` (see uniform_ownership) is reduced, the rest is unspecified.
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{x.size(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    for (rank_t step = 1; step < p; ++step) {
+      const index_range out = owner[(net.rank() + p - step) % p];
+      const index_range mine = owner[(net.rank() + 2 * p - step - 1) % p];
+      message_buffer in(net.memory());
+      auto receiving = net.receive(left, in);
+      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
+      co_await receiving;
+      const auto partial = in.piece<T>(0);
+      if (partial.size() != mine.size()) throw corrupt_message("a block of a ring has the wrong length");
+      net.compute(mine.size());
+      kernel::reduce_left(x.data() + mine.begin, partial.data(), mine.size(), op);
+      in.release();
+      co_await sending;
+    }
+  }
+
+  /// The entries of this rank's block.
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{mine.dimension(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    const auto slice = [&](rank_t block) { return mine.slice(owner.begin(block), owner.begin(block + 1)); };
+    stream<T, Index> sum;
+    stream_view<T, Index> have = slice((net.rank() + p - 1) % p);
+    for (rank_t step = 1; step < p; ++step) {
+      const rank_t block = (net.rank() + 2 * p - step - 1) % p;
+      message_buffer in(net.memory());
+      auto receiving = net.receive(left, in);
+      auto sending = net.send(right, encode(have));
+      co_await receiving;
+      const auto partial = decode<T, Index>(in, owner[block]);
+      const auto own = slice(block);
+      net.compute(partial.count() + own.count());
+      auto next = merge(partial, own, owner[block], dense_threshold<T, Index>(owner[block].size()), op, net.memory());
+      in.release();
+      co_await sending;
+      sum = std::move(next);
+      have = sum.view();
+    }
+    if (p == 1) sum = stream<T, Index>::copy(net.memory(), mine);
+    co_return sum;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// P - 1 steps, in each of which every rank passes on the block that it got last; n (P - 1) / P values.
+struct ring_allgather {
+  static constexpr std::string_view name = "ring_allgather";
+
+  /// In place: rank r brings block r of `x`.
+  template <transport Net, element T>
+  task<void> operator()(channel<Net> net, std::span<T> x) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{x.size(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    for (rank_t step = 0; step + 1 < p; ++step) {
+      const index_range out = owner[(net.rank() + p - step) % p];
+      const index_range due = owner[(net.rank() + 2 * p - step - 1) % p];
+      message_buffer in(net.memory());
+      in.place(0, x.subspan(due.begin, due.size()));
+      auto receiving = net.receive(left, in);
+      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
+      co_await receiving;
+      co_await sending;
+    }
+  }
+
+  /// Blocks of a vector, block r from rank r, joined; where the whole turns dense, absent entries become `absent`.
+  template <transport Net, element T, index_type Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{mine.dimension(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    // A block that is passed on needs memory of its own: borrowed from the left it would be lent to the right, all around.
+    std::pmr::vector<stream<T, Index>> passed(&net.memory());
+    std::pmr::vector<stream_view<T, Index>> blocks(static_cast<std::size_t>(p), &net.memory());
+    passed.reserve(static_cast<std::size_t>(p));
+    blocks[static_cast<std::size_t>(net.rank())] = mine;
+    for (rank_t step = 0; step + 1 < p; ++step) {
+      const auto out = static_cast<std::size_t>((net.rank() + p - step) % p);
+      const rank_t due = (net.rank() + 2 * p - step - 1) % p;
+      message_buffer in(net.memory());
+      auto receiving = net.receive(left, in);
+      auto sending = net.send(right, encode(blocks[out]));
+      co_await receiving;
+      passed.push_back(stream<T, Index>::copy(net.memory(), decode<T, Index>(in, owner[due])));
+      blocks[static_cast<std::size_t>(due)] = passed.back().view();
+      in.release();
+      co_await sending;
+    }
+    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), mine.dimension(), {0, mine.dimension()}, absent,
+                          net.memory());
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// Reduce-scatter, then allgather: 2 (P - 1) steps, 2 n (P - 1) / P values sent by each rank.
+struct ring {
+  static constexpr std::string_view name = "ring";
+
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const ring_reduce_scatter reduce_scatter;
+    const ring_allgather allgather;
+    co_await reduce_scatter(net, x, op);
+    co_await allgather(net, x);
+  }
+
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    const ring_reduce_scatter reduce_scatter;
+    const ring_allgather allgather;
+    const stream<T, Index> block = co_await reduce_scatter(net, mine, op);
+    co_return co_await allgather(net, block.view(), op.template neutral<T>());
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

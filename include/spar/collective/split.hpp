@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2); a sparse reduce-scatter.
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/wire.hpp>
+#include <spar/topology/ownership.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+/// Sends each owner its slice and hands the parts of this rank's block, in the order of the ranks, to
+/// `reduce(span<const stream_view>)`. P - 1 messages each way, all under way at once.
+template <transport Net, element T, index_type Index, class Reduce>
+task<void> split(channel<Net> net, stream_view<T, Index> mine, Reduce reduce) {
+  const rank_t p = net.size();
+  const uniform_ownership owner{mine.dimension(), p};
+  const auto slice = [&](rank_t r) { return mine.slice(owner.begin(r), owner.begin(r + 1)); };
+  const auto others = static_cast<std::size_t>(p - 1);
+  std::pmr::deque<message_buffer> arrived(&net.memory());
+  std::pmr::vector<decltype(net.receive(0, arrived.front()))> receiving(&net.memory());
+  std::pmr::vector<decltype(net.send(0, encode(mine)))> sending(&net.memory());
+  std::pmr::vector<stream_view<T, Index>> parts(static_cast<std::size_t>(p), &net.memory());
+  receiving.reserve(others);
+  sending.reserve(others);
+
+  // Each rank begins with another peer, so that no one is addressed by all at once.
+  for (rank_t i = 1; i < p; ++i) {
+    receiving.push_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.memory())));
+  }
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + i) % p;
+    sending.push_back(net.send(peer, encode(slice(peer))));
+  }
+  parts[static_cast<std::size_t>(net.rank())] = slice(net.rank());
+  for (std::size_t i = 0; i < others; ++i) {
+    co_await receiving[i];
+    const auto source = static_cast<std::size_t>((net.rank() + 2 * p - 1 - static_cast<rank_t>(i)) % p);
+    parts[source] = decode<T, Index>(arrived[i], owner[net.rank()]);
+  }
+  std::uint64_t entries = 0;
+  for (const auto& part : parts) entries += part.count();
+  net.compute(entries);
+  reduce(std::span<const stream_view<T, Index>>(parts));
+  arrived.clear();
+  for (auto& s : sending) co_await s;
+}
+
+/// Reduce-scatter of sparse streams by direct messages: block `rank` of the sum, sparse.
+struct split_reduce_scatter {
+  static constexpr std::string_view name = "split_reduce_scatter";
+
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    stream<T, Index> sparse_copy;
+    if (mine.is_dense()) {
+      sparse_copy = to_sparse(mine, op, net.memory());
+      mine = sparse_copy.view();
+    }
+    stream<T, Index> sum;
+    const auto merge_parts = [&](std::span<const stream_view<T, Index>> parts) {
+      const uniform_ownership owner{mine.dimension(), net.size()};
+      sum = merge_many(parts, mine.dimension(), owner[net.rank()], op, net.memory());
+    };
+    co_await split(net, mine, merge_parts);
+    co_return sum;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Assertion levels: how much of its own work the library checks.
+#pragma once
+
+#include <spar/core/error.hpp>
+
+/// 0 none, 1 normal (local checks), 2 communication (ranks also compare what should agree). Arguments of public
+/// functions and bytes from the wire are checked at every level.
+#ifndef SPAR_ASSERTION_LEVEL
+#ifdef NDEBUG
+#define SPAR_ASSERTION_LEVEL 0
+#else
+#define SPAR_ASSERTION_LEVEL 1
+#endif
+#endif
+
+namespace spar {
+
+enum class assertion_level { none = 0, normal = 1, communication = 2 };
+
+inline constexpr auto active_assertions = static_cast<assertion_level>(SPAR_ASSERTION_LEVEL);
+
+/// A broken invariant of the library itself; reaching one is a bug in spar or in a user's own policy.
+struct assertion_failed : error {
+  using error::error;
+};
+
+/// Throws `assertion_failed` with `sentence` where `condition` is false and the level is active.
+template <assertion_level Level = assertion_level::normal>
+constexpr void check(bool condition, const char* sentence) {
+  if constexpr (active_assertions >= Level) {
+    if (!condition) throw assertion_failed(sentence);
+  }
+}
+
+} // namespace spar

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An owning, uninitialised array of trivially copyable elements in a memory space.
+#pragma once
+
+#include <spar/core/space.hpp>
+
+#include <cstddef>
+#include <memory_resource>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace spar {
+
+/// `size()` elements of T from a memory resource (a rank's pool; for `cuda` one that hands out device memory). Nothing is
+/// initialised. Movable, not copyable.
+template <class T, memory_space Space = host>
+class buffer {
+  static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");
+
+ public:
+  buffer() = default;
+  buffer(std::pmr::memory_resource& memory, std::size_t size) : memory_(&memory), size_(size), capacity_(size) {
+    if (size > 0) data_ = static_cast<T*>(memory.allocate(size * sizeof(T), alignof(T)));
+  }
+  buffer(buffer&& other) noexcept
+      : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  buffer& operator=(buffer&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+  }
+  ~buffer() {
+    if (data_ != nullptr) memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T));
+  }
+
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] const T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::span<T> span() noexcept { return {data_, size_}; }
+  [[nodiscard]] std::span<const T> span() const noexcept { return {data_, size_}; }
+
+  /// Forgets the elements from `size` on; the memory stays.
+  void shrink(std::size_t size) noexcept {
+    if (size < size_) size_ = size;
+  }
+
+ private:
+  std::pmr::memory_resource* memory_ = nullptr;
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+} // namespace spar

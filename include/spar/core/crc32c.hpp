@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// CRC-32C (Castagnoli), the checksum of every header; by the processor's instruction where it has one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace spar {
+
+namespace detail {
+
+inline constexpr auto crc32c_table = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t remainder = byte;
+    for (int bit = 0; bit < 8; ++bit) remainder = (remainder >> 1) ^ ((remainder & 1) != 0 ? 0x82F63B78U : 0U);
+    table[byte] = remainder;
+  }
+  return table;
+}();
+
+inline std::uint32_t crc32c_portable(const void* data, std::size_t size) noexcept {
+  const auto* p = static_cast<const unsigned char*>(data);
+  std::uint32_t crc = ~0U;
+  for (; size > 0; --size) crc = (crc >> 8) ^ crc32c_table[(crc ^ *p++) & 0xFF];
+  return ~crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+__attribute__((target("sse4.2"))) inline std::uint32_t crc32c_sse42(const void* data, std::size_t size) noexcept {
+  const auto* p = static_cast<const unsigned char*>(data);
+  std::uint64_t crc = 0xFFFFFFFFU;
+  for (; size >= 8; size -= 8, p += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, p, 8);
+    crc = __builtin_ia32_crc32di(crc, word);
+  }
+  auto narrow = static_cast<std::uint32_t>(crc);
+  for (; size > 0; --size) narrow = __builtin_ia32_crc32qi(narrow, *p++);
+  return ~narrow;
+}
+#endif
+
+} // namespace detail
+
+/// CRC-32C of `size` bytes.
+inline std::uint32_t crc32c(const void* data, std::size_t size) noexcept {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+  static const bool by_instruction = __builtin_cpu_supports("sse4.2") != 0;
+  if (by_instruction) return detail::crc32c_sse42(data, size);
+#endif
+  return detail::crc32c_portable(data, size);
+}
+
+} // namespace spar

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The types that values and indices can have, and their codes on the wire.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+namespace spar {
+
+#ifdef __FLT16_MAX__
+#define SPAR_HAS_HALF 1
+/// IEEE binary16, where the compiler has it.
+using half = _Float16;
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+#define SPAR_HAS_BFLOAT16 1
+/// The upper half of a binary32, where the compiler has it.
+using bfloat16 = decltype(0.0bf16);
+#endif
+
+enum class element_code : std::uint8_t { float32 = 1, float64, int32, int64, uint32, uint64, float16, bfloat16, bytes };
+
+/// Code of an element type on the wire; a user's own type specialises it with a code of 64 or more.
+template <class T>
+inline constexpr element_code code_of{};
+template <>
+inline constexpr element_code code_of<float> = element_code::float32;
+template <>
+inline constexpr element_code code_of<double> = element_code::float64;
+template <>
+inline constexpr element_code code_of<std::int32_t> = element_code::int32;
+template <>
+inline constexpr element_code code_of<std::int64_t> = element_code::int64;
+template <>
+inline constexpr element_code code_of<std::uint32_t> = element_code::uint32;
+template <>
+inline constexpr element_code code_of<std::uint64_t> = element_code::uint64;
+#ifdef SPAR_HAS_HALF
+template <>
+inline constexpr element_code code_of<half> = element_code::float16;
+#endif
+#ifdef SPAR_HAS_BFLOAT16
+template <>
+inline constexpr element_code code_of<bfloat16> = element_code::bfloat16;
+#endif
+
+/// A value that can be sent as its bytes and has a code on the wire. Rejects std::string (not trivially copyable) and
+/// long double (no code: its size and padding differ between machines).
+template <class T>
+concept element = std::is_trivially_copyable_v<T> && code_of<T> != element_code{};
+
+/// 32- or 64-bit unsigned. Rejects int: an index is never negative, and half the range would be lost.
+template <class Index>
+concept index_type = std::same_as<Index, std::uint32_t> || std::same_as<Index, std::uint64_t>;
+
+/// True for the floating-point elements, the extended ones included (std::is_floating_point leaves them out).
+template <class T>
+inline constexpr bool is_floating =
+    code_of<T> == element_code::float32 || code_of<T> == element_code::float64 ||
+    code_of<T> == element_code::float16 || code_of<T> == element_code::bfloat16;
+
+} // namespace spar

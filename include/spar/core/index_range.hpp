@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A contiguous range of indices.
+#pragma once
+
+#include <cstdint>
+
+namespace spar {
+
+/// The indices from `begin` to before `end`.
+struct index_range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  [[nodiscard]] constexpr std::uint64_t size() const noexcept { return end - begin; }
+  friend constexpr bool operator==(const index_range&, const index_range&) = default;
+};
+
+} // namespace spar

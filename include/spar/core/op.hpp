@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reduction operations: associative, commutative, coordinate-wise, with a neutral element (SparCML, section 5.2).
+#pragma once
+
+#include <spar/core/element.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+
+namespace spar {
+
+namespace detail {
+
+/// Signed sums and products wrap as MPI's do; through the unsigned type that is defined behaviour.
+template <class T, class F>
+constexpr T wrapping(T a, T b, F f) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+  } else {
+    return static_cast<T>(f(a, b));
+  }
+}
+
+template <class T>
+constexpr T lowest() {
+  if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
+  else if constexpr (is_floating<T>) return static_cast<T>(-std::numeric_limits<float>::infinity());
+  else return std::numeric_limits<T>::lowest();
+}
+
+template <class T>
+constexpr T highest() {
+  if constexpr (is_floating<T>) return static_cast<T>(-lowest<T>());
+  else return std::numeric_limits<T>::max();
+}
+
+} // namespace detail
+
+/// What a collective needs of an operation on T: a pure call, the element that leaves the other operand as it is, and a
+/// name by which ranks find out that they disagree. Rejects std::plus (no neutral element: an absent entry would have no
+/// meaning).
+template <class Op, class T>
+concept reduction = std::copyable<Op> && requires(const Op& op, T a, T b) {
+  { op(a, b) } -> std::same_as<T>;
+  { op.template neutral<T>() } -> std::same_as<T>;
+  { Op::name } -> std::convertible_to<std::string_view>;
+};
+
+struct sum {
+  static constexpr std::string_view name = "sum";
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return detail::wrapping(a, b, [](auto x, auto y) { return x + y; });
+  }
+  template <class T>
+  static constexpr T neutral() {
+    return T{};
+  }
+};
+
+struct product {
+  static constexpr std::string_view name = "product";
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return detail::wrapping(a, b, [](auto x, auto y) { return x * y; });
+  }
+  template <class T>
+  static constexpr T neutral() {
+    return static_cast<T>(1);
+  }
+};
+
+/// The smaller one; NaN where either is NaN, so that it is never lost.
+struct minimum {
+  static constexpr std::string_view name = "minimum";
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
+  template <class T>
+  static constexpr T neutral() {
+    return detail::highest<T>();
+  }
+};
+
+/// The larger one; NaN where either is NaN.
+struct maximum {
+  static constexpr std::string_view name = "maximum";
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
+  template <class T>
+  static constexpr T neutral() {
+    return detail::lowest<T>();
+  }
+};
+
+/// The sum, divided by the number of ranks at the end; integers round towards zero.
+struct average : sum {
+  static constexpr std::string_view name = "average";
+  template <class T>
+  static constexpr T finish(T total, std::int64_t ranks) {
+    return static_cast<T>(total / static_cast<T>(ranks));
+  }
+};
+
+} // namespace spar

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// task<T>: the coroutine type in which every collective is written. It starts at once and continues through the rank's
+// ready queue.
+#pragma once
+
+#include <spar/core/scheduler.hpp>
+
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+template <class T>
+concept has_scheduler = requires(T& t) {
+  { t.scheduler() } -> std::convertible_to<scheduler&>;
+};
+
+/// The scheduler of the first parameter of a coroutine that has one: a transport or a channel.
+template <class First, class... Rest>
+scheduler& scheduler_among(First& first, Rest&... rest) {
+  if constexpr (has_scheduler<First>) {
+    return first.scheduler();
+  } else {
+    static_assert(sizeof...(Rest) > 0, "a coroutine that returns spar::task takes a transport or a channel among its "
+                                       "parameters; its scheduler resumes the coroutine");
+    return scheduler_among(rest...);
+  }
+}
+
+/// GCC 12 destroys an aggregate temporary twice when the full expression suspends.
+template <class Awaiter>
+concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
+                       std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;
+
+/// Awaits an object where it stands: GCC 12 copies an awaiter that is an lvalue. The object, a temporary too, lives until the
+/// end of the full expression that awaits it.
+template <class Awaiter>
+class by_reference {
+ public:
+  explicit by_reference(Awaiter& awaiter) noexcept : awaiter_(&awaiter) {}
+  [[nodiscard]] bool await_ready() const { return awaiter_->await_ready(); }
+  void await_suspend(std::coroutine_handle<> waiting) const { awaiter_->await_suspend(waiting); }
+  decltype(auto) await_resume() const { return awaiter_->await_resume(); }
+
+ private:
+  Awaiter* awaiter_;
+};
+
+class promise_base {
+ public:
+  template <class... Args>
+  explicit promise_base(Args&... args) noexcept : scheduler_(&scheduler_among(args...)) {}
+
+  // Frames come from the rank's pool. The pool is remembered in front of the frame, as delete sees no parameters.
+  template <class... Args>
+  static void* operator new(std::size_t size, Args&... args) {
+    pool& memory = scheduler_among(args...).memory();
+    auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
+    ::new (p) prefix{&memory, size + frame_prefix};
+    return p + frame_prefix;
+  }
+  static void operator delete(void* frame) noexcept {
+    auto* p = static_cast<std::byte*>(frame) - frame_prefix;
+    const prefix kept = *reinterpret_cast<prefix*>(p);
+    kept.memory->deallocate(p, kept.size, frame_prefix);
+  }
+
+  [[nodiscard]] std::suspend_never initial_suspend() const noexcept { return {}; }
+
+  struct final_awaiter {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> finished) const noexcept {
+      promise_base& promise = finished.promise();
+      promise.finished_ = true;
+      if (promise.continuation_) promise.scheduler_->post(promise.continuation_);
+    }
+    void await_resume() const noexcept {}
+  };
+  [[nodiscard]] final_awaiter final_suspend() const noexcept { return {}; }
+
+  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+
+  template <class Awaiter>
+  auto await_transform(Awaiter&& awaiter) const noexcept {
+    static_assert(safe_awaiter<Awaiter>,
+                  "an awaiter must not be an aggregate with a destructor (GCC 12 would destroy it twice): give it a "
+                  "constructor");
+    return by_reference<std::remove_reference_t<Awaiter>>(awaiter);
+  }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  scheduler* scheduler_;
+  std::coroutine_handle<> continuation_;
+  std::exception_ptr error_;
+  bool finished_ = false;
+
+ private:
+  struct prefix {
+    pool* memory;
+    std::size_t size;
+  };
+  static constexpr std::size_t frame_prefix = sizeof(prefix);
+};
+
+template <class T>
+class promise : public promise_base {
+ public:
+  using promise_base::promise_base;
+  template <class U>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  T result() {
+    rethrow();
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+};
+
+template <>
+class promise<void> : public promise_base {
+ public:
+  using promise_base::promise_base;
+  void return_void() const noexcept {}
+  void result() const { rethrow(); }
+};
+
+} // namespace detail
+
+/// A running or finished coroutine on one rank. Await it once, as an rvalue: it yields the result or throws what the
+/// coroutine threw. Destroying an unfinished task destroys the coroutine where it is suspended; the operations that it
+/// was waiting for are cancelled by their own destructors.
+template <class T = void>
+class [[nodiscard]] task {
+ public:
+  class promise_type : public detail::promise<T> {
+   public:
+    using detail::promise<T>::promise;
+    task get_return_object() { return task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+  };
+
+  task(task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
+  task& operator=(task&& other) noexcept {
+    std::swap(coroutine_, other.coroutine_);
+    return *this;
+  }
+  ~task() {
+    if (!coroutine_) return;
+    if (!done()) coroutine_.promise().scheduler_->forget(coroutine_);
+    coroutine_.destroy();
+  }
+
+  [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
+
+  /// The result of a finished task; call it once.
+  T result() { return coroutine_.promise().result(); }
+
+  [[nodiscard]] bool await_ready() const noexcept { return done(); }
+  void await_suspend(std::coroutine_handle<> waiting) const noexcept { coroutine_.promise().continuation_ = waiting; }
+  T await_resume() { return result(); }
+
+ private:
+  explicit task(std::coroutine_handle<promise_type> coroutine) noexcept : coroutine_(coroutine) {}
+  std::coroutine_handle<promise_type> coroutine_;
+};
+
+} // namespace spar

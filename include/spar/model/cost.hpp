@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expected times of the algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
+#pragma once
+
+#include <spar/model/network.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace spar {
+
+/// One call: P ranks, dimension n, at most k entries on each rank, bytes of a value and of an index.
+struct problem {
+  std::int64_t ranks = 1;
+  double n = 0;
+  double k = 0;
+  double value_bytes = 4;
+  double index_bytes = 4;
+
+  [[nodiscard]] double entry_bytes() const noexcept { return value_bytes + index_bytes; }
+  [[nodiscard]] double rounds() const noexcept {
+    return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1)));
+  }
+  [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
+  /// What is sent of something that all ranks end with: (P - 1) / P.
+  [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
+  /// Expected entries in the sum of `count` ranks whose entries lie uniformly at random.
+  [[nodiscard]] double expected_union(double count) const noexcept {
+    if (n <= 0 || k >= n) return n;
+    return n * -std::expm1(count * std::log1p(-k / n));
+  }
+  /// Bytes of a stream of so many entries, which is dense above delta.
+  [[nodiscard]] double stream_bytes(double entries) const noexcept {
+    return std::min(entries * entry_bytes(), n * value_bytes);
+  }
+  /// Seconds of merging two streams of so many entries together.
+  [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
+    return entries * entry_bytes() <= n * value_bytes ? entries * net.gamma_sparse : n * net.gamma_dense + entries / 2 * net.gamma_dense;
+  }
+};
+
+/// Sparse recursive doubling: sum over the rounds t of alpha + beta * (bytes of 2^t ranks' union) + merging.
+inline double seconds_recursive_doubling(const network_model& net, const problem& p) noexcept {
+  double seconds = 0;
+  double together = 1;
+  for (; together * 2 <= static_cast<double>(p.ranks); together *= 2) {
+    const double entries = p.expected_union(together);
+    seconds += net.alpha + net.beta * p.stream_bytes(entries) + p.merge_seconds(net, 2 * entries);
+  }
+  if (!p.power_of_two()) { // ranks folded in pairs, before and after
+    const double result = p.expected_union(static_cast<double>(p.ranks));
+    seconds += 2 * net.alpha + net.beta * (p.stream_bytes(p.k) + p.stream_bytes(result)) + p.merge_seconds(net, 2 * p.k);
+  }
+  return seconds;
+}
+
+/// The split phase: P - 1 messages with (P - 1) / P of the entries.
+inline double seconds_split(const network_model& net, const problem& p) noexcept {
+  return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
+}
+
+/// SSAR split-allgather.
+inline double seconds_ssar_split(const network_model& net, const problem& p) noexcept {
+  const double result = p.expected_union(static_cast<double>(p.ranks));
+  return seconds_split(net, p) + p.k * net.gamma_sparse + p.rounds() * net.alpha +
+         net.beta * p.others() * result * p.entry_bytes() + 2 * result * net.gamma_dense;
+}
+
+/// DSAR split-allgather with `second_phase_bytes` a value in the second phase (4 for floats, Bits / 8 for QSGD).
+inline double seconds_dsar_split(const network_model& net, const problem& p, double second_phase_bytes) noexcept {
+  return seconds_split(net, p) + p.k * net.gamma_dense * 2 + p.n / static_cast<double>(p.ranks) * net.gamma_dense +
+         p.rounds() * net.alpha + net.beta * p.others() * p.n * second_phase_bytes;
+}
+
+/// Dense recursive doubling.
+inline double seconds_dense_recursive_doubling(const network_model& net, const problem& p) noexcept {
+  const double extra = p.power_of_two() ? 0 : 1; // ceil(log2 P) counts one of the two rounds of folding
+  return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
+}
+
+/// Rabenseifner's algorithm.
+inline double seconds_rabenseifner(const network_model& net, const problem& p) noexcept {
+  const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
+  const double rounds = static_cast<double>(std::bit_width(active) - 1);
+  const double sent = 1.0 - 1.0 / static_cast<double>(active);
+  double seconds = 2 * rounds * net.alpha + 2 * sent * p.n * p.value_bytes * net.beta + sent * p.n * net.gamma_dense;
+  if (!p.power_of_two()) seconds += 2 * (net.alpha + net.beta * p.n * p.value_bytes) + p.n * net.gamma_dense;
+  return seconds;
+}
+
+/// The ring.
+inline double seconds_ring(const network_model& net, const problem& p) noexcept {
+  return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
+         p.others() * p.n * net.gamma_dense;
+}
+
+} // namespace spar

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// All of spar and the MPI transport.
+#pragma once
+
+#include <spar/spar.hpp>
+#include <spar/transport/mpi.hpp>

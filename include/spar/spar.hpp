@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// All of spar that needs neither MPI nor CUDA.
+#pragma once
+
+#include <spar/collective/front.hpp>
+#include <spar/system/allreduce.hpp>
+#include <spar/transport/counting.hpp>
+#include <spar/transport/sim.hpp>
+#include <spar/transport/threads.hpp>

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Streams of adjacent index ranges joined into one (SparCML, section 5.1: the disjoint case of summation).
+#pragma once
+
+#include <spar/core/index_range.hpp>
+#include <spar/storage/stream.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar {
+
+/// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while its entries are
+/// at most delta of the range and no part is dense; else dense over the range, absent entries as `absent`.
+template <element T, index_type Index>
+stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, T absent,
+                             pool& memory) {
+  std::uint64_t count = 0;
+  bool dense = false;
+  for (const auto& part : parts) {
+    count += part.count();
+    dense = dense || (part.is_dense() && part.count() > 0);
+  }
+  if (dense || count > dense_threshold<T, Index>(range.size())) {
+    auto out = stream<T, Index>::dense(memory, n, range.begin, range.size());
+    T* values = out.values().data();
+    if (count < range.size()) std::fill_n(values, range.size(), absent);
+    for (const auto& part : parts) {
+      if (part.is_dense()) std::copy(part.values().begin(), part.values().end(), values + (part.first() - range.begin));
+      else kernel::scatter_assign(part.entries(), range.begin, values);
+    }
+    return out;
+  }
+  auto out = stream<T, Index>::sparse(memory, n, count);
+  std::size_t at = 0;
+  for (const auto& part : parts) {
+    std::copy(part.indices().begin(), part.indices().end(), out.indices().data() + at);
+    std::copy(part.values().begin(), part.values().end(), out.values().data() + at);
+    at += part.count();
+  }
+  return out;
+}
+
+} // namespace spar

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A borrowed coordinate stream, the operand of the local kernels (SparCML, section 5.1).
+#pragma once
+
+#include <spar/core/element.hpp>
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+namespace spar::kernel {
+
+/// Entries `(indices[e], values[e])`, sorted by index, each index once; both spans have the same length. The kernels take
+/// this as given: `first_bad_index` checks it.
+template <element T, index_type Index>
+struct coo_span {
+  std::span<const Index> indices;
+  std::span<const T> values;
+
+  /// Number of entries.
+  constexpr std::size_t size() const { return indices.size(); }
+  constexpr bool empty() const { return indices.empty(); }
+  /// `count` entries from entry `first` on.
+  constexpr coo_span subspan(std::size_t first, std::size_t count) const {
+    return {indices.subspan(first, count), values.subspan(first, count)};
+  }
+};
+
+template <class Index, class T>
+coo_span(std::span<Index>, std::span<T>) -> coo_span<std::remove_const_t<T>, std::remove_const_t<Index>>;
+
+} // namespace spar::kernel

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels on dense vectors: folding sparse or dense operands in, and finding what is not zero (SparCML, section 5.1).
+#pragma once
+
+#include <spar/core/op.hpp>
+#include <spar/storage/kernel/bits.hpp>
+#include <spar/storage/kernel/coo.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace spar::kernel {
+
+namespace detail {
+
+/// Entries that one fixed-length inner loop takes: GCC's -O2 vectorises only loops whose length it knows.
+inline constexpr std::size_t dense_block = 16;
+
+/// Calls `f(offset, value)` of each entry, and `run(offset, values)` for blocks of adjacent entries.
+template <class T, class Index, class F, class Run>
+[[gnu::always_inline]] inline void for_entries(coo_span<T, Index> stream, std::uint64_t begin, F f, Run run) {
+  const Index* indices = stream.indices.data();
+  const T* values = stream.values.data();
+  const std::size_t count = stream.size();
+  std::size_t e = 0;
+  for (; e + dense_block <= count; e += dense_block) {
+    const auto first = static_cast<std::size_t>(indices[e] - begin);
+    // Sorted and unique: the ends tell whether all between them is there.
+    if (indices[e + dense_block - 1] - indices[e] == dense_block - 1) {
+      run(first, values + e);
+    } else {
+      for (std::size_t b = 0; b < dense_block; ++b) f(static_cast<std::size_t>(indices[e + b] - begin), values[e + b]);
+    }
+  }
+  for (; e < count; ++e) f(static_cast<std::size_t>(indices[e] - begin), values[e]);
+}
+
+/// True where `value` is neither +0 nor -0; NaN, infinities and denormals count.
+template <class T>
+[[gnu::always_inline]] inline bool is_nonzero(T value) {
+  if constexpr (is_floating<T>) return static_cast<bits_of<T>>(std::bit_cast<bits_of<T>>(value) << 1) != 0;
+  else return !(value == T{});
+}
+
+/// Bit e says whether `values[e]` is nonzero, for 64 values: compared to bytes, which vectorises, then eight bytes to bits
+/// by a multiplication.
+template <class T>
+inline std::uint64_t nonzero_mask(const T* __restrict values) {
+  std::uint8_t bytes[64];
+  for (std::size_t e = 0; e < 64; ++e) bytes[e] = static_cast<std::uint8_t>(is_nonzero(values[e]));
+  std::uint64_t mask = 0;
+  for (std::size_t e = 0; e < 64; e += 8) {
+    std::uint64_t eight = 0;
+    if constexpr (std::endian::native == std::endian::little) {
+      std::memcpy(&eight, bytes + e, 8);
+      eight = (eight * 0x0102040810204080u) >> 56;
+    } else {
+      for (std::size_t b = 0; b < 8; ++b) eight |= static_cast<std::uint64_t>(bytes[e + b]) << b;
+    }
+    mask |= eight << e;
+  }
+  return mask;
+}
+
+} // namespace detail
+
+/// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v); all indices are in [begin, begin + length of dense).
+template <element T, index_type Index, reduction<T> Op>
+void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense, Op op) {
+  detail::for_entries(
+      stream, begin, [&](std::size_t at, T value) { dense[at] = op(dense[at], value); },
+      [&](std::size_t at, const T* __restrict values) {
+        T* __restrict out = dense + at;
+        for (std::size_t b = 0; b < detail::dense_block; ++b) out[b] = op(out[b], values[b]);
+      });
+}
+
+/// `dense[i - begin] = v` for each entry (i, v).
+template <element T, index_type Index>
+void scatter_assign(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense) {
+  detail::for_entries(
+      stream, begin, [&](std::size_t at, T value) { dense[at] = value; },
+      [&](std::size_t at, const T* __restrict values) { detail::copy<T>(dense + at, values, detail::dense_block); });
+}
+
+/// `out[e] = op(left[e], right[e])`; `out` overlaps neither operand.
+template <element T, reduction<T> Op>
+void combine(T* __restrict out, const T* __restrict left, const T* __restrict right, std::size_t n, Op op) {
+  std::size_t e = 0;
+  for (; e + detail::dense_block <= n; e += detail::dense_block)
+    for (std::size_t b = 0; b < detail::dense_block; ++b) out[e + b] = op(left[e + b], right[e + b]);
+  for (; e < n; ++e) out[e] = op(left[e], right[e]);
+}
+
+/// `inout[e] = op(inout[e], right[e])`.
+template <element T, reduction<T> Op>
+void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
+  std::size_t e = 0;
+  for (; e + detail::dense_block <= n; e += detail::dense_block)
+    for (std::size_t b = 0; b < detail::dense_block; ++b) inout[e + b] = op(inout[e + b], right[e + b]);
+  for (; e < n; ++e) inout[e] = op(inout[e], right[e]);
+}
+
+/// `inout[e] = op(left[e], inout[e])`.
+template <element T, reduction<T> Op>
+void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
+  std::size_t e = 0;
+  for (; e + detail::dense_block <= n; e += detail::dense_block)
+    for (std::size_t b = 0; b < detail::dense_block; ++b) inout[e + b] = op(left[e + b], inout[e + b]);
+  for (; e < n; ++e) inout[e] = op(left[e], inout[e]);
+}
+
+/// Number of values that are neither +0 nor -0.
+template <element T>
+std::size_t count_nonzero(const T* dense, std::size_t n) {
+  std::size_t count = 0, e = 0;
+  for (; e + 64 <= n; e += 64) {
+    std::uint32_t in_block = 0;
+    for (std::size_t b = 0; b < 64; ++b) in_block += static_cast<std::uint32_t>(detail::is_nonzero(dense[e + b]));
+    count += in_block;
+  }
+  for (; e < n; ++e) count += static_cast<std::size_t>(detail::is_nonzero(dense[e]));
+  return count;
+}
+
+/// Writes `(begin + e, dense[e])` for every value that is neither +0 nor -0, in order, and returns how many:
+/// `count_nonzero(dense, n)`, which is the room that the result needs.
+template <element T, index_type Index>
+std::size_t gather_nonzero(const T* dense, std::size_t n, std::uint64_t begin, Index* __restrict out_i,
+                           T* __restrict out_v) {
+  std::uint64_t words[detail::position_words];
+  std::uint16_t positions[detail::position_room];
+  std::size_t written = 0, e = 0;
+  while (n - e >= 64) {
+    const std::size_t blocks = (n - e) / 64 < detail::position_words ? (n - e) / 64 : detail::position_words;
+    for (std::size_t w = 0; w < blocks; ++w) words[w] = detail::nonzero_mask(dense + e + 64 * w);
+    const std::size_t found = detail::bit_positions(words, blocks, positions);
+    for (std::size_t f = 0; f < found; ++f) {
+      out_i[written + f] = static_cast<Index>(begin + e + positions[f]);
+      out_v[written + f] = dense[e + positions[f]];
+    }
+    written += found;
+    e += 64 * blocks;
+  }
+  for (; e < n; ++e) {
+    if (!detail::is_nonzero(dense[e])) continue;
+    out_i[written] = static_cast<Index>(begin + e);
+    out_v[written++] = dense[e];
+  }
+  return written;
+}
+
+} // namespace spar::kernel

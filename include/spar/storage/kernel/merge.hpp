@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The merge of two coordinate streams, the sum of SparCML's section 5.1, without branches on the indices.
+#pragma once
+
+#include <spar/core/op.hpp>
+#include <spar/storage/kernel/bits.hpp>
+#include <spar/storage/kernel/coo.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace spar::kernel {
+
+namespace detail {
+
+/// Entries that are looked at together for a run from one side, or for equal indices.
+inline constexpr std::size_t merge_run = 64;
+/// Inputs that four lanes merge together: the result must still be in the first-level cache when it is closed up.
+inline constexpr std::size_t merge_block = 4096;
+
+/// Where a merge stands: entries taken from the left and from the right, entries written.
+struct merge_position {
+  std::size_t left = 0, right = 0, out = 0;
+  constexpr std::size_t taken() const { return left + right; }
+};
+
+/// The operands; `Fold` says whether equal indices become one entry or stay two, the left one first.
+template <bool Fold, class T, class Index, class Op>
+struct merger {
+  const Index* __restrict left_index;
+  const T* __restrict left_value;
+  const Index* __restrict right_index;
+  const T* __restrict right_value;
+  Index* __restrict out_index;
+  T* __restrict out_value;
+  Op op;
+
+  /// Writes one entry; the caller knows that neither side is at its end.
+  [[gnu::always_inline]] inline void step(merge_position& at) const {
+    const Index a = left_index[at.left], b = right_index[at.right];
+    const T x = left_value[at.left], y = right_value[at.right];
+    out_index[at.out] = b < a ? b : a;
+    if constexpr (Fold) store_merged(out_value + at.out, a, b, x, y, op(x, y));
+    else store_select(out_value + at.out, a <= b, x, y);
+    at.left += a <= b;
+    at.right += Fold ? b <= a : b < a;
+    ++at.out;
+  }
+
+  /// Position after the first `taken` inputs from `from` on (one more if that would divide a pair of equal indices);
+  /// both sides have more than `taken` left. Binary search along the diagonal ("merge path").
+  merge_position split(merge_position from, std::size_t taken) const {
+    const Index* left = left_index + from.left;
+    const Index* right = right_index + from.right;
+    std::size_t low = 0;
+    for (std::size_t length = taken; length > 0;) {
+      const std::size_t half = length / 2;
+      const bool more = left[low + half] <= right[taken - 1 - low - half];
+      low += more ? half + 1 : 0;
+      length = more ? length - half - 1 : half;
+    }
+    std::size_t high = taken - low;
+    if (Fold && low > 0 && right[high] == left[low - 1]) ++high;
+    return {from.left + low, from.right + high, from.out + low + high};
+  }
+
+  /// Merges `taken` inputs (a multiple of four) in four lanes: one lane alone waits for its own loads.
+  merge_position block(merge_position from, std::size_t taken) const {
+    const merger self = *this; // stores of values might alias *this
+    const merge_position m1 = split(from, taken / 4), m2 = split(from, taken / 2), m3 = split(from, taken / 4 * 3);
+    const merge_position m4 = split(from, taken);
+    merge_position a = from, b = m1, c = m2, d = m3;
+    for (;;) {
+      // A step takes one or two inputs, so half of what is left is safe without asking.
+      const std::size_t least = std::min(std::min(m1.taken() - a.taken(), m2.taken() - b.taken()),
+                                         std::min(m3.taken() - c.taken(), m4.taken() - d.taken()));
+      const std::size_t steps = Fold ? least / 2 : least;
+      if (steps < 8) break;
+      for (std::size_t s = 0; s < steps; ++s) {
+        self.step(a);
+        self.step(b);
+        self.step(c);
+        self.step(d);
+      }
+    }
+    // Beyond its end a lane sees larger indices only, which the comparison leaves alone: no other bound is needed.
+    while (a.taken() < m1.taken()) self.step(a);
+    while (b.taken() < m2.taken()) self.step(b);
+    while (c.taken() < m3.taken()) self.step(c);
+    while (d.taken() < m4.taken()) self.step(d);
+    if constexpr (Fold) {
+      close(a.out, m1.out, b.out);
+      close(a.out, m2.out, c.out);
+      close(a.out, m3.out, d.out);
+      return {m4.left, m4.right, a.out};
+    } else {
+      return m4;
+    }
+  }
+
+  /// Moves the entries [first, last) of the result down to `end`, and `end` behind them.
+  void close(std::size_t& end, std::size_t first, std::size_t last) const {
+    if (end != first && last != first) {
+      std::memmove(static_cast<void*>(out_index + end), out_index + first, (last - first) * sizeof(Index));
+      std::memmove(static_cast<void*>(out_value + end), out_value + first, (last - first) * sizeof(T));
+    }
+    end += last - first;
+  }
+
+  /// How many of `indices[0, count)` are below `bound`, where the first `merge_run` are: galloping.
+  static std::size_t run_length(const Index* indices, std::size_t count, Index bound) {
+    std::size_t low = merge_run, step = merge_run;
+    while (low + step <= count && indices[low + step - 1] < bound) {
+      low += step;
+      step *= 2;
+    }
+    const Index* end = indices + std::min(count, low + step);
+    return static_cast<std::size_t>(std::lower_bound(indices + low, end, bound) - indices);
+  }
+
+  void copy_left(merge_position& at, std::size_t count) const {
+    copy<Index>(out_index + at.out, left_index + at.left, count);
+    copy<T>(out_value + at.out, left_value + at.left, count);
+    at.left += count;
+    at.out += count;
+  }
+
+  void copy_right(merge_position& at, std::size_t count) const {
+    copy<Index>(out_index + at.out, right_index + at.right, count);
+    copy<T>(out_value + at.out, right_value + at.right, count);
+    at.right += count;
+    at.out += count;
+  }
+
+  /// The next `merge_run` indices of both sides are the same.
+  bool same_run(merge_position at) const {
+    const Index* left = left_index + at.left;
+    const Index* right = right_index + at.right;
+    return left[0] == right[0] && left[merge_run - 1] == right[merge_run - 1] &&
+           std::memcmp(left, right, merge_run * sizeof(Index)) == 0;
+  }
+
+  void fold_run(merge_position& at) const {
+    const T* __restrict left = left_value + at.left;
+    const T* __restrict right = right_value + at.right;
+    T* __restrict out = out_value + at.out;
+    for (std::size_t e = 0; e < merge_run; ++e) out[e] = op(left[e], right[e]);
+    copy<Index>(out_index + at.out, left_index + at.left, merge_run);
+    at.left += merge_run;
+    at.right += merge_run;
+    at.out += merge_run;
+  }
+
+  std::size_t run(std::size_t left_count, std::size_t right_count) const {
+    const merger self = *this;
+    merge_position at;
+    while (at.left < left_count && at.right < right_count) {
+      const std::size_t more_left = left_count - at.left, more_right = right_count - at.right;
+      const Index a = left_index[at.left], b = right_index[at.right];
+      if (more_left >= merge_run && left_index[at.left + merge_run - 1] < b) {
+        copy_left(at, run_length(left_index + at.left, more_left, b));
+        continue;
+      }
+      if (more_right >= merge_run && right_index[at.right + merge_run - 1] < a) {
+        copy_right(at, run_length(right_index + at.right, more_right, a));
+        continue;
+      }
+      const std::size_t least = std::min(more_left, more_right);
+      if (Fold && least >= merge_run && same_run(at)) {
+        fold_run(at);
+        continue;
+      }
+      if (least > 4 * merge_run) {
+        at = block(at, std::min(merge_block, (least - 1) / 4 * 4));
+        continue;
+      }
+      for (std::size_t steps = std::min(least, merge_run); steps > 0; --steps) self.step(at);
+    }
+    copy_left(at, left_count - at.left);
+    copy_right(at, right_count - at.right);
+    return at.out;
+  }
+};
+
+} // namespace detail
+
+/// Merges two streams; where an index is in both, its value is `op(left, right)`, else it is moved bit for bit. The arrays
+/// of the result have room for `left.size() + right.size()` entries and do not overlap the operands. Returns the number
+/// of entries written. Runs from one side are copied, runs of equal indices folded without comparing one by one.
+template <element T, index_type Index, reduction<T> Op>
+std::size_t merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_i, T* out_v, Op op) {
+  const detail::merger<true, T, Index, Op> work{
+      left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), out_i, out_v, op};
+  return work.run(left.size(), right.size());
+}
+
+} // namespace spar::kernel

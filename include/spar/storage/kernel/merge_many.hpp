@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The merge of many coordinate streams of one index range, the owner's step of a split (SparCML, section 5.3.2).
+#pragma once
+
+#include <spar/storage/kernel/merge.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+
+namespace spar::kernel {
+
+namespace detail {
+
+/// Uninitialised memory from a resource, given back at the end of the scope.
+template <class T>
+class scratch_array {
+public:
+  scratch_array(std::pmr::memory_resource& memory, std::size_t count)
+      : memory_(memory), count_(count), data_(static_cast<T*>(memory.allocate(count * sizeof(T), alignof(T)))) {}
+  ~scratch_array() { memory_.deallocate(data_, count_ * sizeof(T), alignof(T)); }
+  scratch_array(const scratch_array&) = delete;
+  scratch_array& operator=(const scratch_array&) = delete;
+  T* data() const { return data_; }
+  T& operator[](std::size_t at) const { return data_[at]; }
+
+private:
+  std::pmr::memory_resource& memory_;
+  std::size_t count_;
+  T* data_;
+};
+
+/// Indices that one pass of the dense strategy covers: the accumulator stays in the second-level cache.
+inline constexpr std::uint64_t merge_window = 1u << 15;
+/// Indices of the range that the dense strategy may visit for each entry and each level of the merge tree.
+inline constexpr std::uint64_t merge_sparsity = 128;
+
+/// Folds the entries of one stream that lie in [begin, begin + merge_window) into the accumulator: the first value
+/// at an index is stored, later ones are the right operand.
+template <class T, class Index, class Op>
+std::size_t accumulate(coo_span<T, Index> part, std::size_t from, std::uint64_t begin, std::uint64_t end,
+                       std::uint64_t* __restrict seen, T* __restrict sums, const Op& op) {
+  const Index* __restrict indices = part.indices.data();
+  const T* __restrict values = part.values.data();
+  const std::size_t count = part.size();
+  for (; from < count && indices[from] < end; ++from) {
+    const auto at = static_cast<std::size_t>(indices[from] - begin);
+    std::uint64_t& word = seen[at / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (at % 64);
+    store_select(sums + at, (word & bit) != 0, op(sums[at], values[from]), values[from]);
+    word |= bit;
+  }
+  return from;
+}
+
+/// Dense accumulator and bitmap, window by window.
+template <class T, class Index, class Op>
+std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end,
+                        Index* __restrict out_i, T* __restrict out_v, Op op, std::pmr::memory_resource& scratch) {
+  const std::uint64_t window = end - begin < merge_window ? (end - begin + 63) / 64 * 64 : merge_window;
+  const scratch_array<T> sums(scratch, window);
+  const scratch_array<std::uint64_t> seen(scratch, window / 64);
+  const scratch_array<std::size_t> cursor(scratch, parts.size());
+  std::fill_n(cursor.data(), parts.size(), std::size_t{0});
+  std::uint16_t positions[position_room];
+  std::size_t written = 0;
+  for (std::uint64_t low = begin; low < end;) {
+    const std::uint64_t high = end - low < window ? end : low + window;
+    const std::size_t words = static_cast<std::size_t>((high - low + 63) / 64);
+    std::fill_n(seen.data(), words, std::uint64_t{0});
+    for (std::size_t p = 0; p < parts.size(); ++p)
+      cursor[p] = accumulate(parts[p], cursor[p], low, high, seen.data(), sums.data(), op);
+    for (std::size_t w = 0; w < words; w += position_words) {
+      const std::size_t found = bit_positions(seen.data() + w, std::min(position_words, words - w), positions);
+      const T* __restrict from = sums.data() + 64 * w;
+      for (std::size_t f = 0; f < found; ++f) {
+        out_i[written + f] = static_cast<Index>(low + 64 * w + positions[f]);
+        out_v[written + f] = from[positions[f]];
+      }
+      written += found;
+    }
+    low = high;
+  }
+  return written;
+}
+
+/// A tree of stable two-way merges that keep equal indices apart, in the order of the parts; one pass then folds them.
+template <class T, class Index, class Op>
+std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t total, Index* __restrict out_i,
+                       T* __restrict out_v, Op op, std::pmr::memory_resource& scratch) {
+  const scratch_array<Index> indices(scratch, 2 * total);
+  const scratch_array<T> values(scratch, 2 * total);
+  const scratch_array<coo_span<T, Index>> streams(scratch, parts.size());
+  std::copy(parts.begin(), parts.end(), streams.data());
+  std::size_t half = 0;
+  for (std::size_t count = parts.size(); count > 1; count = (count + 1) / 2, half = total - half) {
+    std::size_t written = half;
+    for (std::size_t p = 0; p < count; p += 2) {
+      const coo_span<T, Index> left = streams[p], right = p + 1 < count ? streams[p + 1] : coo_span<T, Index>{};
+      Index* const to_i = indices.data() + written;
+      T* const to_v = values.data() + written;
+      const merger<false, T, Index, Op> work{
+          left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), to_i, to_v, op};
+      const std::size_t length = work.run(left.size(), right.size());
+      streams[p / 2] = {std::span<const Index>(to_i, length), std::span<const T>(to_v, length)};
+      written += length;
+    }
+  }
+  const Index* __restrict all_i = streams[0].indices.data();
+  const T* __restrict all_v = streams[0].values.data();
+  std::size_t last = 0;
+  out_i[0] = all_i[0];
+  out_v[0] = all_v[0];
+  for (std::size_t e = 1; e < total; ++e) {
+    if (all_i[e] == out_i[last]) {
+      out_v[last] = op(out_v[last], all_v[e]);
+    } else {
+      out_i[++last] = all_i[e];
+      out_v[last] = all_v[e];
+    }
+  }
+  return last + 1;
+}
+
+} // namespace detail
+
+/// Merges `parts`, all of whose indices are in [begin, end). The value of an index is the left fold of its values in the
+/// order of the parts, whatever strategy is taken, so the bits depend on the data alone. The arrays of the result have
+/// room for all entries of all parts and do not overlap them. Returns the number of entries written.
+///
+/// Ranges that are not much larger than the number of entries go through a dense accumulator with a bitmap, others
+/// through a merge tree. Scratch memory comes from `scratch` and is given back before the call returns.
+template <element T, index_type Index, reduction<T> Op>
+std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end, Index* out_i,
+                       T* out_v, Op op, std::pmr::memory_resource& scratch) {
+  std::size_t total = 0, filled = 0;
+  std::size_t used[2] = {0, 0};
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    total += parts[p].size();
+    if (parts[p].empty()) continue;
+    if (filled < 2) used[filled] = p;
+    ++filled;
+  }
+  if (filled == 0) return 0;
+  if (filled == 1) {
+    detail::copy(out_i, parts[used[0]].indices.data(), total);
+    detail::copy(out_v, parts[used[0]].values.data(), total);
+    return total;
+  }
+  if (filled == 2) return merge(parts[used[0]], parts[used[1]], out_i, out_v, op);
+  std::uint64_t levels = 0;
+  while ((std::size_t{1} << levels) < filled) ++levels;
+  if ((end - begin) / detail::merge_sparsity <= total * levels)
+    return detail::merge_dense(parts, begin, end, out_i, out_v, op, scratch);
+  return detail::merge_tree(parts, total, out_i, out_v, op, scratch);
+}
+
+} // namespace spar::kernel

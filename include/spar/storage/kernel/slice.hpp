@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The part of a coordinate stream that lies in an index range (the split of SparCML's split-allgather, section 5.3.2).
+#pragma once
+
+#include <spar/storage/kernel/coo.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar::kernel {
+
+/// Position of the first of the sorted `indices` that is not below `bound`; their number if there is none.
+template <index_type Index>
+constexpr std::size_t lower_bound(std::span<const Index> indices, std::uint64_t bound) {
+  std::size_t first = 0;
+  for (std::size_t length = indices.size(); length > 0;) {
+    const std::size_t half = length / 2;
+    const bool below = indices[first + half] < bound;
+    first += below ? half + 1 : 0;
+    length = below ? length - half - 1 : half;
+  }
+  return first;
+}
+
+/// The entries of `stream` with `begin <= index < end`; empty where `end <= begin`. O(log count), nothing is copied.
+template <element T, index_type Index>
+constexpr coo_span<T, Index> slice(coo_span<T, Index> stream, std::uint64_t begin, std::uint64_t end) {
+  const std::size_t first = lower_bound(stream.indices, begin);
+  const std::size_t last = lower_bound(stream.indices, end);
+  return stream.subspan(first, last < first ? 0 : last - first);
+}
+
+} // namespace spar::kernel

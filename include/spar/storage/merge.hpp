@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reduction of streams, which turn dense where that is smaller (SparCML, section 5.1, "efficient summation").
+#pragma once
+
+#include <spar/core/index_range.hpp>
+#include <spar/storage/kernel/merge.hpp>
+#include <spar/storage/kernel/merge_many.hpp>
+#include <spar/storage/stream.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+
+namespace spar {
+
+/// Folds `part` into the dense values of `range`, as the right operand.
+template <element T, index_type Index, reduction<T> Op>
+void accumulate(const stream_view<T, Index>& part, index_range range, T* values, Op op) {
+  if (part.is_dense()) kernel::reduce(values + (part.first() - range.begin), part.values().data(), part.count(), op);
+  else kernel::scatter(part.entries(), range.begin, values, op);
+}
+
+/// The fold, from the left, of parts that lie in `range`, as its dense values.
+template <element T, index_type Index, reduction<T> Op>
+void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* values, Op op) {
+  std::size_t next = 0;
+  if (!parts.empty() && parts[0].is_dense() && parts[0].count() == range.size()) {
+    std::copy(parts[0].values().begin(), parts[0].values().end(), values);
+    next = 1;
+  } else {
+    std::fill_n(values, range.size(), op.template neutral<T>());
+  }
+  for (; next < parts.size(); ++next) accumulate(parts[next], range, values, op);
+}
+
+/// left op right, both in `range`: sparse while it may have at most `limit` entries, by the bound |left| + |right|; else
+/// dense over the range.
+template <element T, index_type Index, reduction<T> Op>
+stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right, index_range range,
+                       std::uint64_t limit, Op op, pool& memory) {
+  const std::uint64_t n = left.dimension();
+  const std::uint64_t bound = left.count() + right.count();
+  if (!left.is_dense() && !right.is_dense() && bound <= limit) {
+    auto out = stream<T, Index>::sparse(memory, n, bound);
+    out.shrink(kernel::merge(left.entries(), right.entries(), out.indices().data(), out.values().data(), op));
+    return out;
+  }
+  auto out = stream<T, Index>::dense(memory, n, range.begin, range.size());
+  const bool whole = left.is_dense() && right.is_dense() && left.count() == range.size() && right.count() == range.size();
+  if (whole) {
+    kernel::combine(out.values().data(), left.values().data(), right.values().data(), range.size(), op);
+  } else {
+    // The operation commutes, so the dense operand, if any, comes first: it is copied rather than filled and folded.
+    const stream_view<T, Index> parts[] = {right.is_dense() ? right : left, right.is_dense() ? left : right};
+    reduce_dense(std::span<const stream_view<T, Index>>(parts), range, out.values().data(), op);
+  }
+  return out;
+}
+
+/// The fold, from the left, of many sparse parts that lie in `range`; stays sparse.
+template <element T, index_type Index, reduction<T> Op>
+stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, Op op,
+                            pool& memory) {
+  std::pmr::vector<kernel::coo_span<T, Index>> entries(&memory);
+  entries.reserve(parts.size());
+  std::uint64_t bound = 0;
+  for (const auto& part : parts) {
+    entries.push_back(part.entries());
+    bound += part.count();
+  }
+  auto out = stream<T, Index>::sparse(memory, n, std::min(bound, range.size()));
+  out.shrink(kernel::merge_many(std::span<const kernel::coo_span<T, Index>>(entries), range.begin, range.end,
+                                out.indices().data(), out.values().data(), op, memory));
+  return out;
+}
+
+/// The entries of a stream that differ from the neutral element (NaN does), by coordinates.
+template <element T, index_type Index, reduction<T> Op>
+stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& memory) {
+  const T neutral = op.template neutral<T>();
+  auto out = stream<T, Index>::sparse(memory, v.dimension(), v.count());
+  Index* index = out.indices().data();
+  T* value = out.values().data();
+  std::size_t kept = 0;
+  v.for_each([&](Index i, T x) {
+    index[kept] = i;
+    value[kept] = x;
+    kept += x != neutral ? 1U : 0U;
+  });
+  out.shrink(kept);
+  return out;
+}
+
+/// The whole vector, absent entries as the neutral element.
+template <element T, index_type Index, reduction<T> Op>
+stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
+  auto out = stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());
+  v.to_dense(out.values(), op.template neutral<T>());
+  return out;
+}
+
+} // namespace spar

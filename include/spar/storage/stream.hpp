@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sparse streams: vectors stored by coordinates or densely (SparCML, section 5.1), as borrowed views and as owners.
+#pragma once
+
+#include <spar/core/buffer.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/op.hpp>
+#include <spar/core/pool.hpp>
+#include <spar/storage/kernel/coo.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/slice.hpp>
+#include <spar/storage/kernel/validate.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace spar {
+
+/// delta: the number of entries above which n values of T take fewer bytes than entries of T with indices of Index
+/// (SparCML, section 5.1).
+template <element T, index_type Index>
+constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
+  constexpr std::uint64_t value = sizeof(T);
+  constexpr std::uint64_t entry = sizeof(T) + sizeof(Index);
+  return n / entry * value + n % entry * value / entry; // floor(n * value / entry) without overflow
+}
+
+/// A vector of dimension n, or the part of one, in borrowed memory: `count()` entries (index, value) with ascending
+/// indices, or the values of a contiguous range of indices.
+template <element T, index_type Index = std::uint32_t>
+class stream_view {
+ public:
+  using value_type = T;
+  using index_value_type = Index;
+
+  stream_view() = default;
+
+  /// Entries; the caller vouches for them (`validate` checks).
+  static stream_view sparse(std::uint64_t n, std::span<const Index> indices, std::span<const T> values) noexcept {
+    stream_view v;
+    v.n_ = n;
+    v.indices_ = indices;
+    v.values_ = values;
+    return v;
+  }
+  /// The values of the indices from `first` on.
+  static stream_view dense(std::uint64_t n, std::uint64_t first, std::span<const T> values) noexcept {
+    stream_view v;
+    v.n_ = n;
+    v.first_ = first;
+    v.values_ = values;
+    v.dense_ = true;
+    return v;
+  }
+
+  [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
+  /// Stored entries: nonzeros of a sparse stream, all values of a dense one.
+  [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
+  [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+  /// Of a sparse stream; empty for a dense one.
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
+  /// Index of the first value of a dense stream.
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
+
+  /// The entries with indices from `begin` to before `end`; nothing is copied.
+  [[nodiscard]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
+    if (dense_) {
+      const std::uint64_t last = first_ + values_.size();
+      begin = std::clamp(begin, first_, last);
+      end = std::clamp(end, begin, last);
+      return dense(n_, begin, values_.subspan(begin - first_, end - begin));
+    }
+    const auto part = kernel::slice(entries(), begin, end);
+    return sparse(n_, part.indices, part.values);
+  }
+
+  /// Calls `f(index, value)` for each entry, in order of the indices.
+  template <class F>
+  void for_each(F&& f) const {
+    if (dense_) {
+      for (std::size_t i = 0; i < values_.size(); ++i) f(static_cast<Index>(first_ + i), values_[i]);
+    } else {
+      for (std::size_t e = 0; e < values_.size(); ++e) f(indices_[e], values_[e]);
+    }
+  }
+
+  /// Writes all n values, absent ones as `absent`. Throws `invalid_argument` where `out` has another length.
+  void to_dense(std::span<T> out, T absent = T{}) const {
+    if (out.size() != n_) {
+      throw invalid_argument("a stream of dimension " + std::to_string(n_) + " does not fit a span of length " +
+                             std::to_string(out.size()));
+    }
+    if (dense_ && values_.size() == n_) {
+      std::copy(values_.begin(), values_.end(), out.begin());
+      return;
+    }
+    std::fill(out.begin(), out.end(), absent);
+    if (dense_) std::copy(values_.begin(), values_.end(), out.begin() + static_cast<std::ptrdiff_t>(first_));
+    else kernel::scatter_assign(entries(), 0, out.data());
+  }
+
+ private:
+  std::uint64_t n_ = 0;
+  std::uint64_t first_ = 0;
+  std::span<const Index> indices_;
+  std::span<const T> values_;
+  bool dense_ = false;
+};
+
+/// Entries in the caller's memory: indices ascending, each once, below n.
+template <class Indices, class Values>
+auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) {
+  const std::span i(indices);
+  const std::span v(values);
+  using Index = std::remove_const_t<typename decltype(i)::element_type>;
+  using T = std::remove_const_t<typename decltype(v)::element_type>;
+  return stream_view<T, Index>::sparse(n, i, v);
+}
+
+/// All values of a vector in the caller's memory, as a stream.
+template <index_type Index = std::uint32_t, class Values>
+auto dense_view(const Values& values) {
+  const std::span v(values);
+  return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
+}
+
+/// Throws `invalid_argument` unless `v` is a whole vector as a collective takes it: lengths agree, indices ascend, each
+/// once, below n, and the index type can hold them.
+template <element T, index_type Index>
+void validate(const stream_view<T, Index>& v) {
+  const std::uint64_t n = v.dimension();
+  if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
+    throw invalid_argument("a dimension of " + std::to_string(n) + " is beyond " + std::to_string(8 * sizeof(Index)) +
+                           "-bit indices");
+  }
+  if (v.is_dense()) {
+    if (v.first() != 0 || v.count() != n) {
+      throw invalid_argument("a dense stream of dimension " + std::to_string(n) + " has " + std::to_string(v.count()) +
+                             " values from index " + std::to_string(v.first()) + " on");
+    }
+    return;
+  }
+  const auto indices = v.indices();
+  if (indices.size() != v.values().size()) {
+    throw invalid_argument("a sparse stream has " + std::to_string(indices.size()) + " indices but " +
+                           std::to_string(v.values().size()) + " values");
+  }
+  if (indices.size() > n) {
+    throw invalid_argument("a sparse stream has " + std::to_string(indices.size()) + " entries, more than its dimension " +
+                           std::to_string(n));
+  }
+  const std::size_t bad = kernel::first_bad_index(indices, n);
+  if (bad == indices.size()) return;
+  const std::string where = "index " + std::to_string(indices[bad]) + " at entry " + std::to_string(bad);
+  if (indices[bad] >= n) throw invalid_argument(where + " is not below the dimension " + std::to_string(n));
+  throw invalid_argument(where + (indices[bad] == indices[bad - 1] ? " repeats the one before it"
+                                                                   : " is smaller than " + std::to_string(indices[bad - 1]) +
+                                                                         " before it: indices must ascend"));
+}
+
+/// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.
+template <element T, index_type Index = std::uint32_t>
+class stream {
+ public:
+  using value_type = T;
+  using index_value_type = Index;
+
+  stream() = default;
+
+  /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
+  static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
+    stream s;
+    s.n_ = n;
+    s.indices_ = buffer<Index>(memory, capacity);
+    s.values_ = buffer<T>(memory, capacity);
+    return s;
+  }
+  /// `count` uninitialised values from index `first` on.
+  static stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
+    stream s;
+    s.n_ = n;
+    s.first_ = first;
+    s.values_ = buffer<T>(memory, count);
+    s.dense_ = true;
+    return s;
+  }
+  static stream copy(pool& memory, const stream_view<T, Index>& v) {
+    stream s = v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count())
+                            : sparse(memory, v.dimension(), v.count());
+    std::copy(v.values().begin(), v.values().end(), s.values_.data());
+    std::copy(v.indices().begin(), v.indices().end(), s.indices_.data());
+    return s;
+  }
+
+  [[nodiscard]] stream_view<T, Index> view() const noexcept {
+    return dense_ ? stream_view<T, Index>::dense(n_, first_, values_.span())
+                  : stream_view<T, Index>::sparse(n_, indices_.span(), values_.span());
+  }
+
+  [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
+  [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
+  [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_.span(); }
+  [[nodiscard]] std::span<const T> values() const noexcept { return values_.span(); }
+  [[nodiscard]] std::span<Index> indices() noexcept { return indices_.span(); }
+  [[nodiscard]] std::span<T> values() noexcept { return values_.span(); }
+
+  /// Keeps the first `count` entries.
+  void shrink(std::size_t count) noexcept {
+    indices_.shrink(count);
+    values_.shrink(count);
+  }
+  template <class F>
+  void for_each(F&& f) const {
+    view().for_each(std::forward<F>(f));
+  }
+  void to_dense(std::span<T> out, T absent = T{}) const { view().to_dense(out, absent); }
+
+ private:
+  std::uint64_t n_ = 0;
+  std::uint64_t first_ = 0;
+  buffer<Index> indices_;
+  buffer<T> values_;
+  bool dense_ = false;
+};
+
+} // namespace spar

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Streams as messages: what is sent, and the check of what arrives.
+#pragma once
+
+#include <spar/core/index_range.hpp>
+#include <spar/core/message.hpp>
+#include <spar/storage/stream.hpp>
+
+#include <span>
+#include <string>
+
+namespace spar {
+
+/// The message of contiguous values.
+template <element T>
+message_pieces encode(std::span<const T> values) noexcept {
+  message_pieces out;
+  out.head.format = wire_format::dense;
+  out.head.count = values.size();
+  out.pieces[0] = std::as_bytes(values);
+  return out;
+}
+
+/// The message of a stream.
+template <element T, index_type Index>
+message_pieces encode(const stream_view<T, Index>& v) noexcept {
+  if (v.is_dense()) return encode(v.values());
+  message_pieces out;
+  out.head.format = wire_format::sparse;
+  out.head.count = v.count();
+  out.pieces[0] = std::as_bytes(v.indices());
+  out.pieces[1] = std::as_bytes(v.values());
+  return out;
+}
+
+/// Throws `corrupt_message` unless the indices ascend, each once, inside `range`.
+template <index_type Index>
+void check_indices(std::span<const Index> indices, index_range range) {
+  const std::size_t bad = kernel::first_bad_index(indices, range.end);
+  if (bad < indices.size()) {
+    throw corrupt_message("a stream that arrived has index " + std::to_string(indices[bad]) + " at entry " +
+                          std::to_string(bad) + ", out of order or not below " + std::to_string(range.end));
+  }
+  if (!indices.empty() && indices[0] < range.begin) {
+    throw corrupt_message("a stream that arrived has index " + std::to_string(indices[0]) + ", below " +
+                          std::to_string(range.begin));
+  }
+}
+
+/// The stream in a message, which stays where it is; it must lie in `range`. Throws `corrupt_message`.
+template <element T, index_type Index>
+stream_view<T, Index> decode(const message_buffer& in, index_range range) {
+  const header& h = in.head();
+  if (h.format == wire_format::dense) {
+    const auto values = in.piece<T>(0);
+    if (h.count != values.size() || h.count != range.size()) {
+      throw corrupt_message("a dense stream that arrived has " + std::to_string(values.size()) + " values where " +
+                            std::to_string(range.size()) + " are due");
+    }
+    return stream_view<T, Index>::dense(h.dimension, range.begin, values);
+  }
+  if (h.format != wire_format::sparse) {
+    throw corrupt_message("a message of format " + std::to_string(static_cast<int>(h.format)) +
+                          " arrived where a stream is due");
+  }
+  const auto indices = in.piece<Index>(0);
+  const auto values = in.piece<T>(1);
+  if (h.count != indices.size() || h.count != values.size()) {
+    throw corrupt_message("a sparse stream that arrived has " + std::to_string(indices.size()) + " indices and " +
+                          std::to_string(values.size()) + " values; its header gives " + std::to_string(h.count));
+  }
+  check_indices(indices, range);
+  return stream_view<T, Index>::sparse(h.dimension, indices, values);
+}
+
+} // namespace spar

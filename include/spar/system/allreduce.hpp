@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The front door: allreduce of sparse streams and of dense spans, blocking or not.
+#pragma once
+
+#include <spar/collective/pending.hpp>
+#include <spar/system/dense.hpp>
+#include <spar/system/sparcml.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// An algorithm for streams: called on a channel with a stream_view<T, Index> and an Op it is a task<stream<T, Index>>.
+/// Rejects one that can only be called on an lvalue that changes: a call may be in flight more than once.
+template <class Algorithm, class Net, class T, class Index, class Op>
+concept stream_allreduce = requires(const Algorithm& algorithm, channel<Net> net, stream_view<T, Index> mine, Op op) {
+  { Algorithm::name } -> std::convertible_to<std::string_view>;
+  { algorithm(net, mine, op) } -> std::same_as<task<stream<T, Index>>>;
+};
+
+/// An algorithm for dense values in place.
+template <class Algorithm, class Net, class T, class Op>
+concept dense_allreduce = requires(const Algorithm& algorithm, channel<Net> net, std::span<T> x, Op op) {
+  { Algorithm::name } -> std::convertible_to<std::string_view>;
+  { algorithm(net, x, op) } -> std::same_as<task<void>>;
+};
+
+namespace detail {
+
+/// Applies what an operation does at the end (the division of an average) to the result.
+template <class Algorithm>
+struct finishing {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+
+  template <transport Net, element T, index_type Index, class Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    stream<T, Index> sum = co_await algorithm(net, mine, op);
+    for (T& x : sum.values()) x = op.finish(x, net.size());
+    co_return sum;
+  }
+  template <transport Net, element T, class Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    co_await algorithm(net, x, op);
+    for (T& value : x) value = op.finish(value, net.size());
+  }
+};
+
+template <class Op, class T>
+concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
+
+} // namespace detail
+
+/// Starts the sum (or another reduction) of every rank's stream; the result, the same bits on every rank, is a new stream.
+/// `mine` is borrowed until the call has ended. Throws `invalid_argument` for a stream that is not well formed (see
+/// `validate`), before anything is sent.
+template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
+auto start_allreduce(Net& net, const stream_view<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
+  static_assert(stream_allreduce<Algorithm, Net, T, Index, Op>,
+                "this algorithm has no name or does not allreduce sparse streams: it must be callable as "
+                "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
+  validate(mine);
+  const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension());
+  if constexpr (detail::finishes<Op, T>) {
+    return start(net, agreed, detail::finishing<Algorithm>{std::move(algorithm)}, mine, op);
+  } else {
+    return start(net, agreed, std::move(algorithm), mine, op);
+  }
+}
+template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
+auto start_allreduce(Net& net, const stream<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
+  return start_allreduce(net, mine.view(), std::move(algorithm), op);
+}
+
+/// Starts the reduction of `x`, of the same length on every rank, in place. `x` is borrowed until the call has ended, and
+/// unspecified after an error.
+template <transport Net, element T, class Algorithm = dense, reduction<T> Op = sum>
+auto start_allreduce(Net& net, std::span<T> x, Algorithm algorithm = {}, Op op = {}) {
+  static_assert(dense_allreduce<Algorithm, Net, T, Op>,
+                "this algorithm has no name or does not allreduce dense values: it must be callable as "
+                "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
+  const auto agreed = signature_of<T, std::uint32_t, Algorithm, Op>(x.size());
+  if constexpr (detail::finishes<Op, T>) {
+    return start(net, agreed, detail::finishing<Algorithm>{std::move(algorithm)}, x, op);
+  } else {
+    return start(net, agreed, std::move(algorithm), x, op);
+  }
+}
+
+/// Out of place. Throws `invalid_argument` where the lengths differ.
+template <transport Net, element T, class Algorithm = dense, reduction<T> Op = sum>
+auto start_allreduce(Net& net, std::span<const T> in, std::span<T> out, Algorithm algorithm = {}, Op op = {}) {
+  if (in.size() != out.size()) {
+    throw invalid_argument("the input of an allreduce has length " + std::to_string(in.size()) + ", its output " +
+                           std::to_string(out.size()));
+  }
+  std::copy(in.begin(), in.end(), out.begin());
+  return start_allreduce(net, out, std::move(algorithm), op);
+}
+
+/// The blocking form of each `start_allreduce`, with the same arguments.
+template <transport Net, class First, class... Rest>
+auto allreduce(Net& net, First&& first, Rest&&... rest) {
+  return start_allreduce(net, std::forward<First>(first), std::forward<Rest>(rest)...).wait();
+}
+
+} // namespace spar

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The dense allreduce that takes the cheapest of recursive doubling, Rabenseifner's algorithm and the ring.
+#pragma once
+
+#include <spar/collective/rabenseifner.hpp>
+#include <spar/collective/recursive_doubling.hpp>
+#include <spar/collective/ring.hpp>
+#include <spar/model/cost.hpp>
+
+#include <span>
+#include <string_view>
+
+namespace spar {
+
+/// All ranks know n, so each makes the same choice by itself.
+struct dense {
+  static constexpr std::string_view name = "dense";
+
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const problem call{net.size(), static_cast<double>(x.size()), static_cast<double>(x.size()), sizeof(T), 4};
+    const network_model model = network_of(net.net());
+    const double by_doubling = seconds_dense_recursive_doubling(model, call);
+    const double by_halving = seconds_rabenseifner(model, call);
+    const double by_ring = seconds_ring(model, call);
+    if (by_doubling <= by_halving && by_doubling <= by_ring) {
+      const recursive_doubling algorithm;
+      co_await algorithm(net, x, op);
+    } else if (by_halving <= by_ring) {
+      const rabenseifner algorithm;
+      co_await algorithm(net, x, op);
+    } else {
+      const ring algorithm;
+      co_await algorithm(net, x, op);
+    }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

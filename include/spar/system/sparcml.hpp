@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// SparCML: the sparse allreduce that takes the cheapest of its three algorithms (SparCML, sections 5.3 and 8.1).
+#pragma once
+
+#include <spar/collective/recursive_doubling.hpp>
+#include <spar/collective/split_allgather.hpp>
+#include <spar/model/cost.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace spar {
+
+/// The algorithms among which SparCML chooses.
+enum class sparcml_choice { doubling, ssar, dsar };
+
+/// The cheapest for P ranks with at most k of n entries each, where `second_phase_bytes` is a value's size in DSAR's
+/// second phase.
+inline sparcml_choice choose_sparcml(const network_model& net, const problem& p, double second_phase_bytes) noexcept {
+  const double doubling = seconds_recursive_doubling(net, p);
+  const double ssar = seconds_ssar_split(net, p);
+  const double dsar = seconds_dsar_split(net, p, second_phase_bytes);
+  if (doubling <= ssar && doubling <= dsar) return sparcml_choice::doubling;
+  return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
+}
+
+/// Ranks first agree on the largest number of entries, by an allreduce of one number; each then makes the same choice.
+/// `Second` is the storage of DSAR's second phase: dense, or quantised and then lossy.
+template <class Second = storage::dense>
+struct basic_sparcml {
+  static constexpr std::string_view name = "sparcml";
+
+  Second second{};
+
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    std::uint64_t k = mine.count();
+    const auto agreement = net.with(signature_of<std::uint64_t, Index, basic_sparcml, maximum>(1));
+    const recursive_doubling doubling;
+    co_await doubling(agreement, std::span<std::uint64_t>(&k, 1), maximum{});
+
+    const auto n = static_cast<double>(mine.dimension());
+    const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};
+    double second_bytes = sizeof(T);
+    if constexpr (block_codec<Second, T>) second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
+    switch (choose_sparcml(network_of(net.net()), call, second_bytes)) {
+    case sparcml_choice::doubling:
+      co_return co_await doubling(net, mine, op);
+    case sparcml_choice::ssar: {
+      const ssar_split ssar;
+      co_return co_await ssar(net, mine, op);
+    }
+    default: {
+      const split_allgather<Second> dsar{second};
+      co_return co_await dsar(net, mine, op);
+    }
+    }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+using sparcml = basic_sparcml<>;
+
+} // namespace spar

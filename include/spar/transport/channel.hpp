@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an algorithm sees of a transport: the messages of one call, stamped, checked and counted.
+#pragma once
+
+#include <spar/transport/transport.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// FNV-1a, the code of a name on the wire.
+constexpr std::uint32_t name_code(std::string_view name) noexcept {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
+/// What all ranks of a call must agree on; every header carries it.
+struct signature {
+  std::uint32_t algorithm = 0;
+  std::uint32_t operation = 0;
+  element_code element{};
+  element_code index{};
+  std::uint64_t dimension = 0;
+};
+
+/// The signature of a call with values of T and indices of Index.
+template <element T, index_type Index, class Algorithm, class Op>
+constexpr signature signature_of(std::uint64_t dimension) noexcept {
+  return {name_code(Algorithm::name), name_code(Op::name), code_of<T>, code_of<Index>, dimension};
+}
+
+/// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of the
+/// call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the same
+/// time use different lanes.
+template <transport Net>
+class channel {
+ public:
+  channel(Net& net, call_record& call, const signature& agreed) noexcept
+      : net_(&net), call_(&call), agreed_(agreed) {}
+
+  [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
+  [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
+  [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
+  [[nodiscard]] Net& net() const noexcept { return *net_; }
+  /// Number of the call on its communicator: the same on every rank.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
+
+  /// Local work on so many entries has been done; only the simulator minds.
+  void compute(std::uint64_t entries) const { net_->compute(entries); }
+
+  [[nodiscard]] channel lane(std::uint8_t number) const noexcept {
+    channel other = *this;
+    other.lane_ = number;
+    return other;
+  }
+  /// The same call with messages of another signature, for what an algorithm agrees on by the way.
+  [[nodiscard]] channel with(const signature& agreed) const noexcept {
+    channel other = *this;
+    other.agreed_ = agreed;
+    return other;
+  }
+
+  /// Starts to send; the pieces are borrowed until the operation has ended.
+  auto send(rank_t peer, message_pieces out) const {
+    header& h = out.head;
+    h.lane = lane_;
+    h.sequence = call_->sequence;
+    h.dimension = agreed_.dimension;
+    h.algorithm = agreed_.algorithm;
+    h.operation = agreed_.operation;
+    h.element = agreed_.element;
+    h.index = agreed_.index;
+    for (std::size_t i = 0; i < max_pieces; ++i) h.lengths[i] = out.pieces[i].size();
+    h.checksum = h.expected_checksum();
+    ++call_->cost.messages_sent;
+    call_->cost.bytes_sent += h.payload_bytes();
+    call_->cost.header_bytes_sent += sizeof(header);
+    return net_->send(out, peer, make_tag(call_->sequence, lane_));
+  }
+
+  /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
+  /// `mismatch` where the sender is not doing the same call.
+  auto receive(rank_t peer, message_buffer& in) const {
+    using inner = decltype(net_->receive(in, peer, tag_t{}));
+    return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
+  }
+
+ private:
+  template <class Inner>
+  class checked_receive {
+   public:
+    checked_receive(Inner inner, const channel& call, const message_buffer& in, rank_t peer) noexcept
+        : inner_(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
+    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
+    void await_resume() const {
+      inner_.await_resume();
+      channel_.check(in_->head(), peer_);
+    }
+
+   private:
+    Inner inner_;
+    channel channel_;
+    const message_buffer* in_;
+    rank_t peer_;
+  };
+
+  void check(const header& h, rank_t peer) const {
+    compare("the number of the collective", h.sequence, call_->sequence, peer);
+    compare("the dimension n", h.dimension, agreed_.dimension, peer);
+    compare("the element type (code)", static_cast<unsigned>(h.element), static_cast<unsigned>(agreed_.element), peer);
+    compare("the index type (code)", static_cast<unsigned>(h.index), static_cast<unsigned>(agreed_.index), peer);
+    compare("the algorithm (code)", h.algorithm, agreed_.algorithm, peer);
+    compare("the operation (code)", h.operation, agreed_.operation, peer);
+    compare("the lane", h.lane, lane_, peer);
+    ++call_->cost.messages_received;
+    call_->cost.bytes_received += h.payload_bytes();
+    call_->cost.header_bytes_received += sizeof(header);
+  }
+
+  void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
+    if (theirs == ours) return;
+    throw mismatch(std::string("ranks disagree on ") + what + ": rank " + std::to_string(peer) + " has " +
+                   std::to_string(theirs) + ", rank " + std::to_string(rank()) + " has " + std::to_string(ours));
+  }
+
+  Net* net_;
+  call_record* call_;
+  signature agreed_;
+  std::uint8_t lane_ = 0;
+};
+
+} // namespace spar

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// MPI as a transport: non-blocking point-to-point messages on a communicator of its own. The only header that needs MPI.
+#pragma once
+
+#include <spar/core/checked_cast.hpp>
+#include <spar/core/endpoint.hpp>
+#include <spar/transport/operation.hpp>
+
+// The C++ bindings that MPI 3.0 removed only cost time and warnings.
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+namespace detail {
+
+inline void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw transport_error(std::string(call) + " failed: " + text.data());
+}
+
+/// A communicator that is freed at the end; errors on it are returned, not fatal.
+class owned_communicator {
+ public:
+  static owned_communicator duplicate(MPI_Comm comm) {
+    int initialised = 0;
+    int finalised = 0;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    if (initialised == 0 || finalised != 0) {
+      throw invalid_argument(initialised == 0 ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
+                                              : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
+    }
+    if (comm == MPI_COMM_NULL) throw invalid_argument("a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks");
+    owned_communicator own;
+    check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
+    return own;
+  }
+  [[nodiscard]] owned_communicator split(int colour, int key) const {
+    owned_communicator own;
+    check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
+    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
+    return own;
+  }
+  owned_communicator(owned_communicator&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+  ~owned_communicator() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
+  }
+  [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
+  [[nodiscard]] rank_t rank() const noexcept {
+    int r = 0;
+    MPI_Comm_rank(comm_, &r);
+    return r;
+  }
+  [[nodiscard]] rank_t size() const noexcept {
+    int p = 0;
+    MPI_Comm_size(comm_, &p);
+    return p;
+  }
+
+ private:
+  owned_communicator() = default;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+} // namespace detail
+
+/// One rank of an MPI communicator. A message is an envelope of at most 4 KiB with the header and, where it fits, the
+/// payload; a larger payload follows piece by piece from its own memory, under the same tag. The receiver learns the size
+/// from the envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time.
+class mpi : public endpoint {
+ public:
+  /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
+  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD,
+               std::pmr::memory_resource& memory = *std::pmr::new_delete_resource())
+      : mpi(detail::owned_communicator::duplicate(comm), memory) {}
+
+  /// The ranks that give the same colour, in order of their keys (collective over this communicator).
+  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), *upstream_); }
+
+  [[nodiscard]] endpoint& node() noexcept { return *this; }
+  [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_.get(); }
+  void compute(std::uint64_t) const noexcept {}
+
+ private:
+  static constexpr std::size_t envelope_bytes = 4096 + sizeof(header);
+  static constexpr std::size_t chunk_bytes = std::size_t{1} << 30; // MPI counts with an int
+
+  struct envelope {
+    alignas(16) std::array<std::byte, envelope_bytes> bytes;
+    mpi* owner = nullptr;
+  };
+
+  /// What a request in the wait set belongs to.
+  struct request_owner : detail::operation_record {
+    bool receives = false;
+    std::size_t outstanding = 0; // requests that have not ended
+    envelope* cover = nullptr;
+    // of receives:
+    bool opened = false; // the envelope has arrived
+    bool pieces_posted = false;
+    rank_t peer = 0;
+    tag_t tag = 0;
+    message_buffer* into = nullptr;
+  };
+  struct slot {
+    request_owner* owner;
+    bool is_envelope;
+  };
+
+ public:
+  operation<mpi, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
+    request_owner* s = begin(false, peer, tag);
+    std::size_t bytes = sizeof(header);
+    std::memcpy(s->cover->bytes.data(), &out.head, sizeof(header));
+    const bool enclosed = padded_bytes(out.head) <= envelope_bytes - offset_of_payload;
+    if (enclosed && out.head.payload_bytes() > 0) {
+      std::byte* to = s->cover->bytes.data() + offset_of_payload;
+      for (const auto& piece : out.pieces) {
+        if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+        to += padded(piece.size());
+      }
+      bytes = static_cast<std::size_t>(to - s->cover->bytes.data());
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    detail::check_mpi(MPI_Isend(s->cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
+                      "MPI_Isend");
+    if (enclosed) { // has usually left already: then nothing needs to be waited for
+      int left = 0;
+      detail::check_mpi(MPI_Test(&request, &left, MPI_STATUS_IGNORE), "MPI_Test");
+      if (left != 0) {
+        abandon(s, true);
+        return operation<mpi, request_owner>(*this);
+      }
+    }
+    add(request, s, true);
+    if (!enclosed) {
+      for (const auto& piece : out.pieces) {
+        for_each_chunk(piece.size(), [&](std::size_t at, int count) {
+          MPI_Request part = MPI_REQUEST_NULL;
+          detail::check_mpi(MPI_Isend(piece.data() + at, count, MPI_BYTE, peer, tag, comm_.get(), &part), "MPI_Isend");
+          add(part, s);
+        });
+      }
+    }
+    return operation<mpi, request_owner>(*this, s);
+  }
+
+  operation<mpi, request_owner> receive(message_buffer& in, rank_t source, tag_t tag) {
+    request_owner* r = begin(true, source, tag);
+    r->into = &in;
+    MPI_Request request = MPI_REQUEST_NULL;
+    detail::check_mpi(
+        MPI_Irecv(r->cover->bytes.data(), static_cast<int>(envelope_bytes), MPI_BYTE, source, tag, comm_.get(), &request),
+        "MPI_Irecv");
+    add(request, r, true);
+    // A size that is known need not be waited for.
+    if (in.placed() && in.placed_bytes() > envelope_bytes - offset_of_payload) post_pieces(r);
+    return operation<mpi, request_owner>(*this, r);
+  }
+
+  void progress(bool block) {
+    if (scheduler().idle()) {
+      if (!requests_.empty()) complete_some(block);
+      else if (block) throw deadlock("rank " + std::to_string(rank()) + " waits, but no message is under way");
+    }
+    scheduler().run();
+  }
+
+  void abandon(request_owner* r, bool ended = false) {
+    if (!ended && r->outstanding > 0) cancel(r);
+    if (r->cover != nullptr) envelopes_.recycle(r->cover);
+    r->cover = nullptr;
+    owners_.recycle(r);
+  }
+
+ private:
+  static constexpr std::size_t offset_of_payload = 80; // the header, rounded up to 16
+  static_assert(offset_of_payload >= sizeof(header));
+
+  mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
+      : endpoint(comm.rank(), comm.size(), memory), comm_(std::move(comm)), upstream_(&memory) {}
+
+  static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
+  static std::size_t padded_bytes(const header& h) noexcept {
+    return padded(h.lengths[0]) + padded(h.lengths[1]) + padded(h.lengths[2]);
+  }
+
+  request_owner* begin(bool receives, rank_t peer, tag_t tag) {
+    request_owner* r = owners_.acquire();
+    r->reset();
+    r->receives = receives;
+    r->outstanding = 0;
+    r->opened = false;
+    r->pieces_posted = false;
+    r->peer = peer;
+    r->tag = tag;
+    r->cover = envelopes_.acquire();
+    r->cover->owner = this;
+    return r;
+  }
+
+  void add(MPI_Request request, request_owner* owner, bool is_envelope = false) {
+    requests_.push_back(request);
+    slots_.push_back({owner, is_envelope});
+    ++owner->outstanding;
+  }
+
+  template <class F>
+  static void for_each_chunk(std::size_t bytes, F f) {
+    for (std::size_t at = 0; at < bytes; at += chunk_bytes) f(at, static_cast<int>(std::min(chunk_bytes, bytes - at)));
+  }
+
+  void post_pieces(request_owner* r) {
+    r->pieces_posted = true;
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      const auto to = r->into->destination(i);
+      for_each_chunk(to.size(), [&](std::size_t at, int count) {
+        MPI_Request part = MPI_REQUEST_NULL;
+        detail::check_mpi(MPI_Irecv(to.data() + at, count, MPI_BYTE, r->peer, r->tag, comm_.get(), &part), "MPI_Irecv");
+        add(part, r);
+      });
+    }
+  }
+
+  /// Waits for, or looks at, the requests; ends the operations whose requests have all ended.
+  void complete_some(bool block) {
+    const auto n = static_cast<int>(requests_.size());
+    finished_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    int count = 0;
+    int code = MPI_SUCCESS;
+    if (n == 1 && block) {
+      count = 1;
+      finished_[0] = 0;
+      code = MPI_Wait(requests_.data(), statuses_.data());
+      statuses_[0].MPI_ERROR = code;
+    } else {
+      code = block ? MPI_Waitsome(n, requests_.data(), &count, finished_.data(), statuses_.data())
+                   : MPI_Testsome(n, requests_.data(), &count, finished_.data(), statuses_.data());
+      if (code != MPI_ERR_IN_STATUS) {
+        detail::check_mpi(code, "MPI_Waitsome");
+        for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
+      }
+    }
+    ended_.clear();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      slot& its = slots_[static_cast<std::size_t>(finished_[i])];
+      --its.owner->outstanding;
+      ended_.push_back({its, statuses_[i]});
+      its.owner = nullptr;
+    }
+    drop_slots(nullptr);
+    for (const auto& [its, status] : ended_) end(its, status);
+  }
+
+  /// Forgets the requests of `gone`.
+  void drop_slots(const request_owner* gone) noexcept {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].owner == gone) continue;
+      requests_[kept] = requests_[i];
+      slots_[kept++] = slots_[i];
+    }
+    requests_.resize(kept);
+    slots_.resize(kept);
+  }
+
+  void end(const slot& its, const MPI_Status& status) {
+    request_owner* r = its.owner;
+    if (r->done) return; // it has failed already
+    try {
+      detail::check_mpi(status.MPI_ERROR, "an MPI message");
+      if (r->receives && its.is_envelope) open(r, status);
+      if (r->outstanding == 0 && (r->opened || !r->receives)) r->complete(scheduler());
+    } catch (...) {
+      cancel(r);
+      r->fail(scheduler(), std::current_exception());
+    }
+  }
+
+  /// The envelope of a receive has arrived.
+  void open(request_owner* r, const MPI_Status& status) {
+    r->opened = true;
+    int arrived = 0;
+    MPI_Get_count(&status, MPI_BYTE, &arrived);
+    const auto bytes = static_cast<std::size_t>(arrived);
+    if (arrived < 0 || bytes < sizeof(header)) {
+      throw corrupt_message("a message from rank " + std::to_string(r->peer) + " has " + std::to_string(arrived) +
+                            " bytes, fewer than a header");
+    }
+    header head;
+    std::memcpy(&head, r->cover->bytes.data(), sizeof(header));
+    r->into->accept(head);
+    if (padded_bytes(head) > envelope_bytes - offset_of_payload) {
+      if (!r->pieces_posted) post_pieces(r);
+      return;
+    }
+    if (head.payload_bytes() > 0 && bytes != offset_of_payload + padded_bytes(head)) {
+      throw corrupt_message("an envelope from rank " + std::to_string(r->peer) + " has " + std::to_string(bytes) +
+                            " bytes; its header gives " + std::to_string(offset_of_payload + padded_bytes(head)));
+    }
+    std::array<std::span<const std::byte>, max_pieces> pieces;
+    const std::byte* from = r->cover->bytes.data() + offset_of_payload;
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      pieces[i] = {from, static_cast<std::size_t>(head.lengths[i])};
+      from += padded(pieces[i].size());
+    }
+    if (r->into->placed()) {
+      r->into->copy_from(pieces);
+    } else {
+      r->into->borrow(pieces, &give_back, std::exchange(r->cover, nullptr));
+    }
+  }
+
+  static void give_back(void* lent) noexcept {
+    auto* e = static_cast<envelope*>(lent);
+    e->owner->envelopes_.recycle(e);
+  }
+
+  /// Ends the requests of `r` without their messages: a receive is cancelled, a send is given a second to leave.
+  void cancel(request_owner* r) noexcept {
+    const double deadline = now() + 1;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].owner != r) continue;
+      if (r->receives) {
+        MPI_Cancel(&requests_[i]);
+        MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
+      } else {
+        int left = 0;
+        while (left == 0 && now() < deadline) MPI_Test(&requests_[i], &left, MPI_STATUS_IGNORE);
+        if (left == 0) r->cover = nullptr; // MPI may still read it: it stays out of use
+      }
+    }
+    drop_slots(r);
+    r->outstanding = 0;
+  }
+
+  detail::owned_communicator comm_;
+  std::pmr::memory_resource* upstream_;
+  detail::slab<request_owner> owners_;
+  detail::slab<envelope> envelopes_;
+  std::vector<MPI_Request> requests_; // the wait set, and what each belongs to
+  std::vector<slot> slots_;
+  std::vector<int> finished_; // scratch of complete_some
+  std::vector<MPI_Status> statuses_;
+  std::vector<std::pair<slot, MPI_Status>> ended_;
+};
+
+} // namespace spar

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any number of ranks as coroutines on one thread, in virtual time over a network of links; deterministic from a seed.
+#pragma once
+
+#include <spar/core/endpoint.hpp>
+#include <spar/core/task.hpp>
+#include <spar/transport/matching.hpp>
+#include <spar/transport/operation.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+/// The network and the order of events. A message of L bytes leaves through its host's outgoing link, which it occupies for
+/// overhead + L / bandwidth; `latency` later it comes in through the receiver's incoming link, occupied equally long.
+/// Links are shared by the ranks of a host, first come first served; between ranks of one host a message takes
+/// latency + L / bandwidth and no link. L is the payload: a header belongs to the latency.
+struct simulator_options {
+  double latency = 1e-6;   ///< alpha, seconds
+  double bandwidth = 1e9;  ///< 1 / beta, bytes per second of each link and direction
+  double overhead = 0;     ///< seconds for which each message occupies a link besides its bytes
+  double compute = 0;      ///< gamma, seconds per entry of local work
+  double jitter = 0;       ///< each message is late by a random time up to this
+  std::uint64_t seed = 0;  ///< other than 0: events of the same time happen in a random order
+  bool synchronous = false; ///< a send ends only when its message has been received
+  rank_t ranks_per_host = 1;
+  bool record = false;     ///< keep a trace of the messages
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+};
+
+class simulator;
+
+/// One rank of a simulator.
+class sim : public endpoint {
+ public:
+  sim(simulator& engine, rank_t rank, rank_t size, std::pmr::memory_resource& memory)
+      : endpoint(rank, size, memory), engine_(&engine) {}
+
+  [[nodiscard]] endpoint& node() noexcept { return *this; }
+  [[nodiscard]] simulator& engine() noexcept { return *engine_; }
+  [[nodiscard]] double now() const noexcept { return clock_; }
+  void compute(std::uint64_t entries) noexcept;
+
+ private:
+  friend class simulator;
+
+  struct shipment : detail::operation_record {
+    rank_t source = 0;
+    rank_t destination = 0;
+    tag_t tag = 0;
+    header head;
+    buffer<std::byte> payload;
+    std::array<std::span<const std::byte>, max_pieces> pieces{};
+    sim* sender = nullptr;
+    int holders = 0; // the operation, the network and the receiver's buffer
+  };
+  struct expectation : detail::operation_record {
+    rank_t source = 0;
+    tag_t tag = 0;
+    message_buffer* into = nullptr;
+  };
+
+ public:
+  operation<sim, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
+  operation<sim, expectation> receive(message_buffer& in, rank_t source, tag_t tag);
+
+  /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
+  /// block, and `deadlock` where nothing can happen any more.
+  void progress(bool block);
+
+  void abandon(shipment* s) noexcept;
+  void abandon(expectation* r) noexcept {
+    if (!r->done) matching_.withdraw(r);
+    expectations_.recycle(r);
+  }
+
+ private:
+  void deliver(shipment* s, expectation* r);
+
+  /// Ends an operation at the time of the present event; this rank's clock follows if a coroutine was waiting for it.
+  void complete(detail::operation_record& ended);
+
+  simulator* engine_;
+  double clock_ = 0;
+  detail::slab<expectation> expectations_;
+  detail::matching<shipment*, expectation*> matching_;
+};
+
+/// The ranks, the links between them and the queue of events.
+class simulator {
+ public:
+  struct trace_entry {
+    double time; ///< of arrival, seconds
+    rank_t source;
+    rank_t destination;
+    tag_t tag;
+    std::uint64_t bytes;
+    friend bool operator==(const trace_entry&, const trace_entry&) = default;
+  };
+
+  /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
+  explicit simulator(rank_t size, const simulator_options& options = {}) : options_(options) {
+    if (size < 1) throw invalid_argument("a simulator needs at least one rank, not " + std::to_string(size));
+    if (!(options.bandwidth > 0) || options.ranks_per_host < 1) {
+      throw invalid_argument("a simulator needs a bandwidth above 0 and at least 1 rank per host, not " +
+                             std::to_string(options.bandwidth) + " B/s and " + std::to_string(options.ranks_per_host));
+    }
+    for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<sim>(*this, r, size, *options.memory));
+    const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
+    outgoing_.assign(hosts, 0);
+    incoming_.assign(hosts, 0);
+  }
+  simulator(const simulator&) = delete;
+
+  [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
+  [[nodiscard]] sim& rank(rank_t r) { return *ranks_[static_cast<std::size_t>(r)]; }
+  [[nodiscard]] const simulator_options& options() const noexcept { return options_; }
+
+  /// Virtual seconds at which the last rank has arrived.
+  [[nodiscard]] double time() const noexcept {
+    double latest = 0;
+    for (const auto& r : ranks_) latest = std::max(latest, r->clock_);
+    return latest;
+  }
+  /// Messages in order of arrival, where `record` is set.
+  [[nodiscard]] const std::vector<trace_entry>& trace() const noexcept { return trace_; }
+
+  /// Starts the coroutine `program(sim&) -> task<void>` on every rank and runs until all have ended. Throws the first error
+  /// of any rank, or `deadlock`, which says who waits for whom.
+  template <class Program>
+  void run(Program&& program) {
+    std::vector<std::optional<task<void>>> programs(ranks_.size());
+    for (auto& r : ranks_) schedule({r->clock_, event_kind::start, r.get(), nullptr}, hash(r->rank(), -1, 0));
+    const auto start = [&](sim& net) { programs[static_cast<std::size_t>(net.rank())].emplace(program(net)); };
+    inside_ = true;
+    try {
+      for (std::size_t ended = 0; ended < programs.size();) {
+        sim& active = step(start);
+        auto& its = programs[static_cast<std::size_t>(active.rank())];
+        if (!its || !its->done()) continue;
+        its->result();
+        its.reset();
+        ++ended;
+      }
+    } catch (...) {
+      inside_ = false;
+      events_ = {};
+      for (auto& r : ranks_) r->matching_.arrivals().clear();
+      throw;
+    }
+    inside_ = false;
+  }
+
+ private:
+  friend class sim;
+
+  enum class event_kind { start, leave, left, arrive };
+  struct event {
+    double time;
+    event_kind kind;
+    sim* rank;
+    sim::shipment* message;
+    std::uint64_t tie = 0;
+    std::uint64_t serial = 0;
+    friend bool operator<(const event& a, const event& b) noexcept { // the queue's top is the largest
+      if (a.time != b.time) return a.time > b.time;
+      if (a.tie != b.tie) return a.tie > b.tie;
+      return a.serial > b.serial;
+    }
+  };
+
+  void schedule(event e, std::uint64_t tie) {
+    e.tie = options_.seed != 0 ? tie : 0;
+    e.serial = next_serial_++;
+    events_.push(e);
+  }
+
+  /// One value per (seed, source, destination, tag): messages that must stay in order have the same.
+  [[nodiscard]] std::uint64_t hash(rank_t source, rank_t destination, tag_t tag) const noexcept {
+    return mix(mix(mix(options_.seed ^ static_cast<std::uint32_t>(source)) ^ static_cast<std::uint32_t>(destination)) ^
+               static_cast<std::uint32_t>(tag));
+  }
+  [[nodiscard]] static std::uint64_t mix(std::uint64_t x) noexcept { // splitmix64
+    x += 0x9E3779B97F4A7C15U;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+    return x ^ (x >> 31);
+  }
+
+  /// Processes one event and resumes the rank that it concerns.
+  template <class Start>
+  sim& step(const Start& start) {
+    if (events_.empty()) throw deadlock(who_waits());
+    const event e = events_.top();
+    events_.pop();
+    now_ = e.time;
+    sim& rank = *e.rank;
+    switch (e.kind) {
+    case event_kind::start:
+      start(rank);
+      break;
+    case event_kind::leave:
+      transmit(*e.message, e.time);
+      break;
+    case event_kind::left:
+      rank.complete(*e.message);
+      drop(e.message);
+      break;
+    case event_kind::arrive:
+      if (options_.record) {
+        trace_.push_back({e.time, e.message->source, rank.rank(), e.message->tag, e.message->head.payload_bytes()});
+      }
+      if (sim::expectation* r = rank.matching_.arrive(e.message)) rank.deliver(e.message, r);
+      break;
+    }
+    rank.scheduler().run();
+    return rank;
+  }
+
+  /// A message reaches the outgoing link at time `now`.
+  void transmit(sim::shipment& m, double now) {
+    const auto from = static_cast<std::size_t>(m.source / options_.ranks_per_host);
+    const auto to = static_cast<std::size_t>(m.destination / options_.ranks_per_host);
+    const double occupied = options_.overhead + static_cast<double>(m.head.payload_bytes()) / options_.bandwidth;
+    double left = now + occupied;
+    double arrived = left + options_.latency;
+    if (from != to) {
+      left = std::max(now, outgoing_[from]) + occupied;
+      outgoing_[from] = left;
+      arrived = std::max(left - occupied + options_.latency, incoming_[to]) + occupied;
+      incoming_[to] = arrived;
+    }
+    if (options_.jitter > 0) {
+      arrived += options_.jitter * static_cast<double>(mix(options_.seed ^ mix(next_serial_)) >> 11) * 0x1p-53;
+      double& last = last_arrival_[hash(m.source, m.destination, m.tag)];
+      arrived = last = std::max(arrived, last);
+    }
+    const std::uint64_t tie = hash(m.source, m.destination, m.tag);
+    if (!options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
+    schedule({arrived, event_kind::arrive, &rank(m.destination), &m}, tie);
+  }
+
+  void drop(sim::shipment* m) noexcept {
+    if (--m->holders > 0) return;
+    m->payload = {};
+    shipments_.recycle(m);
+  }
+  static void give_back(void* lent) noexcept {
+    auto* m = static_cast<sim::shipment*>(lent);
+    m->sender->engine_->drop(m);
+  }
+
+  [[nodiscard]] std::string who_waits() const {
+    std::string text = "no rank can go on:";
+    std::size_t named = 0;
+    for (const auto& r : ranks_) {
+      for (const sim::expectation* e : r->matching_.receives()) {
+        if (++named > 32) return text + " and more";
+        text += (named > 1 ? "; rank " : " rank ") + std::to_string(r->rank()) + " waits for a message from rank " +
+                std::to_string(e->source) + " (collective " + std::to_string(e->tag / max_lanes) + ", lane " +
+                std::to_string(e->tag % max_lanes) + ")";
+      }
+    }
+    for (const auto& r : ranks_) {
+      for (const sim::shipment* m : r->matching_.arrivals()) {
+        if (++named > 32) return text + " and more";
+        text += (named > 1 ? "; rank " : " rank ") + std::to_string(m->source) + " has sent to rank " +
+                std::to_string(r->rank()) + ", which does not receive it (collective " +
+                std::to_string(m->tag / max_lanes) + ", lane " + std::to_string(m->tag % max_lanes) + ")";
+      }
+    }
+    return named > 0 ? text : text + " no message is under way";
+  }
+
+  simulator_options options_;
+  std::vector<std::unique_ptr<sim>> ranks_;
+  std::vector<double> outgoing_; // until when each host's link is taken
+  std::vector<double> incoming_;
+  detail::slab<sim::shipment> shipments_;
+  std::priority_queue<event> events_;
+  std::unordered_map<std::uint64_t, double> last_arrival_;
+  std::vector<trace_entry> trace_;
+  std::uint64_t next_serial_ = 0;
+  double now_ = 0; // of the event that is being processed
+  bool inside_ = false;
+};
+
+inline void sim::compute(std::uint64_t entries) noexcept {
+  clock_ += static_cast<double>(entries) * engine_->options_.compute;
+}
+
+inline void sim::complete(detail::operation_record& ended) {
+  if (ended.waiting) clock_ = std::max(clock_, engine_->now_);
+  ended.complete(scheduler());
+}
+
+inline operation<sim, sim::shipment> sim::send(const message_pieces& out, rank_t peer, tag_t tag) {
+  shipment* s = engine_->shipments_.acquire();
+  s->reset();
+  s->source = rank();
+  s->destination = peer;
+  s->tag = tag;
+  s->head = out.head;
+  s->sender = this;
+  // A copy, so that the sender's virtual time does not depend on when the receiver is done with the memory.
+  std::size_t padded = 0;
+  for (const auto& piece : out.pieces) padded += (piece.size() + 15) / 16 * 16;
+  s->payload = buffer<std::byte>(memory(), padded);
+  std::byte* to = s->payload.data();
+  for (std::size_t i = 0; i < max_pieces; ++i) {
+    if (!out.pieces[i].empty()) std::memcpy(to, out.pieces[i].data(), out.pieces[i].size());
+    s->pieces[i] = {to, out.pieces[i].size()};
+    to += (out.pieces[i].size() + 15) / 16 * 16;
+  }
+  s->holders = 3; // the operation, the `left` event or the synchronous end, the way to the receiver's buffer
+  engine_->schedule({clock_, simulator::event_kind::leave, this, s}, engine_->hash(rank(), peer, tag));
+  return operation<sim, shipment>(*this, s);
+}
+
+inline operation<sim, sim::expectation> sim::receive(message_buffer& in, rank_t source, tag_t tag) {
+  expectation* r = expectations_.acquire();
+  r->reset();
+  r->source = source;
+  r->tag = tag;
+  r->into = &in;
+  if (shipment* s = matching_.post(r)) deliver(s, r);
+  return operation<sim, expectation>(*this, r);
+}
+
+inline void sim::deliver(shipment* s, expectation* r) {
+  if (engine_->options_.synchronous) {
+    const double received = std::max(clock_, engine_->now_);
+    engine_->schedule({received, simulator::event_kind::left, s->sender, s}, engine_->hash(s->source, s->destination, s->tag));
+  }
+  try {
+    r->into->accept(s->head);
+    if (r->into->placed()) {
+      r->into->copy_from(s->pieces);
+      engine_->drop(s);
+    } else {
+      r->into->borrow(s->pieces, &simulator::give_back, s);
+    }
+    complete(*r);
+  } catch (...) {
+    engine_->drop(s);
+    r->error = std::current_exception();
+    complete(*r);
+  }
+}
+
+inline void sim::abandon(shipment* s) noexcept {
+  s->waiting = nullptr;
+  engine_->drop(s);
+}
+
+inline void sim::progress(bool block) {
+  if (engine_->inside_) {
+    throw error("rank " + std::to_string(rank()) +
+                " blocks inside a simulated program, where all ranks share one thread: co_await the operation instead");
+  }
+  if (block || !engine_->events_.empty()) engine_->step([](sim&) {});
+}
+
+} // namespace spar

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// In-process ranks, a thread each. Small messages are buffered; of large ones the receiver reads the sender's own memory.
+#pragma once
+
+#include <spar/core/endpoint.hpp>
+#include <spar/transport/matching.hpp>
+#include <spar/transport/operation.hpp>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+struct thread_options {
+  /// A send ends only when its message has been received, however small.
+  bool synchronous = false;
+  /// Where each rank's pool takes its memory; used by all ranks at once, so it must be thread-safe.
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+};
+
+class thread_group;
+
+/// One rank of a thread_group. Used by one thread at a time.
+class threads : public endpoint {
+ public:
+  threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
+      : endpoint(rank, size, *options.memory), group_(&group), synchronous_(options.synchronous) {}
+
+  [[nodiscard]] endpoint& node() noexcept { return *this; }
+  void compute(std::uint64_t) const noexcept {}
+
+ private:
+  friend class thread_group;
+
+  static constexpr std::size_t buffered_bytes = 4096;
+  enum class offer { open, taken, withdrawn };
+
+  /// A message under way; it belongs to the sender and comes back to it.
+  struct shipment : detail::operation_record {
+    threads* owner = nullptr;
+    rank_t source = 0;
+    tag_t tag = 0;
+    header head;
+    std::array<std::span<const std::byte>, max_pieces> pieces{};
+    std::atomic<offer> state{offer::open};
+    bool awaited = false; // an operation still points here
+    bool returned = false;
+    alignas(16) std::array<std::byte, buffered_bytes> storage;
+  };
+
+  struct expectation : detail::operation_record {
+    rank_t source = 0;
+    tag_t tag = 0;
+    message_buffer* into = nullptr;
+  };
+
+ public:
+  operation<threads, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
+
+  operation<threads, expectation> receive(message_buffer& in, rank_t source, tag_t tag) {
+    expectation* r = expectations_.acquire();
+    r->reset();
+    r->source = source;
+    r->tag = tag;
+    r->into = &in;
+    if (shipment* s = matching_.post(r)) deliver(s, r);
+    return operation<threads, expectation>(*this, r);
+  }
+
+  /// Throws `peer_failed` where a rank of the group has failed.
+  void progress(bool block);
+
+  void abandon(shipment* s) {
+    if (!s->done) {
+      offer expected = offer::open;
+      if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
+        while (!s->returned) collect(true); // the receiver is reading our memory
+      } else if (!s->returned) {
+        s->awaited = false; // recycled when it comes back
+        return;
+      }
+    }
+    shipments_.recycle(s);
+  }
+
+  void abandon(expectation* r) noexcept {
+    if (!r->done) matching_.withdraw(r);
+    expectations_.recycle(r);
+  }
+
+ private:
+  void deliver(shipment* s, expectation* r) {
+    offer expected = offer::open;
+    if (!s->state.compare_exchange_strong(expected, offer::taken)) { // its sender has failed
+      give_back(s);
+      matching_.post(r);
+      return;
+    }
+    try {
+      r->into->accept(s->head);
+      if (r->into->placed()) {
+        r->into->copy_from(s->pieces);
+        give_back(s);
+      } else {
+        r->into->borrow(s->pieces, &give_back, s);
+      }
+      r->complete(scheduler());
+    } catch (...) {
+      give_back(s);
+      r->fail(scheduler(), std::current_exception());
+    }
+  }
+
+  static void give_back(void* lent) noexcept {
+    auto* s = static_cast<shipment*>(lent);
+    threads& owner = *s->owner;
+    const std::lock_guard lock(owner.mutex_);
+    owner.returned_.push_back(s);
+    owner.signal_.notify_one();
+  }
+
+  void deposit(shipment* s) {
+    const std::lock_guard lock(mutex_);
+    incoming_.push_back(s);
+    signal_.notify_one();
+  }
+
+  /// Takes what others have left here; true where there was something.
+  bool collect(bool block);
+
+  thread_group* group_;
+  bool synchronous_;
+  detail::slab<shipment> shipments_;
+  detail::slab<expectation> expectations_;
+  detail::matching<shipment*, expectation*> matching_;
+  std::vector<shipment*> arrived_; // scratch of collect
+
+  // What other ranks leave here.
+  std::mutex mutex_;
+  std::condition_variable signal_;
+  std::vector<shipment*> incoming_;
+  std::vector<shipment*> returned_;
+};
+
+/// P ranks in this process.
+class thread_group {
+ public:
+  /// Throws `invalid_argument` where `size` is less than 1.
+  explicit thread_group(rank_t size, const thread_options& options = {}) {
+    if (size < 1) throw invalid_argument("a group of threads needs at least one rank, not " + std::to_string(size));
+    for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<threads>(*this, r, size, options));
+  }
+  thread_group(const thread_group&) = delete;
+
+  [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
+  [[nodiscard]] threads& rank(rank_t r) { return *ranks_[static_cast<std::size_t>(r)]; }
+
+  /// Runs `program(threads&)` on each rank in a thread of its own and joins them. The first error of any rank is
+  /// rethrown; the ranks that wait meanwhile get `peer_failed`, and the group cannot be used again.
+  template <class Program>
+  void run(Program&& program) {
+    std::vector<std::thread> running;
+    running.reserve(ranks_.size());
+    for (auto& r : ranks_) {
+      running.emplace_back([this, &program, &net = *r] {
+        try {
+          program(net);
+        } catch (...) {
+          fail(net.rank(), std::current_exception());
+        }
+      });
+    }
+    for (auto& t : running) t.join();
+    if (first_error_) std::rethrow_exception(first_error_);
+  }
+
+  /// Declares the group dead: whoever waits, and whoever waits later, gets `peer_failed`.
+  void fail(rank_t who, std::exception_ptr why) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!first_error_) {
+        first_error_ = std::move(why);
+        failed_rank_ = who;
+      }
+      failed_ = true;
+    }
+    for (auto& r : ranks_) {
+      const std::lock_guard lock(r->mutex_);
+      r->signal_.notify_one();
+    }
+  }
+
+  [[nodiscard]] bool failed() const noexcept { return failed_; }
+
+  [[noreturn]] void throw_peer_failed() {
+    const std::lock_guard lock(mutex_);
+    std::string reason = "an unknown error";
+    try {
+      std::rethrow_exception(first_error_);
+    } catch (const std::exception& e) {
+      reason = e.what();
+    } catch (...) {
+    }
+    throw peer_failed("rank " + std::to_string(failed_rank_) + " failed: " + reason);
+  }
+
+ private:
+  std::vector<std::unique_ptr<threads>> ranks_;
+  std::mutex mutex_;
+  std::exception_ptr first_error_;
+  rank_t failed_rank_ = -1;
+  std::atomic<bool> failed_ = false;
+};
+
+inline operation<threads, threads::shipment> threads::send(const message_pieces& out, rank_t peer, tag_t tag) {
+  shipment* s = shipments_.acquire();
+  s->reset();
+  s->owner = this;
+  s->source = rank();
+  s->tag = tag;
+  s->head = out.head;
+  s->pieces = out.pieces;
+  s->returned = false;
+  s->state.store(offer::open, std::memory_order_relaxed);
+
+  std::size_t padded = 0;
+  for (const auto& piece : out.pieces) padded += (piece.size() + 15) / 16 * 16;
+  s->awaited = synchronous_ || padded > buffered_bytes;
+  if (!s->awaited) {
+    std::byte* to = s->storage.data();
+    for (auto& piece : s->pieces) {
+      if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+      piece = {to, piece.size()};
+      to += (piece.size() + 15) / 16 * 16;
+    }
+  }
+  const bool awaited = s->awaited; // once deposited, the record may be back at any time
+  group_->rank(peer).deposit(s);
+  return operation<threads, shipment>(*this, awaited ? s : nullptr);
+}
+
+inline bool threads::collect(bool block) {
+  {
+    std::unique_lock lock(mutex_);
+    if (block) {
+      signal_.wait(lock, [&] { return !incoming_.empty() || !returned_.empty() || group_->failed(); });
+    }
+    arrived_.swap(incoming_);
+    for (shipment* s : returned_) {
+      s->returned = true;
+      if (s->awaited) s->complete(scheduler());
+      else shipments_.recycle(s);
+    }
+    returned_.clear();
+  }
+  const bool any = !arrived_.empty() || !scheduler().idle();
+  for (shipment* s : arrived_) {
+    if (expectation* r = matching_.arrive(s)) deliver(s, r);
+  }
+  arrived_.clear();
+  return any;
+}
+
+inline void threads::progress(bool block) {
+  const bool look_first = collect(false);
+  if (group_->failed()) group_->throw_peer_failed();
+  if (block && !look_first && scheduler().idle()) {
+    collect(true);
+    if (group_->failed()) group_->throw_peer_failed();
+  }
+  scheduler().run();
+}
+
+} // namespace spar

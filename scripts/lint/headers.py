@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Form of the sources: licence line everywhere; headers are short, say what they are, and avoid slow includes."""
+
+import re
+from statistics import median
+
+import tree
+
+LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
+LONGEST, LONGEST_MEDIAN, WIDEST = 500, 150, 120
+SLOW = ("iostream", "regex", "functional", "ranges", "random", "format")
+MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+
+def source_faults(name, source):
+    """(line, sentence) for every source file, header or not."""
+    lines = source.splitlines()
+    if LICENCE not in "\n".join(lines[:2]):
+        yield 1, "the first lines lack the SPDX licence line"
+    for number, line in enumerate(lines, 1):
+        if name.endswith(tree.CPP) and len(line) > WIDEST:
+            yield number, f"{len(line)} columns, more than {WIDEST}"
+        if not name.startswith("scripts/lint/") and MARKS.search(line):
+            yield number, f"a mark of unfinished work: {MARKS.search(line).group()}"
+
+
+def header_faults(source):
+    """(line, sentence) for headers of the library."""
+    lines = source.splitlines()
+    if len(lines) > LONGEST:
+        yield len(lines), f"{len(lines)} lines, more than {LONGEST}"
+    if len(lines) < 2 or not re.match(r"//+ \S", lines[1]):
+        yield 2, "the second line is no comment that says what the header is"
+    if "#pragma once" not in lines:
+        yield 1, "no #pragma once"
+    for number, line in enumerate(lines, 1):
+        slow = re.match(r"\s*#\s*include\s*<(\w+)>", line)
+        if slow and slow.group(1) in SLOW:
+            yield number, f"<{slow.group(1)}> is slow to compile"
+
+
+def check():
+    lengths = []
+    for name in tree.files(*tree.CPP, ".py", ".cmake", ".cmake.in", "CMakeLists.txt"):
+        source = tree.text(name)
+        for line, sentence in source_faults(name, source):
+            yield name, line, sentence
+        if name.startswith("include/"):
+            lengths.append(source.count("\n"))
+            for line, sentence in header_faults(source):
+                yield name, line, sentence
+    if lengths and median(lengths) >= LONGEST_MEDIAN:
+        yield "include", 0, f"the median header has {median(lengths):.0f} lines, not under {LONGEST_MEDIAN}"
+
+
+def self_test():
+    head = f"// {LICENCE}\n// A header.\n"
+    good = head + "#pragma once\n#include <vector>\n"
+    yield "refused: a good header", not list(header_faults(good)) and not list(source_faults("a.hpp", good))
+    yield "accepted: 501 lines", any("501 lines" in s for _, s in header_faults(good + "\n" * 497))
+    yield "refused: 500 lines", not list(header_faults(good + "\n" * 496))
+    yield "accepted: no pragma", bool(list(header_faults(head + "#include <vector>\n")))
+    yield "accepted: no description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
+    yield "accepted: slow include", bool(list(header_faults(good + "#include <iostream>\n")))
+    yield "accepted: no licence", bool(list(source_faults("a.cpp", "int a;\n")))
+    yield "accepted: a long line", bool(list(source_faults("a.cpp", head + "/" * 121 + "\n")))
+    yield "accepted: a mark", bool(list(source_faults("a.cpp", head + "// TODO: all\n")))
+
+
+tree.main(check, self_test)

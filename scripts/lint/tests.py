@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""No test is forgotten: every tests/**/*_test.cpp and bench/*.cpp is named in a CMakeLists.txt, and asserts."""
+
+import re
+
+import tree
+
+ASSERTION = re.compile(r"\b(EXPECT_|ASSERT_|static_assert|FAIL\(|TYPED_TEST_SUITE|REGISTER_TYPED_TEST)")
+
+
+def listed(name, lists):
+    """Whether a line names the file `name` (tests/a/b_test.cpp), as a/b or by its file name."""
+    path = re.sub(r"^(tests|bench)/", "", name)
+    stem = re.sub(r"(_test)?\.cpp$", "", path)
+    words = set(re.findall(r"[\w./]+", re.sub(r"#[^\n]*", "", lists)))
+    return bool(words & {path, stem, path.rsplit("/", 1)[-1]})
+
+
+def check():
+    lists = "\n".join(tree.text(n) for n in tree.files("CMakeLists.txt") if n.startswith(("tests/", "bench/")))
+    for name in tree.files(".cpp"):
+        test = name.startswith("tests/") and name.endswith("_test.cpp")
+        if (test or name.startswith("bench/")) and not listed(name, lists):
+            yield name, 1, "no CMakeLists.txt names this file, so nothing runs it"
+        if name.endswith("_test.cpp") and not ASSERTION.search(tree.code(tree.text(name))):
+            yield name, 1, "a test without an assertion"
+
+
+def self_test():
+    lists = "spar_add_test(core/op)\n# spar_add_test(core/old)\nspar_add_test(model/x SOURCES model/cost_test.cpp)\n"
+    yield "refused: a listed test", listed("tests/core/op_test.cpp", lists)
+    yield "refused: a listed source", listed("tests/model/cost_test.cpp", lists)
+    yield "accepted: an unlisted test", not listed("tests/core/task_test.cpp", lists)
+    yield "accepted: a test in a comment", not listed("tests/core/old_test.cpp", lists)
+
+
+tree.main(check, self_test)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the lints share: the files of the repository, C++ text without comments and strings, and how a lint reports."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CPP = (".hpp", ".cpp", ".cuh", ".cu", ".h", ".c")
+
+
+def files(*suffixes, under=""):
+    """Paths relative to the root: what git knows or would add, or every file where this is no git checkout."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        names = []
+        for folder, folders, plain in os.walk(ROOT):
+            folders[:] = [f for f in folders if not f.startswith((".", "build"))]
+            names += [os.path.relpath(os.path.join(folder, name), ROOT) for name in plain]
+    found = {n for n in names if n.startswith(under) and (not suffixes or n.endswith(suffixes))}
+    return sorted(n for n in found if (ROOT / n).is_file())
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+_NOISE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Za-z_])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
+)
+
+
+def code(source):
+    """The text with comments blanked and literals emptied; line numbers stay."""
+
+    def blank(match):
+        lines = "\n" * match.group().count("\n")
+        return " " + lines if match.group().startswith("/") else '""' + lines
+
+    return _NOISE.sub(blank, source)
+
+
+def main(check, self_test):
+    """Runs the lint: `check()` yields (file, line, sentence); `self_test()` yields (what, whether it held)."""
+    if "--self-test" in sys.argv[1:]:
+        results = list(self_test())
+        wrong = [what for what, held in results if not held]
+        for what in wrong:
+            print(f"self-test: {what}")
+        print(f"{len(results) - len(wrong)} of {len(results)} self-tests hold")
+        sys.exit(1 if wrong or not results else 0)
+    found = sorted(check())
+    for name, line, sentence in found:
+        print(f"{name}:{line}: {sentence}")
+    sys.exit(1 if found else 0)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A program of somebody else's: sums sparse vectors of four in-process ranks, with the library as its package brings it.
+#include <spar/spar.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+int main() {
+  constexpr int ranks = 4;
+  std::atomic<int> right = 0;
+  spar::thread_group group{ranks};
+  group.run([&](spar::threads& net) {
+    // Rank r brings (r, 1) and (7, 2).
+    const std::array<std::uint32_t, 2> indices{static_cast<std::uint32_t>(net.rank()), 7};
+    const std::array<float, 2> values{1, 2};
+    const auto sum = spar::allreduce(net, spar::sparse_view(100, indices, values));
+    std::array<float, 100> dense{};
+    sum.to_dense(dense);
+    std::array<float, 100> expected{};
+    for (std::size_t r = 0; r < ranks; ++r) expected[r] = 1;
+    expected[7] = 2 * ranks;
+    if (dense == expected) ++right;
+  });
+  return right == ranks ? 0 : 1;
+}
