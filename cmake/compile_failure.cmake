@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Compiles SOURCE twice: with -DPOSITIVE_CONTROL it must compile, without it must fail with a message that matches EXPECT.
+# Compiles SOURCE twice: with -DPOSITIVE_CONTROL it must compile, without it must fail with a message that matches
+# EXPECT.
 
 set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${INCLUDE}" "${SOURCE}")
 

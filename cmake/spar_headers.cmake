@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Every header compiles alone: a unit of one line for each, compiled as C++ (those of MPI once per MPI library) and, where
-# nvcc is present, as CUDA.
+# Every header compiles alone: a unit of one line for each, compiled as C++ (those of MPI once per MPI library) and,
+# where nvcc is present, as CUDA.
 
 if(NOT SPAR_REPOSITORY_CHECKS)
   return()
@@ -77,6 +77,7 @@ set_tests_properties(headers.cuda PROPERTIES TIMEOUT 1200 RUN_SERIAL TRUE LABELS
 set(front "${PROJECT_BINARY_DIR}/headers/cuda/spar__spar.hpp.cu.o")
 if(front IN_LIST objects)
   add_custom_target(spar_headers_cuda_front DEPENDS "${front}")
-  add_test(NAME headers.cuda_front COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_cuda_front)
+  add_test(NAME headers.cuda_front COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target
+                                           spar_headers_cuda_front)
   set_tests_properties(headers.cuda_front PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint")
 endif()

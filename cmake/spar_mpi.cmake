@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The MPI libraries of this machine, side by side: an interface target spar_mpi_<flavour> for each of Open MPI and MPICH.
-# find_package(MPI) knows one library at a time; tests and tools are built for every one that is installed.
+# The MPI libraries of this machine, side by side: an interface target spar_mpi_<flavour> for each of Open MPI and
+# MPICH. find_package(MPI) knows one library at a time; tests and tools are built for every one that is installed.
 
 set(spar_mpi_flavours "")
 
-# Include directories, library directories and libraries out of what a compiler wrapper prints. The C++ bindings that MPI-3
-# removed are left out, and so are the flags with which the distribution built its own package.
+# Include directories, library directories and libraries out of what a compiler wrapper prints. The C++ bindings that
+# MPI-3 removed are left out, and so are the flags with which the distribution built its own package.
 function(spar_import_mpi flavour)
   separate_arguments(words UNIX_COMMAND "${ARGN}")
   add_library(spar_mpi_${flavour} INTERFACE)

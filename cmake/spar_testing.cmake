@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# How a test is added: one line in tests/CMakeLists.txt. Every test has a time limit, so a deadlock is a failure, not a hang.
-# Tests with the label `full` run with scripts/test --full only.
+# How a test is added: one line in tests/CMakeLists.txt. Every test has a time limit, so a deadlock is a failure, not a
+# hang. Tests with the label `full` run with scripts/test --full only.
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
@@ -36,7 +36,7 @@ function(spar_add_test path)
   if(arg_FULL)
     set(full FULL)
   endif()
-  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest GTest::gtest_main ${arg_LIBRARIES} ${full})
+  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${arg_LIBRARIES} ${full})
   target_precompile_headers(${test_target}_test REUSE_FROM spar_test_base)
   target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   add_test(NAME ${test_name} COMMAND ${test_target}_test)
@@ -48,8 +48,8 @@ endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [TIMEOUT seconds] [LABELS label...]
 #                   [OWN_MAIN] [FULL])
-# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>. The program
-# is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
+# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>. It is a
+# GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
 function(spar_add_mpi_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
@@ -103,8 +103,8 @@ function(spar_add_compile_failure name)
   set_tests_properties(compile_failure.${name} PROPERTIES TIMEOUT 120 LABELS "compile_failure")
 endfunction()
 
-# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...]): a script that exits 0, or 77 where something
-# that it needs is missing.
+# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...]): a script that exits 0, or 77 where
+# something that it needs is missing.
 function(spar_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
   if(NOT arg_TIMEOUT)

@@ -5,6 +5,7 @@
 #include "corpus.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +62,11 @@ struct classifier {
 /// The gradient of the loss over a batch: a dense vector, nonzero only in the rows of the batch's n-grams.
 struct gradient {
   std::vector<float> dense;
-  std::vector<std::uint32_t> rows{}; // the buckets touched, some of them repeatedly
+  std::vector<std::uint64_t> touched; // a bit for each row
+  std::size_t languages;
+
+  explicit gradient(const classifier& model)
+      : dense(model.weights.size()), touched((std::size_t{1} << model.bits) / 64), languages(model.languages) {}
 
   /// Adds `scale` times the gradient of -log p(language | word), which touches only the rows of the word's n-grams.
   void add(const classifier& model, const labelled_word& word, float scale) {
@@ -70,22 +75,22 @@ struct gradient {
     error[word.language] -= 1;
     scale /= std::sqrt(static_cast<float>(buckets.size()));
     for (const std::uint32_t bucket : buckets) {
-      for (std::size_t l = 0; l < error.size(); ++l) dense[bucket * error.size() + l] += scale * error[l];
+      touched[bucket / 64] |= std::uint64_t{1} << bucket % 64;
+      for (std::size_t l = 0; l < languages; ++l) dense[bucket * languages + l] += scale * error[l];
     }
-    rows.insert(rows.end(), buckets.begin(), buckets.end());
   }
 
-  /// Moves the entries touched into the two vectors, in order of their indices, and leaves zero.
-  void move_to(std::vector<std::uint32_t>& indices, std::vector<float>& values, std::size_t languages) {
-    std::sort(rows.begin(), rows.end());
-    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-    for (const std::uint32_t row : rows) {
-      for (std::size_t i = row * languages; i < (row + 1) * languages; ++i) {
-        indices.push_back(static_cast<std::uint32_t>(i));
-        values.push_back(std::exchange(dense[i], 0.0f));
+  /// Moves the rows touched into the two vectors, in order of their indices, and leaves zero.
+  void move_to(std::vector<std::uint32_t>& indices, std::vector<float>& values) {
+    for (std::size_t block = 0; block < touched.size(); ++block) {
+      for (; touched[block] != 0; touched[block] &= touched[block] - 1) {
+        const std::size_t row = 64 * block + static_cast<std::size_t>(std::countr_zero(touched[block]));
+        for (std::size_t i = row * languages; i < (row + 1) * languages; ++i) {
+          indices.push_back(static_cast<std::uint32_t>(i));
+          values.push_back(std::exchange(dense[i], 0.0f));
+        }
       }
     }
-    rows.clear();
   }
 };
 

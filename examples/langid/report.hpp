@@ -19,12 +19,32 @@
 
 namespace langid {
 
-/// What a training ended with: the seconds of a mean epoch on the slowest rank, the bytes that a rank sends in a step.
-struct outcome {
+/// A model in training and what it has cost so far; the seconds are those of the slowest rank.
+struct training {
+  training(const char* called, const options& chosen)
+      : name(called), model{.languages = chosen.lists.size(), .bits = chosen.bits}, step(model) {}
+
+  const char* name;
   classifier model;
-  double accuracy = 0, seconds = 0, communication = 0, bytes = 0;
+  gradient step;
+  unsigned epochs = 0;
   std::size_t steps = 0;
+  double accuracy = 0, seconds = 0, communication = 0, bytes_a_step = 0;
 };
+
+inline void print_progress(const training& job, std::size_t step, std::size_t steps) {
+  if (my_rank() > 0 || step % 10 > 0) return;
+  fmt::print("\r{:4} epoch {}, step {} of {} ", job.name, job.epochs + 1, step, steps);
+  std::fflush(stdout);
+}
+
+inline void print_epoch(const training& job, const options& chosen) {
+  if (my_rank() > 0) return;
+  fmt::print("{}{:4} epoch {} of {}: {:.2f} % of the test words right after {:.1f} s, {:.2f} s of it communication\n",
+             chosen.progress ? "\r" : "", job.name, job.epochs, chosen.epochs, 100 * job.accuracy, job.seconds,
+             job.communication);
+  std::fflush(stdout);
+}
 
 /// The three most probable languages of a word, as text.
 inline std::string best_three(const classifier& model, const options& chosen, const std::string& word) {
@@ -38,29 +58,28 @@ inline std::string best_three(const classifier& model, const options& chosen, co
   return line;
 }
 
-inline void report(const outcome& mpi, const outcome& spar, const options& chosen) {
+/// Seconds are those of a mean epoch, bytes those that a rank sends in a step, in the table and in the JSON file.
+inline void report(const training& mpi, const training& spar, const options& chosen) {
   const auto row = [](const char* what, double a, double b, const char* unit) {
-    fmt::print("{:30}{:>12.2f} {:2}{:>14.2f} {:2}\n", what, a, unit, b, unit);
+    fmt::print("{:30}{:>12.2f} {:2}{:>14.2f} {}\n", what, a, unit, b, unit);
   };
+  const double epochs = chosen.epochs;
   fmt::print("\n{:30}{:>15}{:>17}\n", "", "MPI_Allreduce", "spar::allreduce");
   row("test accuracy", 100 * mpi.accuracy, 100 * spar.accuracy, "%");
-  row("time per epoch", mpi.seconds, spar.seconds, "s");
-  row("  of it communication", mpi.communication, spar.communication, "s");
-  row("bytes sent per rank and step", mpi.bytes / 1e6, spar.bytes / 1e6, "MB");
+  row("time per epoch", mpi.seconds / epochs, spar.seconds / epochs, "s");
+  row("  of it communication", mpi.communication / epochs, spar.communication / epochs, "s");
+  row("bytes sent per rank and step", mpi.bytes_a_step / 1e6, spar.bytes_a_step / 1e6, "MB");
   if (!chosen.words.empty()) fmt::print("\n");
   for (const std::string& word : chosen.words) fmt::print("{}\n", best_three(spar.model, chosen, word));
   if (chosen.json.empty()) return;
-  const nlohmann::json results = {{"accuracy_mpi", mpi.accuracy},
-                                  {"accuracy_spar", spar.accuracy},
-                                  {"communication_seconds_mpi", mpi.communication},
-                                  {"communication_seconds_spar", spar.communication},
-                                  {"bytes_mpi", mpi.bytes},
-                                  {"bytes_spar", spar.bytes},
-                                  {"epoch_seconds_mpi", mpi.seconds},
-                                  {"epoch_seconds_spar", spar.seconds},
-                                  {"ranks", number_of_ranks()},
-                                  {"parameters", spar.model.weights.size()},
-                                  {"steps", spar.steps}};
+  nlohmann::json results = {{"epochs", epochs}, {"parameters", spar.step.dense.size()}, {"ranks", number_of_ranks()}};
+  for (const training* job : {&mpi, &spar}) {
+    const std::string name = job == &mpi ? "_mpi" : "_spar";
+    results["accuracy" + name] = job->accuracy;
+    results["seconds" + name] = job->seconds / epochs;
+    results["communication_seconds" + name] = job->communication / epochs;
+    results["bytes" + name] = job->bytes_a_step;
+  }
   std::ofstream(chosen.json) << results.dump(2) << '\n';
 }
 

@@ -7,9 +7,9 @@
   lambda     no coroutine that is a lambda with captures (the closure may die before the coroutine resumes)
   temporary  no braced temporary, and no lambda that captures by copy, in a full expression with co_await: name it first
 
-A braced temporary of a type that ends in _t, a fundamental type, std::span or an operation is harmless. A line with
-the comment `coroutine-lint: trivial` vouches for another trivially destructible type. This reads tokens, not types: it is
-a net for the usual ways to write these, not a proof.
+A braced temporary of a type that ends in _t, a fundamental type, std::span or an operation is harmless. A line with the
+comment `coroutine-lint: trivial` vouches for another trivially destructible type. This reads tokens, not types: it is a
+net for the usual ways to write these, not a proof.
 """
 
 import re
@@ -254,7 +254,7 @@ GOOD = [
     "task<void> f(net& n) { const auto h = [&](int i) { return i; }; co_await n.send(h(1)); }",
     "struct s : base<int> { task<void> operator()(net& n) const& { co_await g(n); } int a{1}; };",
     "template <transport Net>\nauto f(Net& n) -> spar::task<spar::stream<float>> { message m{1}; co_await g(n, m); }",
-    "template <class T>\n  requires number<T>\ntask<T> f(net& n) { auto x = co_await g(n); switch (x) { case 1: { co_await g(n); } } }",
+    "template <class T>\n  requires number<T>\ntask<T> f(net& n) { auto x = co_await g(n); switch (x) { case 1: {} } }",
     "s::s(int a) : a_{a}, b_{a} { h(); }\ntask<void> f(net& n) { co_await g(n); }",
     "void f() { use(options{1}); }\n// co_await h({1});\ntask<void> g(net& n) { co_await n.barrier(); }",
     "task<void> f(net& n) { co_await n.send(rank_of{3}, 1); } // coroutine-lint: trivial",

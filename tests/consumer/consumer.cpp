@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of somebody else's: sums sparse vectors of four in-process ranks, with the library as its package brings it.
+// A program of somebody else's: sums sparse vectors of four in-process ranks, with the library as its package brings
+// it.
 #include <spar/spar.hpp>
 
 #include <array>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allgather in ceil(log2 P) rounds for any number of ranks: of blocks of known sizes and of sparse streams (Bruck et al. 1997;
-// SparCML, section 5.3).
+// Allgather in ceil(log2 P) rounds for any number of ranks: of blocks of known sizes and of sparse streams (Bruck et
+// al. 1997; SparCML, section 5.3).
 #pragma once
 
+#include <spar/core/buffer.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
@@ -15,12 +16,11 @@
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
-/// In round t rank r gets up to 2^t parts, those of the ranks from r + 2^t on, and gives as many to rank r - 2^t. Every part
-/// is sent P - 1 times in all: the volume is the least possible.
+/// In round t rank r gets up to 2^t parts, those of the ranks from r + 2^t on, and gives as many to rank r - 2^t. Every
+/// part is sent P - 1 times in all: the volume is the least possible.
 struct bruck_allgather {
   static constexpr std::string_view name = "bruck_allgather";
 
@@ -28,10 +28,9 @@ struct bruck_allgather {
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x) const& {
     const uniform_ownership owner{x.size(), net.size()};
-    std::pmr::vector<std::size_t> begin(&net.memory());
-    begin.reserve(static_cast<std::size_t>(net.size()) + 1);
-    for (rank_t r = 0; r <= net.size(); ++r) begin.push_back(owner.begin(r) * sizeof(T));
-    co_await blocks(net, std::as_writable_bytes(x), std::span<const std::size_t>(begin), wire_format::dense);
+    buffer<std::size_t> begin(net.memory(), static_cast<std::size_t>(net.size()) + 1);
+    for (rank_t r = 0; r <= net.size(); ++r) begin.span()[static_cast<std::size_t>(r)] = owner.begin(r) * sizeof(T);
+    co_await blocks(net, std::as_writable_bytes(x), std::span<const std::size_t>(begin.span()), wire_format::dense);
   }
 
   /// In place, of bytes: rank r brings those from `begin[r]` to before `begin[r + 1]`.
@@ -50,17 +49,16 @@ struct bruck_allgather {
       const rank_t count = std::min(distance, p - distance);
       const rank_t source = (net.rank() + distance) % p;
       const rank_t destination = (net.rank() + p - distance) % p;
-      message_buffer in(net.memory());
-      in.place(0, piece(source, count, false));
-      in.place(1, piece(source, count, true));
       message_pieces out;
       out.head.format = format;
       out.head.count = static_cast<std::uint64_t>(count);
       out.pieces[0] = piece(net.rank(), count, false);
       out.pieces[1] = piece(net.rank(), count, true);
-      auto receiving = net.receive(source, in);
       auto sending = net.send(destination, out);
-      co_await receiving;
+      message_buffer in(net.memory());
+      in.place(0, piece(source, count, false));
+      in.place(1, piece(source, count, true));
+      co_await net.receive(source, in);
       co_await sending;
     }
   }
@@ -75,10 +73,9 @@ struct bruck_allgather {
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
-      message_buffer in(net.memory());
-      auto receiving = net.receive(source, in);
       auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count));
-      co_await receiving;
+      message_buffer in(net.memory());
+      co_await net.receive(source, in);
       const auto check = [&](std::size_t part, std::span<const Index> indices) {
         const auto r = static_cast<rank_t>((static_cast<std::size_t>(source) + part) % static_cast<std::size_t>(p));
         check_indices(indices, owned ? owner[r] : index_range{0, mine.dimension()});

@@ -76,7 +76,8 @@ struct binomial_broadcast {
     const rank_t p = net.size();
     const rank_t relative = (net.rank() + p - root) % p;
     rank_t distance = 1;
-    for (; distance < p && (relative & distance) == 0; distance *= 2) {}
+    for (; distance < p && (relative & distance) == 0; distance *= 2) {
+    }
     if (relative != 0) {
       message_buffer in(net.memory());
       in.place(0, x);
@@ -93,7 +94,8 @@ struct binomial_broadcast {
     const rank_t p = net.size();
     const rank_t relative = (net.rank() + p - root) % p;
     rank_t distance = 1;
-    for (; distance < p && (relative & distance) == 0; distance *= 2) {}
+    for (; distance < p && (relative & distance) == 0; distance *= 2) {
+    }
     stream<T, Index> whole;
     if (relative == 0) {
       whole = stream<T, Index>::copy(net.memory(), mine);

@@ -26,8 +26,7 @@ struct no_operation {
 template <class Net>
 void check_root(const Net& net, rank_t root) {
   if (root < 0 || root >= net.size()) {
-    throw invalid_argument("the root is rank " + std::to_string(root) + ", but there are " + std::to_string(net.size()) +
-                           " ranks");
+    throw invalid_argument(sentence("the root is rank ", root, ", but there are ", net.size(), " ranks"));
   }
 }
 
@@ -42,7 +41,8 @@ auto start_reduce_scatter(Net& net, std::span<T> x, Op op = {}) {
 template <transport Net, element T, index_type Index, reduction<T> Op = sum>
 auto start_reduce_scatter(Net& net, const stream_view<T, Index>& mine, Op op = {}) {
   validate(mine);
-  return start(net, signature_of<T, Index, split_reduce_scatter, Op>(mine.dimension()), split_reduce_scatter{}, mine, op);
+  return start(net, signature_of<T, Index, split_reduce_scatter, Op>(mine.dimension()), split_reduce_scatter{}, mine,
+               op);
 }
 
 /// Allgather of `x` in place: rank r brings block r of uniform_ownership{x.size(), P}.
@@ -56,8 +56,8 @@ template <transport Net, element T, index_type Index>
 auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
   validate(mine);
   if (mine.is_dense()) {
-    throw invalid_argument("a sparse allgather takes sparse streams, not a dense one of " + std::to_string(mine.count()) +
-                           " values");
+    throw invalid_argument(
+        sentence("a sparse allgather takes sparse streams, not a dense one of ", mine.count(), " values"));
   }
   const auto agreed = signature_of<T, Index, bruck_allgather, detail::no_operation>(mine.dimension());
   return start(net, agreed, bruck_allgather{}, mine, false);

@@ -17,9 +17,9 @@ T wait(Net& net, task<T> work) {
   return work.result();
 }
 
-/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()` blocks;
-/// inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error. Progress is
-/// made by any waiting or polling call on the same transport.
+/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()`
+/// blocks; inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error.
+/// Progress is made by any waiting or polling call on the same transport.
 template <transport Net, class T>
 class [[nodiscard]] pending {
  public:
@@ -84,7 +84,8 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
 
 } // namespace detail
 
-/// Starts `algorithm(channel, args...)` as the next collective on `net`; all ranks start the same ones in the same order.
+/// Starts `algorithm(channel, args...)` as the next collective on `net`; all ranks start the same ones in the same
+/// order.
 template <transport Net, class Algorithm, class... Args>
 auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
   using work = detail::task_of<Net, Algorithm, Args...>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rabenseifner's allreduce: reduce-scatter by recursive halving, allgather by recursive doubling (Rabenseifner 2004; SparCML,
-// section 5.3.2).
+// Rabenseifner's allreduce: reduce-scatter by recursive halving, allgather by recursive doubling (Rabenseifner 2004;
+// SparCML, section 5.3.2).
 #pragma once
 
 #include <spar/core/task.hpp>
@@ -18,8 +18,8 @@
 
 namespace spar {
 
-/// 2 log2 P rounds and 2 n (P - 1) / P values at powers of two; otherwise ranks are folded in pairs before and after, which
-/// costs two rounds and, on the folded ranks, n values each way. The lower ranks' sum is the left operand.
+/// 2 log2 P rounds and 2 n (P - 1) / P values at powers of two; otherwise ranks are folded in pairs before and after,
+/// which costs two rounds and, on the folded ranks, n values each way. The lower ranks' sum is the left operand.
 struct rabenseifner {
   static constexpr std::string_view name = "rabenseifner";
 
@@ -53,17 +53,19 @@ struct rabenseifner {
       blocks /= 2;
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const bool lower = (folded.number() & blocks) == 0;
-      const index_range given = owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
+      const index_range given =
+          owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
       if (!lower) first += blocks;
       const index_range kept = owner.range(first, first + blocks);
+      auto sending = net.send(peer, encode<T>(part(given)));
       message_buffer in(net.memory());
       in.place(0, theirs.span().first(kept.size()));
-      auto receiving = net.receive(peer, in);
-      auto sending = net.send(peer, encode<T>(part(given)));
-      co_await receiving;
+      co_await net.receive(peer, in);
       net.compute(kept.size());
-      if (lower) kernel::reduce(x.data() + kept.begin, theirs.data(), kept.size(), op);
-      else kernel::reduce_left(x.data() + kept.begin, theirs.data(), kept.size(), op);
+      if (lower)
+        kernel::reduce(x.data() + kept.begin, theirs.data(), kept.size(), op);
+      else
+        kernel::reduce_left(x.data() + kept.begin, theirs.data(), kept.size(), op);
       co_await sending;
     }
 
@@ -71,11 +73,10 @@ struct rabenseifner {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const rank_t theirs_first = first ^ blocks;
       const index_range due = owner.range(theirs_first, theirs_first + blocks);
+      auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
       message_buffer in(net.memory());
       in.place(0, part(due));
-      auto receiving = net.receive(peer, in);
-      auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
-      co_await receiving;
+      co_await net.receive(peer, in);
       co_await sending;
       first &= ~blocks;
     }
@@ -113,13 +114,13 @@ struct rabenseifner {
       blocks /= 2;
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const bool lower = (folded.number() & blocks) == 0;
-      const index_range given = owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
+      const index_range given =
+          owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
       if (!lower) first += blocks;
       const index_range kept = owner.range(first, first + blocks);
-      message_buffer theirs(memory);
-      auto receiving = net.receive(peer, theirs);
       auto sending = net.send(peer, encode(have.slice(given.begin, given.end)));
-      co_await receiving;
+      message_buffer theirs(memory);
+      co_await net.receive(peer, theirs);
       const auto other = decode<T, Index>(theirs, kept);
       const auto own = have.slice(kept.begin, kept.end);
       const std::uint64_t limit = dense_threshold<T, Index>(kept.size());
@@ -134,10 +135,9 @@ struct rabenseifner {
     for (rank_t blocks = 1; blocks < active; blocks *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const rank_t theirs_first = first ^ blocks;
-      message_buffer theirs(memory);
-      auto receiving = net.receive(peer, theirs);
       auto sending = net.send(peer, encode(have));
-      co_await receiving;
+      message_buffer theirs(memory);
+      co_await net.receive(peer, theirs);
       const auto other = decode<T, Index>(theirs, owner.range(theirs_first, theirs_first + blocks));
       const bool lower = first < theirs_first;
       const stream_view<T, Index> parts[] = {lower ? have : other, lower ? other : have};

@@ -15,11 +15,11 @@
 
 namespace spar {
 
-/// ceil(log2 P) rounds at powers of two; in round t ranks at a distance of 2^t exchange all that they have. Otherwise one
-/// round more before, in which ranks are folded in pairs, and one after. The lower ranks' sum is the left operand.
+/// ceil(log2 P) rounds at powers of two; in round t ranks at a distance of 2^t exchange all that they have. Otherwise
+/// one round more before, in which ranks are folded in pairs, and one after. The lower ranks' sum is the left operand.
 ///
-/// A rank sends, with k entries on each of P = 2^m ranks, between k log2 P entries (equal indices) and k (P - 1) (disjoint
-/// ones), as long as no more than delta come together: then a sum turns dense.
+/// A rank sends, with k entries on each of P = 2^m ranks, between k log2 P entries (equal indices) and k (P - 1)
+/// (disjoint ones), as long as no more than delta come together: then a sum turns dense.
 struct recursive_doubling {
   static constexpr std::string_view name = "recursive_doubling";
 
@@ -49,13 +49,13 @@ struct recursive_doubling {
 
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
-      message_buffer theirs(memory);
       auto sending = net.send(peer, encode(have));
+      message_buffer theirs(memory);
       co_await net.receive(peer, theirs);
       const auto other = decode<T, Index>(theirs, all);
       net.compute(other.count() + have.count());
-      auto next = peer < net.rank() ? merge(other, have, all, limit, op, memory)
-                                    : merge(have, other, all, limit, op, memory);
+      auto next =
+          peer < net.rank() ? merge(other, have, all, limit, op, memory) : merge(have, other, all, limit, op, memory);
       theirs.release();
       co_await sending;
       sum = std::move(next);
@@ -90,15 +90,16 @@ struct recursive_doubling {
 
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
+      auto sending = net.send(peer, encode<T>(x));
       message_buffer in(net.memory());
       in.place(0, theirs.span());
-      auto receiving = net.receive(peer, in);
-      auto sending = net.send(peer, encode<T>(x));
-      co_await receiving;
+      co_await net.receive(peer, in);
       co_await sending; // before x changes
       net.compute(x.size());
-      if (peer < net.rank()) kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
-      else kernel::reduce(x.data(), theirs.data(), x.size(), op);
+      if (peer < net.rank())
+        kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
+      else
+        kernel::reduce(x.data(), theirs.data(), x.size(), op);
     }
 
     if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));

@@ -2,6 +2,7 @@
 // Allreduce, reduce-scatter and allgather around a ring, for any number of ranks (Patarasuk and Yuan 2009).
 #pragma once
 
+#include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
@@ -10,16 +11,14 @@
 #include <spar/transport/channel.hpp>
 
 #include <cstdint>
-#include <memory_resource>
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
-/// P - 1 steps; block b starts at rank b + 1 and collects each rank's share on its way to rank b, its owner, so its sum has
-/// the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
+/// P - 1 steps; block b starts at rank b + 1 and collects each rank's share on its way to rank b, its owner, so its sum
+/// has the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
 struct ring_reduce_scatter {
   static constexpr std::string_view name = "ring_reduce_scatter";
 
@@ -33,10 +32,9 @@ struct ring_reduce_scatter {
     for (rank_t step = 1; step < p; ++step) {
       const index_range out = owner[(net.rank() + p - step) % p];
       const index_range mine = owner[(net.rank() + 2 * p - step - 1) % p];
-      message_buffer in(net.memory());
-      auto receiving = net.receive(left, in);
       auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
-      co_await receiving;
+      message_buffer in(net.memory());
+      co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
       if (partial.size() != mine.size()) throw corrupt_message("a block of a ring has the wrong length");
       net.compute(mine.size());
@@ -58,10 +56,9 @@ struct ring_reduce_scatter {
     stream_view<T, Index> have = slice((net.rank() + p - 1) % p);
     for (rank_t step = 1; step < p; ++step) {
       const rank_t block = (net.rank() + 2 * p - step - 1) % p;
-      message_buffer in(net.memory());
-      auto receiving = net.receive(left, in);
       auto sending = net.send(right, encode(have));
-      co_await receiving;
+      message_buffer in(net.memory());
+      co_await net.receive(left, in);
       const auto partial = decode<T, Index>(in, owner[block]);
       const auto own = slice(block);
       net.compute(partial.count() + own.count());
@@ -93,11 +90,10 @@ struct ring_allgather {
     for (rank_t step = 0; step + 1 < p; ++step) {
       const index_range out = owner[(net.rank() + p - step) % p];
       const index_range due = owner[(net.rank() + 2 * p - step - 1) % p];
+      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
       message_buffer in(net.memory());
       in.place(0, x.subspan(due.begin, due.size()));
-      auto receiving = net.receive(left, in);
-      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
-      co_await receiving;
+      co_await net.receive(left, in);
       co_await sending;
     }
   }
@@ -109,25 +105,25 @@ struct ring_allgather {
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    // A block that is passed on needs memory of its own: borrowed from the left it would be lent to the right, all around.
-    std::pmr::vector<stream<T, Index>> passed(&net.memory());
-    std::pmr::vector<stream_view<T, Index>> blocks(static_cast<std::size_t>(p), &net.memory());
-    passed.reserve(static_cast<std::size_t>(p));
+    // A block that is passed on needs memory of its own: borrowed from the left it would be lent to the right, all
+    // around.
+    fixed_vector<stream<T, Index>> passed(net.memory(), static_cast<std::size_t>(p - 1));
+    buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
+    const std::span<stream_view<T, Index>> blocks = views.span();
     blocks[static_cast<std::size_t>(net.rank())] = mine;
     for (rank_t step = 0; step + 1 < p; ++step) {
       const auto out = static_cast<std::size_t>((net.rank() + p - step) % p);
       const rank_t due = (net.rank() + 2 * p - step - 1) % p;
-      message_buffer in(net.memory());
-      auto receiving = net.receive(left, in);
       auto sending = net.send(right, encode(blocks[out]));
-      co_await receiving;
-      passed.push_back(stream<T, Index>::copy(net.memory(), decode<T, Index>(in, owner[due])));
-      blocks[static_cast<std::size_t>(due)] = passed.back().view();
+      message_buffer in(net.memory());
+      co_await net.receive(left, in);
+      blocks[static_cast<std::size_t>(due)] =
+          passed.emplace_back(stream<T, Index>::copy(net.memory(), decode<T, Index>(in, owner[due]))).view();
       in.release();
       co_await sending;
     }
-    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), mine.dimension(), {0, mine.dimension()}, absent,
-                          net.memory());
+    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), mine.dimension(), {0, mine.dimension()},
+                          absent, net.memory());
   }
 
   template <class... Args>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2); a sparse reduce-scatter.
+// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2); a sparse
+// reduce-scatter.
 #pragma once
 
+#include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/wire.hpp>
@@ -9,47 +11,59 @@
 #include <spar/transport/channel.hpp>
 
 #include <cstddef>
-#include <deque>
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
+/// What becomes of the parts of a block: a reference to a function object, so that `split` is compiled once.
+template <element T, index_type Index>
+class parts_reduction {
+ public:
+  template <class F>
+  explicit parts_reduction(const F& f) noexcept
+      : object_(&f), call_([](const void* object, std::span<const stream_view<T, Index>> parts) {
+          (*static_cast<const F*>(object))(parts);
+        }) {}
+  void operator()(std::span<const stream_view<T, Index>> parts) const { call_(object_, parts); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, std::span<const stream_view<T, Index>>);
+};
+
 /// Sends each owner its slice and hands the parts of this rank's block, in the order of the ranks, to
 /// `reduce(span<const stream_view>)`. P - 1 messages each way, all under way at once.
-template <transport Net, element T, index_type Index, class Reduce>
-task<void> split(channel<Net> net, stream_view<T, Index> mine, Reduce reduce) {
+template <transport Net, element T, index_type Index>
+task<void> split(channel<Net> net, stream_view<T, Index> mine, parts_reduction<T, Index> reduce) {
   const rank_t p = net.size();
   const uniform_ownership owner{mine.dimension(), p};
   const auto slice = [&](rank_t r) { return mine.slice(owner.begin(r), owner.begin(r + 1)); };
   const auto others = static_cast<std::size_t>(p - 1);
-  std::pmr::deque<message_buffer> arrived(&net.memory());
-  std::pmr::vector<decltype(net.receive(0, arrived.front()))> receiving(&net.memory());
-  std::pmr::vector<decltype(net.send(0, encode(mine)))> sending(&net.memory());
-  std::pmr::vector<stream_view<T, Index>> parts(static_cast<std::size_t>(p), &net.memory());
-  receiving.reserve(others);
-  sending.reserve(others);
+  fixed_vector<decltype(net.send(0, encode(mine)))> sending(net.memory(), others);
+  fixed_vector<message_buffer> arrived(net.memory(), others);
+  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), others);
+  buffer<stream_view<T, Index>> parts(net.memory(), static_cast<std::size_t>(p));
 
   // Each rank begins with another peer, so that no one is addressed by all at once.
   for (rank_t i = 1; i < p; ++i) {
-    receiving.push_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.memory())));
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.memory())));
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.push_back(net.send(peer, encode(slice(peer))));
+    sending.emplace_back(net.send(peer, encode(slice(peer))));
   }
-  parts[static_cast<std::size_t>(net.rank())] = slice(net.rank());
+  parts.span()[static_cast<std::size_t>(net.rank())] = slice(net.rank());
   for (std::size_t i = 0; i < others; ++i) {
     co_await receiving[i];
     const auto source = static_cast<std::size_t>((net.rank() + 2 * p - 1 - static_cast<rank_t>(i)) % p);
-    parts[source] = decode<T, Index>(arrived[i], owner[net.rank()]);
+    parts.span()[source] = decode<T, Index>(arrived[i], owner[net.rank()]);
   }
   std::uint64_t entries = 0;
-  for (const auto& part : parts) entries += part.count();
+  for (const auto& part : parts.span()) entries += part.count();
   net.compute(entries);
-  reduce(std::span<const stream_view<T, Index>>(parts));
+  reduce(std::span<const stream_view<T, Index>>(parts.span()));
   arrived.clear();
   for (auto& s : sending) co_await s;
 }
@@ -70,7 +84,7 @@ struct split_reduce_scatter {
       const uniform_ownership owner{mine.dimension(), net.size()};
       sum = merge_many(parts, mine.dimension(), owner[net.rank()], op, net.memory());
     };
-    co_await split(net, mine, merge_parts);
+    co_await split(net, mine, parts_reduction<T, Index>(merge_parts));
     co_return sum;
   }
 

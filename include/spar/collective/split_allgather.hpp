@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce by split and allgather, with a sparse (SSAR), dense (DSAR) or encoded second phase (SparCML, sections 5.3.2, 5.3.3
-// and 6).
+// Allreduce by split and allgather, with a sparse (SSAR), dense (DSAR) or encoded second phase (SparCML,
+// sections 5.3.2, 5.3.3 and 6).
 #pragma once
 
 #include <spar/collective/allgather.hpp>
 #include <spar/collective/split.hpp>
+#include <spar/core/buffer.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/merge.hpp>
@@ -15,16 +16,15 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace spar {
 
-/// Each owner reduces its block of the dimension from direct messages; then the blocks are gathered everywhere, as `Storage`
-/// says: `storage::sparse`, `storage::dense`, or any block_codec.
+/// Each owner reduces its block of the dimension from direct messages; then the blocks are gathered everywhere, as
+/// `Storage` says: `storage::sparse`, `storage::dense`, or any block_codec.
 ///
-/// With k entries on each rank the first phase sends at most k entries a rank. The second sends (P - 1) / P of the result:
-/// between k (P - 1) / P and k (P - 1) entries if it stays sparse, n (P - 1) / P values if not. Rounds: P - 1 messages at
-/// once, then ceil(log2 P).
+/// With k entries on each rank the first phase sends at most k entries a rank. The second sends (P - 1) / P of the
+/// result: between k (P - 1) / P and k (P - 1) entries if it stays sparse, n (P - 1) / P values if not. Rounds: P - 1
+/// messages at once, then ceil(log2 P).
 template <class Storage>
 struct split_allgather {
   static constexpr std::string_view name = Storage::name;
@@ -32,9 +32,8 @@ struct split_allgather {
   Storage storage{};
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
-    requires(std::same_as<Storage, storage::sparse>)
-  {
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine,
+                                    Op op) const& requires(std::same_as<Storage, storage::sparse>) {
     const split_reduce_scatter reduce_scatter;
     const bruck_allgather allgather;
     const stream<T, Index> block = co_await reduce_scatter(net, mine, op);
@@ -45,9 +44,9 @@ struct split_allgather {
   }
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
-    requires(std::same_as<Storage, storage::dense> || block_codec<Storage, T>)
-  {
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine,
+                                    Op op) const& requires(std::same_as<Storage, storage::dense> ||
+                                                           block_codec<Storage, T>) {
     const uniform_ownership owner{mine.dimension(), net.size()};
     const index_range own = owner[net.rank()];
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
@@ -55,7 +54,7 @@ struct split_allgather {
     const auto reduce_parts = [&](std::span<const stream_view<T, Index>> parts) {
       reduce_dense(parts, own, values.data() + own.begin, op);
     };
-    co_await split(net, mine, reduce_parts);
+    co_await split(net, mine, parts_reduction<T, Index>(reduce_parts));
     if constexpr (std::same_as<Storage, storage::dense>) {
       const bruck_allgather allgather;
       co_await allgather(net, values);
@@ -71,11 +70,12 @@ struct split_allgather {
  private:
   template <transport Net, element T>
   task<void> gather_encoded(channel<Net> net, std::span<T> values, uniform_ownership owner) const& {
-    std::pmr::vector<std::size_t> begin(&net.memory());
-    begin.reserve(static_cast<std::size_t>(net.size()) + 1);
-    begin.push_back(0);
+    buffer<std::size_t> offsets(net.memory(), static_cast<std::size_t>(net.size()) + 1);
+    const std::span<std::size_t> begin = offsets.span();
+    begin[0] = 0;
     for (rank_t r = 0; r < net.size(); ++r) {
-      begin.push_back(begin.back() + storage.template encoded_bytes<T>(owner[r].size()));
+      const auto i = static_cast<std::size_t>(r);
+      begin[i + 1] = begin[i] + storage.template encoded_bytes<T>(owner[r].size());
     }
     buffer<std::byte> bytes(net.memory(), begin.back());
     const auto encoded = [&](rank_t r) {
@@ -88,7 +88,8 @@ struct split_allgather {
     const bruck_allgather allgather;
     co_await allgather.blocks(net, bytes.span(), std::span<const std::size_t>(begin), wire_format::encoded);
     for (rank_t r = 0; r < net.size(); ++r) {
-      storage.decode(std::span<const std::byte>(encoded(r)), block(r)); // the own block as well: all go on with the same
+      storage.decode(std::span<const std::byte>(encoded(r)),
+                     block(r)); // the own block as well: all go on with the same
     }
   }
 };

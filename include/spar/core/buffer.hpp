@@ -12,8 +12,8 @@
 
 namespace spar {
 
-/// `size()` elements of T from a memory resource (a rank's pool; for `cuda` one that hands out device memory). Nothing is
-/// initialised. Movable, not copyable.
+/// `size()` elements of T from a memory resource (a rank's pool; for `cuda` one that hands out device memory). Nothing
+/// is initialised. Movable, not copyable.
 template <class T, memory_space Space = host>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");

@@ -48,7 +48,8 @@ inline constexpr element_code code_of<bfloat16> = element_code::bfloat16;
 /// A value that can be sent as its bytes and has a code on the wire. Rejects std::string (not trivially copyable) and
 /// long double (no code: its size and padding differ between machines).
 template <class T>
-concept element = std::is_trivially_copyable_v<T> && code_of<T> != element_code{};
+concept element = std::is_trivially_copyable_v<T> && code_of<T>
+!= element_code{};
 
 /// 32- or 64-bit unsigned. Rejects int: an index is never negative, and half the range would be lost.
 template <class Index>
@@ -56,8 +57,7 @@ concept index_type = std::same_as<Index, std::uint32_t> || std::same_as<Index, s
 
 /// True for the floating-point elements, the extended ones included (std::is_floating_point leaves them out).
 template <class T>
-inline constexpr bool is_floating =
-    code_of<T> == element_code::float32 || code_of<T> == element_code::float64 ||
-    code_of<T> == element_code::float16 || code_of<T> == element_code::bfloat16;
+inline constexpr bool is_floating = code_of<T> == element_code::float32 || code_of<T> == element_code::float64 ||
+                                    code_of<T> == element_code::float16 || code_of<T> == element_code::bfloat16;
 
 } // namespace spar

@@ -39,7 +39,7 @@ class endpoint {
  public:
   endpoint(rank_t rank, rank_t size, std::pmr::memory_resource& upstream)
       : rank_(rank), size_(size), pool_(upstream), scheduler_(*pool_) {
-    if (size < 1) throw invalid_argument("a communicator needs at least one rank, not " + std::to_string(size));
+    if (size < 1) throw invalid_argument(sentence("a communicator needs at least one rank, not ", size));
   }
   endpoint(const endpoint&) = delete;
 

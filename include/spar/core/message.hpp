@@ -40,28 +40,26 @@ struct header {
   std::uint16_t version = current_version;
   wire_format format{};
   std::uint8_t lane = 0;
-  std::uint64_t sequence = 0;  ///< number of the collective on its communicator
-  std::uint64_t dimension = 0; ///< n
-  std::uint64_t count = 0;     ///< entries in this message
+  std::uint64_t sequence = 0;                      ///< number of the collective on its communicator
+  std::uint64_t dimension = 0;                     ///< n
+  std::uint64_t count = 0;                         ///< entries in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< bytes of each piece
-  std::uint32_t algorithm = 0; ///< hash of the algorithm's name
-  std::uint32_t operation = 0; ///< hash of the operation's name
+  std::uint32_t algorithm = 0;                     ///< hash of the algorithm's name
+  std::uint32_t operation = 0;                     ///< hash of the operation's name
   element_code element{};
   element_code index{};
   std::uint16_t reserved = 0;
   std::uint32_t checksum = 0; ///< CRC-32C of what stands before it
 
   [[nodiscard]] std::uint64_t payload_bytes() const noexcept { return lengths[0] + lengths[1] + lengths[2]; }
-  [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
-    return crc32c(this, offsetof(header, checksum));
-  }
+  [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
 
   /// Throws `corrupt_message` unless this is an undamaged header of this version.
   void validate() const {
     if (magic != expected_magic) throw corrupt_message("a message does not begin with spar's magic number");
     if (version != current_version) {
-      throw corrupt_message("a message has version " + std::to_string(version) + " of the wire format; this is version " +
-                            std::to_string(current_version));
+      throw corrupt_message(
+          sentence("a message has version ", version, " of the wire format; this is version ", current_version));
     }
     if (checksum != expected_checksum()) throw corrupt_message("the checksum of a message's header is wrong");
     constexpr std::uint64_t limit = std::uint64_t{1} << 62;
@@ -100,8 +98,8 @@ class message_buffer {
   template <class T>
   [[nodiscard]] std::span<const T> piece(std::size_t i) const {
     if (pieces_[i].size() % sizeof(T) != 0) {
-      throw corrupt_message("a piece of " + std::to_string(pieces_[i].size()) + " bytes does not hold elements of " +
-                            std::to_string(sizeof(T)) + " bytes");
+      throw corrupt_message(
+          sentence("a piece of ", pieces_[i].size(), " bytes does not hold elements of ", sizeof(T), " bytes"));
     }
     return {reinterpret_cast<const T*>(pieces_[i].data()), pieces_[i].size() / sizeof(T)};
   }
@@ -128,8 +126,8 @@ class message_buffer {
     if (!placed_) return;
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (arrived.lengths[i] != places_[i].size()) {
-        throw mismatch("a message brings " + std::to_string(arrived.lengths[i]) + " bytes where this rank expects " +
-                       std::to_string(places_[i].size()));
+        throw mismatch(
+            sentence("a message brings ", arrived.lengths[i], " bytes where this rank expects ", places_[i].size()));
       }
     }
   }

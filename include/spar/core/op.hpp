@@ -27,22 +27,27 @@ constexpr T wrapping(T a, T b, F f) {
 
 template <class T>
 constexpr T lowest() {
-  if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
-  else if constexpr (is_floating<T>) return static_cast<T>(-std::numeric_limits<float>::infinity());
-  else return std::numeric_limits<T>::lowest();
+  if constexpr (std::numeric_limits<T>::has_infinity)
+    return -std::numeric_limits<T>::infinity();
+  else if constexpr (is_floating<T>)
+    return static_cast<T>(-std::numeric_limits<float>::infinity());
+  else
+    return std::numeric_limits<T>::lowest();
 }
 
 template <class T>
 constexpr T highest() {
-  if constexpr (is_floating<T>) return static_cast<T>(-lowest<T>());
-  else return std::numeric_limits<T>::max();
+  if constexpr (is_floating<T>)
+    return static_cast<T>(-lowest<T>());
+  else
+    return std::numeric_limits<T>::max();
 }
 
 } // namespace detail
 
 /// What a collective needs of an operation on T: a pure call, the element that leaves the other operand as it is, and a
-/// name by which ranks find out that they disagree. Rejects std::plus (no neutral element: an absent entry would have no
-/// meaning).
+/// name by which ranks find out that they disagree. Rejects std::plus (no neutral element: an absent entry would have
+/// no meaning).
 template <class Op, class T>
 concept reduction = std::copyable<Op> && requires(const Op& op, T a, T b) {
   { op(a, b) } -> std::same_as<T>;

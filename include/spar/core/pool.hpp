@@ -10,9 +10,9 @@
 
 namespace spar {
 
-/// Recycles blocks over an upstream resource, the allocator hook. Blocks of all sizes are kept until `trim()` or the end, so a
-/// repeated call allocates nothing. Not synchronised: a pool belongs to one rank, and only its thread allocates and
-/// frees. Blocks may outlive the pool's owner (a result that is kept): use `pool_owner`.
+/// Recycles blocks over an upstream resource, the allocator hook. Blocks of all sizes are kept until `trim()` or the
+/// end, so a repeated call allocates nothing. Not synchronised: a pool belongs to one rank, and only its thread
+/// allocates and frees. Blocks may outlive the pool's owner (a result that is kept): use `pool_owner`.
 class pool final : public std::pmr::memory_resource {
  public:
   static constexpr std::size_t alignment = 64;

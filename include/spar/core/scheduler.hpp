@@ -11,8 +11,9 @@
 
 namespace spar {
 
-/// Each rank has one, reached through its transport. Coroutines are resumed here and nowhere else: symmetric transfer is
-/// not a tail call without optimisation or under a sanitizer, and a queue keeps the stack flat. Used by one thread at a time.
+/// Each rank has one, reached through its transport. Coroutines are resumed here and nowhere else: symmetric transfer
+/// is not a tail call without optimisation or under a sanitizer, and a queue keeps the stack flat. Used by one thread
+/// at a time.
 class scheduler {
  public:
   explicit scheduler(pool& memory) : memory_(&memory) {}

@@ -39,8 +39,8 @@ template <class Awaiter>
 concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
                        std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;
 
-/// Awaits an object where it stands: GCC 12 copies an awaiter that is an lvalue. The object, a temporary too, lives until the
-/// end of the full expression that awaits it.
+/// Awaits an object where it stands: GCC 12 copies an awaiter that is an lvalue. The object, a temporary too, lives
+/// until the end of the full expression that awaits it.
 template <class Awaiter>
 class by_reference {
  public:

@@ -37,7 +37,8 @@ struct problem {
   }
   /// Seconds of merging two streams of so many entries together.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
-    return entries * entry_bytes() <= n * value_bytes ? entries * net.gamma_sparse : n * net.gamma_dense + entries / 2 * net.gamma_dense;
+    return entries * entry_bytes() <= n * value_bytes ? entries * net.gamma_sparse
+                                                      : n * net.gamma_dense + entries / 2 * net.gamma_dense;
   }
 };
 
@@ -51,7 +52,8 @@ inline double seconds_recursive_doubling(const network_model& net, const problem
   }
   if (!p.power_of_two()) { // ranks folded in pairs, before and after
     const double result = p.expected_union(static_cast<double>(p.ranks));
-    seconds += 2 * net.alpha + net.beta * (p.stream_bytes(p.k) + p.stream_bytes(result)) + p.merge_seconds(net, 2 * p.k);
+    seconds +=
+        2 * net.alpha + net.beta * (p.stream_bytes(p.k) + p.stream_bytes(result)) + p.merge_seconds(net, 2 * p.k);
   }
   return seconds;
 }

@@ -4,19 +4,22 @@
 
 namespace spar {
 
-/// Seconds for a message, for a byte, and for local work on an entry or on a value. The defaults fit ranks on one machine.
+/// Seconds for a message, for a byte, and for local work on an entry or on a value. The defaults fit ranks on one
+/// machine.
 struct network_model {
-  double alpha = 1e-6;         ///< a message
-  double beta = 2e-10;         ///< a byte
-  double gamma_sparse = 2e-9;  ///< merging an entry
-  double gamma_dense = 3e-10;  ///< reducing a value
+  double alpha = 1e-6;        ///< a message
+  double beta = 2e-10;        ///< a byte
+  double gamma_sparse = 2e-9; ///< merging an entry
+  double gamma_dense = 3e-10; ///< reducing a value
 };
 
 /// What the transport knows of its network, else the defaults.
 template <class Net>
 network_model network_of(Net& net) {
-  if constexpr (requires { net.network(); }) return net.network();
-  else return {};
+  if constexpr (requires { net.network(); })
+    return net.network();
+  else
+    return {};
 }
 
 } // namespace spar

@@ -21,13 +21,13 @@ struct block_position {
   std::uint64_t first = 0; ///< index of the block's first value in the vector
 };
 
-/// A lossy or lossless code for blocks of dense values. The size in bytes is known from the number of values, so that blocks
-/// are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of variable length.
+/// A lossy or lossless code for blocks of dense values. The size in bytes is known from the number of values, so that
+/// blocks are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of
+/// variable length.
 template <class Storage, class T>
-concept block_codec = std::copyable<Storage> && requires(const Storage& storage, std::size_t count,
-                                                         std::span<const T> values, std::span<T> decoded,
-                                                         std::span<const std::byte> bytes, std::span<std::byte> encoded,
-                                                         block_position position) {
+concept block_codec = std::copyable<Storage> &&
+    requires(const Storage& storage, std::size_t count, std::span<const T> values, std::span<T> decoded,
+             std::span<const std::byte> bytes, std::span<std::byte> encoded, block_position position) {
   { Storage::name } -> std::convertible_to<std::string_view>;
   { storage.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
   storage.encode(values, encoded, position);
@@ -46,8 +46,8 @@ struct dense {
   static constexpr std::string_view name = "dense";
 };
 
-/// Buckets of `Bits` bits a value and one scale a bucket, rounded stochastically without bias (Alistarh et al. 2017; SparCML,
-/// section 6). Each block begins a bucket. Floating-point values only.
+/// Buckets of `Bits` bits a value and one scale a bucket, rounded stochastically without bias (Alistarh et al. 2017;
+/// SparCML, section 6). Each block begins a bucket. Floating-point values only.
 template <int Bits>
 struct qsgd {
   static constexpr std::string_view name = Bits == 2 ? "qsgd2" : Bits == 4 ? "qsgd4" : "qsgd8";
@@ -56,7 +56,7 @@ struct qsgd {
   std::uint64_t seed = 0;
 
   template <element T>
-    requires is_floating<T>
+  requires is_floating<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
     return kernel::qsgd_codec<Bits>::template encoded_bytes<T>(count, bucket);
   }

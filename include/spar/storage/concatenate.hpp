@@ -12,8 +12,8 @@
 
 namespace spar {
 
-/// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while its entries are
-/// at most delta of the range and no part is dense; else dense over the range, absent entries as `absent`.
+/// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while its
+/// entries are at most delta of the range and no part is dense; else dense over the range, absent entries as `absent`.
 template <element T, index_type Index>
 stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, T absent,
                              pool& memory) {
@@ -28,8 +28,10 @@ stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::
     T* values = out.values().data();
     if (count < range.size()) std::fill_n(values, range.size(), absent);
     for (const auto& part : parts) {
-      if (part.is_dense()) std::copy(part.values().begin(), part.values().end(), values + (part.first() - range.begin));
-      else kernel::scatter_assign(part.entries(), range.begin, values);
+      if (part.is_dense())
+        std::copy(part.values().begin(), part.values().end(), values + (part.first() - range.begin));
+      else
+        kernel::scatter_assign(part.entries(), range.begin, values);
     }
     return out;
   }

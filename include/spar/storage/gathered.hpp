@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory_resource>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,13 +63,13 @@ class gathered {
     const std::uint64_t total = in.head().count;
     if (in.head().format != wire_format::parts || ends.size() != parts || indices.size() != total ||
         values.size() != total || (parts > 0 ? ends.back() : 0) != total) {
-      throw corrupt_message("a message that should bring " + std::to_string(parts) + " streams brings " +
-                            std::to_string(ends.size()) + " with " + std::to_string(indices.size()) + " indices and " +
-                            std::to_string(values.size()) + " values");
+      throw corrupt_message(sentence("a message that should bring ", parts, " streams brings ", ends.size(), " with ",
+                                     indices.size(), " indices and ", values.size(), " values"));
     }
     std::uint64_t last = 0;
     for (std::size_t i = 0; i < parts; last = ends[i++]) {
-      if (ends[i] < last || ends[i] > total) throw corrupt_message("the sizes of streams in a message are out of order");
+      if (ends[i] < last || ends[i] > total)
+        throw corrupt_message("the sizes of streams in a message are out of order");
       check(i, indices.subspan(last, ends[i] - last));
     }
     gathered sum(*this, total, memory);

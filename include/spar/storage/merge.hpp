@@ -2,6 +2,7 @@
 // Reduction of streams, which turn dense where that is smaller (SparCML, section 5.1, "efficient summation").
 #pragma once
 
+#include <spar/core/fixed_vector.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/kernel/merge_many.hpp>
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory_resource>
 #include <span>
 
 namespace spar {
@@ -17,8 +17,10 @@ namespace spar {
 /// Folds `part` into the dense values of `range`, as the right operand.
 template <element T, index_type Index, reduction<T> Op>
 void accumulate(const stream_view<T, Index>& part, index_range range, T* values, Op op) {
-  if (part.is_dense()) kernel::reduce(values + (part.first() - range.begin), part.values().data(), part.count(), op);
-  else kernel::scatter(part.entries(), range.begin, values, op);
+  if (part.is_dense())
+    kernel::reduce(values + (part.first() - range.begin), part.values().data(), part.count(), op);
+  else
+    kernel::scatter(part.entries(), range.begin, values, op);
 }
 
 /// The fold, from the left, of parts that lie in `range`, as its dense values.
@@ -34,8 +36,8 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
   for (; next < parts.size(); ++next) accumulate(parts[next], range, values, op);
 }
 
-/// left op right, both in `range`: sparse while it may have at most `limit` entries, by the bound |left| + |right|; else
-/// dense over the range.
+/// left op right, both in `range`: sparse while it may have at most `limit` entries, by the bound |left| + |right|;
+/// else dense over the range.
 template <element T, index_type Index, reduction<T> Op>
 stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right, index_range range,
                        std::uint64_t limit, Op op, pool& memory) {
@@ -47,7 +49,8 @@ stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, I
     return out;
   }
   auto out = stream<T, Index>::dense(memory, n, range.begin, range.size());
-  const bool whole = left.is_dense() && right.is_dense() && left.count() == range.size() && right.count() == range.size();
+  const bool whole =
+      left.is_dense() && right.is_dense() && left.count() == range.size() && right.count() == range.size();
   if (whole) {
     kernel::combine(out.values().data(), left.values().data(), right.values().data(), range.size(), op);
   } else {
@@ -62,16 +65,15 @@ stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, I
 template <element T, index_type Index, reduction<T> Op>
 stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, Op op,
                             pool& memory) {
-  std::pmr::vector<kernel::coo_span<T, Index>> entries(&memory);
-  entries.reserve(parts.size());
+  fixed_vector<kernel::coo_span<T, Index>> entries(memory, parts.size());
   std::uint64_t bound = 0;
   for (const auto& part : parts) {
-    entries.push_back(part.entries());
+    entries.emplace_back(part.entries());
     bound += part.count();
   }
   auto out = stream<T, Index>::sparse(memory, n, std::min(bound, range.size()));
-  out.shrink(kernel::merge_many(std::span<const kernel::coo_span<T, Index>>(entries), range.begin, range.end,
-                                out.indices().data(), out.values().data(), op, memory));
+  out.shrink(kernel::merge_many(entries.span(), range.begin, range.end, out.indices().data(), out.values().data(), op,
+                                memory));
   return out;
 }
 

@@ -93,16 +93,17 @@ class stream_view {
   /// Writes all n values, absent ones as `absent`. Throws `invalid_argument` where `out` has another length.
   void to_dense(std::span<T> out, T absent = T{}) const {
     if (out.size() != n_) {
-      throw invalid_argument("a stream of dimension " + std::to_string(n_) + " does not fit a span of length " +
-                             std::to_string(out.size()));
+      throw invalid_argument(sentence("a stream of dimension ", n_, " does not fit a span of length ", out.size()));
     }
     if (dense_ && values_.size() == n_) {
       std::copy(values_.begin(), values_.end(), out.begin());
       return;
     }
     std::fill(out.begin(), out.end(), absent);
-    if (dense_) std::copy(values_.begin(), values_.end(), out.begin() + static_cast<std::ptrdiff_t>(first_));
-    else kernel::scatter_assign(entries(), 0, out.data());
+    if (dense_)
+      std::copy(values_.begin(), values_.end(), out.begin() + static_cast<std::ptrdiff_t>(first_));
+    else
+      kernel::scatter_assign(entries(), 0, out.data());
   }
 
  private:
@@ -136,32 +137,31 @@ template <element T, index_type Index>
 void validate(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();
   if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-    throw invalid_argument("a dimension of " + std::to_string(n) + " is beyond " + std::to_string(8 * sizeof(Index)) +
-                           "-bit indices");
+    throw invalid_argument(sentence("a dimension of ", n, " is beyond ", 8 * sizeof(Index), "-bit indices"));
   }
   if (v.is_dense()) {
     if (v.first() != 0 || v.count() != n) {
-      throw invalid_argument("a dense stream of dimension " + std::to_string(n) + " has " + std::to_string(v.count()) +
-                             " values from index " + std::to_string(v.first()) + " on");
+      throw invalid_argument(
+          sentence("a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(), " on"));
     }
     return;
   }
   const auto indices = v.indices();
   if (indices.size() != v.values().size()) {
-    throw invalid_argument("a sparse stream has " + std::to_string(indices.size()) + " indices but " +
-                           std::to_string(v.values().size()) + " values");
+    throw invalid_argument(
+        sentence("a sparse stream has ", indices.size(), " indices but ", v.values().size(), " values"));
   }
   if (indices.size() > n) {
-    throw invalid_argument("a sparse stream has " + std::to_string(indices.size()) + " entries, more than its dimension " +
-                           std::to_string(n));
+    throw invalid_argument(sentence("a sparse stream has ", indices.size(), " entries, more than its dimension ", n));
   }
   const std::size_t bad = kernel::first_bad_index(indices, n);
   if (bad == indices.size()) return;
   const std::string where = "index " + std::to_string(indices[bad]) + " at entry " + std::to_string(bad);
-  if (indices[bad] >= n) throw invalid_argument(where + " is not below the dimension " + std::to_string(n));
-  throw invalid_argument(where + (indices[bad] == indices[bad - 1] ? " repeats the one before it"
-                                                                   : " is smaller than " + std::to_string(indices[bad - 1]) +
-                                                                         " before it: indices must ascend"));
+  if (indices[bad] >= n) throw invalid_argument(sentence(where, " is not below the dimension ", n));
+  throw invalid_argument(
+      where + (indices[bad] == indices[bad - 1]
+                   ? " repeats the one before it"
+                   : " is smaller than " + std::to_string(indices[bad - 1]) + " before it: indices must ascend"));
 }
 
 /// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.
@@ -191,8 +191,8 @@ class stream {
     return s;
   }
   static stream copy(pool& memory, const stream_view<T, Index>& v) {
-    stream s = v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count())
-                            : sparse(memory, v.dimension(), v.count());
+    stream s =
+        v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
     std::copy(v.values().begin(), v.values().end(), s.values_.data());
     std::copy(v.indices().begin(), v.indices().end(), s.indices_.data());
     return s;

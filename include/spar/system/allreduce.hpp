@@ -53,13 +53,15 @@ struct finishing {
 };
 
 template <class Op, class T>
-concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
+concept finishes = requires(const Op& op, T x) {
+  op.finish(x, 1);
+};
 
 } // namespace detail
 
-/// Starts the sum (or another reduction) of every rank's stream; the result, the same bits on every rank, is a new stream.
-/// `mine` is borrowed until the call has ended. Throws `invalid_argument` for a stream that is not well formed (see
-/// `validate`), before anything is sent.
+/// Starts the sum (or another reduction) of every rank's stream; the result, the same bits on every rank, is a new
+/// stream. `mine` is borrowed until the call has ended. Throws `invalid_argument` for a stream that is not well formed
+/// (see `validate`), before anything is sent.
 template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
 auto start_allreduce(Net& net, const stream_view<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
   static_assert(stream_allreduce<Algorithm, Net, T, Index, Op>,
@@ -78,8 +80,8 @@ auto start_allreduce(Net& net, const stream<T, Index>& mine, Algorithm algorithm
   return start_allreduce(net, mine.view(), std::move(algorithm), op);
 }
 
-/// Starts the reduction of `x`, of the same length on every rank, in place. `x` is borrowed until the call has ended, and
-/// unspecified after an error.
+/// Starts the reduction of `x`, of the same length on every rank, in place. `x` is borrowed until the call has ended,
+/// and unspecified after an error.
 template <transport Net, element T, class Algorithm = dense, reduction<T> Op = sum>
 auto start_allreduce(Net& net, std::span<T> x, Algorithm algorithm = {}, Op op = {}) {
   static_assert(dense_allreduce<Algorithm, Net, T, Op>,
@@ -97,8 +99,7 @@ auto start_allreduce(Net& net, std::span<T> x, Algorithm algorithm = {}, Op op =
 template <transport Net, element T, class Algorithm = dense, reduction<T> Op = sum>
 auto start_allreduce(Net& net, std::span<const T> in, std::span<T> out, Algorithm algorithm = {}, Op op = {}) {
   if (in.size() != out.size()) {
-    throw invalid_argument("the input of an allreduce has length " + std::to_string(in.size()) + ", its output " +
-                           std::to_string(out.size()));
+    throw invalid_argument(sentence("the input of an allreduce has length ", in.size(), ", its output ", out.size()));
   }
   std::copy(in.begin(), in.end(), out.begin());
   return start_allreduce(net, out, std::move(algorithm), op);

@@ -43,7 +43,8 @@ struct basic_sparcml {
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};
     double second_bytes = sizeof(T);
-    if constexpr (block_codec<Second, T>) second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
+    if constexpr (block_codec<Second, T>)
+      second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
     switch (choose_sparcml(network_of(net.net()), call, second_bytes)) {
     case sparcml_choice::doubling:
       co_return co_await doubling(net, mine, op);

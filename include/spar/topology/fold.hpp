@@ -9,8 +9,8 @@
 
 namespace spar {
 
-/// With r = P - 2^floor(log2 P), each of the first r even ranks hands its contribution to the odd rank above it and gets the
-/// result back; the others are active and numbered in their order, so that neighbours stay neighbours.
+/// With r = P - 2^floor(log2 P), each of the first r even ranks hands its contribution to the odd rank above it and
+/// gets the result back; the others are active and numbered in their order, so that neighbours stay neighbours.
 struct fold {
   rank_t rank;
   rank_t ranks;

@@ -34,14 +34,13 @@ constexpr signature signature_of(std::uint64_t dimension) noexcept {
   return {name_code(Algorithm::name), name_code(Op::name), code_of<T>, code_of<Index>, dimension};
 }
 
-/// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of the
-/// call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the same
-/// time use different lanes.
+/// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of
+/// the call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the
+/// same time use different lanes.
 template <transport Net>
 class channel {
  public:
-  channel(Net& net, call_record& call, const signature& agreed) noexcept
-      : net_(&net), call_(&call), agreed_(agreed) {}
+  channel(Net& net, call_record& call, const signature& agreed) noexcept : net_(&net), call_(&call), agreed_(agreed) {}
 
   [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
   [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
@@ -66,7 +65,9 @@ class channel {
     return other;
   }
 
-  /// Starts to send; the pieces are borrowed until the operation has ended.
+  /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
+  /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
+  /// rank and the peer.
   auto send(rank_t peer, message_pieces out) const {
     header& h = out.head;
     h.lane = lane_;
@@ -126,8 +127,8 @@ class channel {
 
   void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
     if (theirs == ours) return;
-    throw mismatch(std::string("ranks disagree on ") + what + ": rank " + std::to_string(peer) + " has " +
-                   std::to_string(theirs) + ", rank " + std::to_string(rank()) + " has " + std::to_string(ours));
+    throw mismatch(
+        sentence("ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank(), " has ", ours));
   }
 
   Net* net_;

@@ -10,8 +10,8 @@
 
 namespace spar {
 
-/// Counts logical messages (one per send or receive of a collective) and their payload, per peer; a receive counts when it
-/// has ended. Forwards everything to the transport it wraps, which must outlive it.
+/// Counts logical messages (one per send or receive of a collective) and their payload, per peer; a receive counts when
+/// it has ended. Forwards everything to the transport it wraps, which must outlive it.
 template <transport Net>
 class counting {
  public:

@@ -9,8 +9,8 @@
 
 namespace spar::detail {
 
-/// One rank's receives that wait for a message, and messages that wait for a receive. `Arrival` and `Receive` are pointers
-/// to records with members `source` and `tag`. Both lists are short, so a scan beats a hash table.
+/// One rank's receives that wait for a message, and messages that wait for a receive. `Arrival` and `Receive` are
+/// pointers to records with members `source` and `tag`. Both lists are short, so a scan beats a hash table.
 template <class Arrival, class Receive>
 class matching {
  public:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// MPI as a transport: non-blocking point-to-point messages on a communicator of its own. The only header that needs MPI.
+// MPI as a transport: non-blocking point-to-point messages on a communicator of its own. The only header that needs
+// MPI.
 #pragma once
 
 #include <spar/core/checked_cast.hpp>
@@ -44,8 +45,9 @@ class owned_communicator {
     MPI_Initialized(&initialised);
     MPI_Finalized(&finalised);
     if (initialised == 0 || finalised != 0) {
-      throw invalid_argument(initialised == 0 ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
-                                              : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
+      throw invalid_argument(initialised == 0
+                                 ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
+                                 : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
     }
     if (comm == MPI_COMM_NULL) throw invalid_argument("a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks");
     owned_communicator own;
@@ -85,13 +87,12 @@ class owned_communicator {
 } // namespace detail
 
 /// One rank of an MPI communicator. A message is an envelope of at most 4 KiB with the header and, where it fits, the
-/// payload; a larger payload follows piece by piece from its own memory, under the same tag. The receiver learns the size
-/// from the envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time.
+/// payload; a larger payload follows piece by piece from its own memory, under the same tag. The receiver learns the
+/// size from the envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time.
 class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
-  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD,
-               std::pmr::memory_resource& memory = *std::pmr::new_delete_resource())
+  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, std::pmr::memory_resource& memory = *std::pmr::new_delete_resource())
       : mpi(detail::owned_communicator::duplicate(comm), memory) {}
 
   /// The ranks that give the same colour, in order of their keys (collective over this communicator).
@@ -142,8 +143,9 @@ class mpi : public endpoint {
       bytes = static_cast<std::size_t>(to - s->cover->bytes.data());
     }
     MPI_Request request = MPI_REQUEST_NULL;
-    detail::check_mpi(MPI_Isend(s->cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
-                      "MPI_Isend");
+    detail::check_mpi(
+        MPI_Isend(s->cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
+        "MPI_Isend");
     if (enclosed) { // has usually left already: then nothing needs to be waited for
       int left = 0;
       detail::check_mpi(MPI_Test(&request, &left, MPI_STATUS_IGNORE), "MPI_Test");
@@ -169,9 +171,9 @@ class mpi : public endpoint {
     request_owner* r = begin(true, source, tag);
     r->into = &in;
     MPI_Request request = MPI_REQUEST_NULL;
-    detail::check_mpi(
-        MPI_Irecv(r->cover->bytes.data(), static_cast<int>(envelope_bytes), MPI_BYTE, source, tag, comm_.get(), &request),
-        "MPI_Irecv");
+    detail::check_mpi(MPI_Irecv(r->cover->bytes.data(), static_cast<int>(envelope_bytes), MPI_BYTE, source, tag,
+                                comm_.get(), &request),
+                      "MPI_Irecv");
     add(request, r, true);
     // A size that is known need not be waited for.
     if (in.placed() && in.placed_bytes() > envelope_bytes - offset_of_payload) post_pieces(r);
@@ -180,8 +182,10 @@ class mpi : public endpoint {
 
   void progress(bool block) {
     if (scheduler().idle()) {
-      if (!requests_.empty()) complete_some(block);
-      else if (block) throw deadlock("rank " + std::to_string(rank()) + " waits, but no message is under way");
+      if (!requests_.empty())
+        complete_some(block);
+      else if (block)
+        throw deadlock(sentence("rank ", rank(), " waits, but no message is under way"));
     }
     scheduler().run();
   }
@@ -305,8 +309,7 @@ class mpi : public endpoint {
     MPI_Get_count(&status, MPI_BYTE, &arrived);
     const auto bytes = static_cast<std::size_t>(arrived);
     if (arrived < 0 || bytes < sizeof(header)) {
-      throw corrupt_message("a message from rank " + std::to_string(r->peer) + " has " + std::to_string(arrived) +
-                            " bytes, fewer than a header");
+      throw corrupt_message(sentence("a message from rank ", r->peer, " has ", arrived, " bytes, fewer than a header"));
     }
     header head;
     std::memcpy(&head, r->cover->bytes.data(), sizeof(header));
@@ -316,8 +319,8 @@ class mpi : public endpoint {
       return;
     }
     if (head.payload_bytes() > 0 && bytes != offset_of_payload + padded_bytes(head)) {
-      throw corrupt_message("an envelope from rank " + std::to_string(r->peer) + " has " + std::to_string(bytes) +
-                            " bytes; its header gives " + std::to_string(offset_of_payload + padded_bytes(head)));
+      throw corrupt_message(sentence("an envelope from rank ", r->peer, " has ", bytes, " bytes; its header gives ",
+                                     offset_of_payload + padded_bytes(head)));
     }
     std::array<std::span<const std::byte>, max_pieces> pieces;
     const std::byte* from = r->cover->bytes.data() + offset_of_payload;

@@ -36,8 +36,8 @@ struct operation_record {
 
 } // namespace detail
 
-/// Owns one operation of a transport; it began when this was made. Await it once. Destroying it before its end cancels it:
-/// `Transport::abandon(record)` sees to that.
+/// Owns one operation of a transport; it began when this was made. Await it once. Destroying it before its end cancels
+/// it: `Transport::abandon(record)` sees to that.
 template <class Transport, class Record>
 class [[nodiscard]] operation {
  public:

@@ -21,20 +21,20 @@
 
 namespace spar {
 
-/// The network and the order of events. A message of L bytes leaves through its host's outgoing link, which it occupies for
-/// overhead + L / bandwidth; `latency` later it comes in through the receiver's incoming link, occupied equally long.
-/// Links are shared by the ranks of a host, first come first served; between ranks of one host a message takes
+/// The network and the order of events. A message of L bytes leaves through its host's outgoing link, which it occupies
+/// for overhead + L / bandwidth; `latency` later it comes in through the receiver's incoming link, occupied equally
+/// long. Links are shared by the ranks of a host, first come first served; between ranks of one host a message takes
 /// latency + L / bandwidth and no link. L is the payload: a header belongs to the latency.
 struct simulator_options {
-  double latency = 1e-6;   ///< alpha, seconds
-  double bandwidth = 1e9;  ///< 1 / beta, bytes per second of each link and direction
-  double overhead = 0;     ///< seconds for which each message occupies a link besides its bytes
-  double compute = 0;      ///< gamma, seconds per entry of local work
-  double jitter = 0;       ///< each message is late by a random time up to this
-  std::uint64_t seed = 0;  ///< other than 0: events of the same time happen in a random order
+  double latency = 1e-6;    ///< alpha, seconds
+  double bandwidth = 1e9;   ///< 1 / beta, bytes per second of each link and direction
+  double overhead = 0;      ///< seconds for which each message occupies a link besides its bytes
+  double compute = 0;       ///< gamma, seconds per entry of local work
+  double jitter = 0;        ///< each message is late by a random time up to this
+  std::uint64_t seed = 0;   ///< other than 0: events of the same time happen in a random order
   bool synchronous = false; ///< a send ends only when its message has been received
   rank_t ranks_per_host = 1;
-  bool record = false;     ///< keep a trace of the messages
+  bool record = false; ///< keep a trace of the messages
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
@@ -110,10 +110,10 @@ class simulator {
 
   /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
   explicit simulator(rank_t size, const simulator_options& options = {}) : options_(options) {
-    if (size < 1) throw invalid_argument("a simulator needs at least one rank, not " + std::to_string(size));
+    if (size < 1) throw invalid_argument(sentence("a simulator needs at least one rank, not ", size));
     if (!(options.bandwidth > 0) || options.ranks_per_host < 1) {
-      throw invalid_argument("a simulator needs a bandwidth above 0 and at least 1 rank per host, not " +
-                             std::to_string(options.bandwidth) + " B/s and " + std::to_string(options.ranks_per_host));
+      throw invalid_argument(sentence("a simulator needs a bandwidth above 0 and at least 1 rank per host, not ",
+                                      options.bandwidth, " B/s and ", options.ranks_per_host));
     }
     for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<sim>(*this, r, size, *options.memory));
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
@@ -135,8 +135,8 @@ class simulator {
   /// Messages in order of arrival, where `record` is set.
   [[nodiscard]] const std::vector<trace_entry>& trace() const noexcept { return trace_; }
 
-  /// Starts the coroutine `program(sim&) -> task<void>` on every rank and runs until all have ended. Throws the first error
-  /// of any rank, or `deadlock`, which says who waits for whom.
+  /// Starts the coroutine `program(sim&) -> task<void>` on every rank and runs until all have ended. Throws the first
+  /// error of any rank, or `deadlock`, which says who waits for whom.
   template <class Program>
   void run(Program&& program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
@@ -146,6 +146,7 @@ class simulator {
     try {
       for (std::size_t ended = 0; ended < programs.size();) {
         sim& active = step(start);
+        if (!misuse_.empty()) throw error(std::exchange(misuse_, {}));
         auto& its = programs[static_cast<std::size_t>(active.rank())];
         if (!its || !its->done()) continue;
         its->result();
@@ -242,6 +243,8 @@ class simulator {
     }
     if (options_.jitter > 0) {
       arrived += options_.jitter * static_cast<double>(mix(options_.seed ^ mix(next_serial_)) >> 11) * 0x1p-53;
+    }
+    if (options_.jitter > 0 || from == to) { // no link keeps them in order
       double& last = last_arrival_[hash(m.source, m.destination, m.tag)];
       arrived = last = std::max(arrived, last);
     }
@@ -293,6 +296,7 @@ class simulator {
   std::uint64_t next_serial_ = 0;
   double now_ = 0; // of the event that is being processed
   bool inside_ = false;
+  std::string misuse_; // of blocking calls inside a program; a destructor cannot report it
 };
 
 inline void sim::compute(std::uint64_t entries) noexcept {
@@ -340,7 +344,8 @@ inline operation<sim, sim::expectation> sim::receive(message_buffer& in, rank_t 
 inline void sim::deliver(shipment* s, expectation* r) {
   if (engine_->options_.synchronous) {
     const double received = std::max(clock_, engine_->now_);
-    engine_->schedule({received, simulator::event_kind::left, s->sender, s}, engine_->hash(s->source, s->destination, s->tag));
+    engine_->schedule({received, simulator::event_kind::left, s->sender, s},
+                      engine_->hash(s->source, s->destination, s->tag));
   }
   try {
     r->into->accept(s->head);
@@ -365,8 +370,10 @@ inline void sim::abandon(shipment* s) noexcept {
 
 inline void sim::progress(bool block) {
   if (engine_->inside_) {
-    throw error("rank " + std::to_string(rank()) +
-                " blocks inside a simulated program, where all ranks share one thread: co_await the operation instead");
+    engine_->misuse_ =
+        sentence("rank ", rank(), " blocks inside a simulated program, or drops a collective that has not ended,",
+                 " where all ranks share one thread: co_await it instead");
+    throw error(engine_->misuse_);
   }
   if (block || !engine_->events_.empty()) engine_->step([](sim&) {});
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// In-process ranks, a thread each. Small messages are buffered; of large ones the receiver reads the sender's own memory.
+// In-process ranks, a thread each. Small messages are buffered; of large ones the receiver reads the sender's own
+// memory.
 #pragma once
 
 #include <spar/core/endpoint.hpp>
@@ -157,7 +158,7 @@ class thread_group {
  public:
   /// Throws `invalid_argument` where `size` is less than 1.
   explicit thread_group(rank_t size, const thread_options& options = {}) {
-    if (size < 1) throw invalid_argument("a group of threads needs at least one rank, not " + std::to_string(size));
+    if (size < 1) throw invalid_argument(sentence("a group of threads needs at least one rank, not ", size));
     for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<threads>(*this, r, size, options));
   }
   thread_group(const thread_group&) = delete;
@@ -211,7 +212,7 @@ class thread_group {
       reason = e.what();
     } catch (...) {
     }
-    throw peer_failed("rank " + std::to_string(failed_rank_) + " failed: " + reason);
+    throw peer_failed(sentence("rank ", failed_rank_, " failed: ", reason));
   }
 
  private:
@@ -258,8 +259,10 @@ inline bool threads::collect(bool block) {
     arrived_.swap(incoming_);
     for (shipment* s : returned_) {
       s->returned = true;
-      if (s->awaited) s->complete(scheduler());
-      else shipments_.recycle(s);
+      if (s->awaited)
+        s->complete(scheduler());
+      else
+        shipments_.recycle(s);
     }
     returned_.clear();
   }

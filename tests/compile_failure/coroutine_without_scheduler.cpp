@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A coroutine needs a parameter whose scheduler resumes it.
+#include <spar/core/task.hpp>
+
+struct node {
+  spar::scheduler& scheduler();
+};
+
+#ifdef POSITIVE_CONTROL
+spar::task<int> f(node&, int x) { co_return x; }
+#else
+spar::task<int> f(int x) { co_return x; }
+#endif

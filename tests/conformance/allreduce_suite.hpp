@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The conformance suite of stream allreduces: any algorithm, element and index type, on every in-process transport,
+// against a reference in double precision or 64-bit integers. A file that includes this instantiates it for its
+// combinations.
+//
+// The files together cover every algorithm with every element type, and each algorithm with both index types; every
+// combination runs on both transports with buffered and with synchronous sends, at every number of ranks, with every
+// shape of input.
+#pragma once
+
+#include "support/allreduce_program.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace spar_test {
+
+template <class Algorithm, spar::element T, spar::index_type Index>
+struct combination {
+  using algorithm = Algorithm;
+  using value = T;
+  using index = Index;
+};
+
+template <class Combination>
+class allreduce : public testing::Test {
+ public:
+  using algorithm = typename Combination::algorithm;
+  using value = typename Combination::value;
+  using index = typename Combination::index;
+
+  static void check(mode where) {
+    for (const spar::rank_t ranks : all_ranks) {
+      const auto p = static_cast<std::uint64_t>(ranks);
+      auto cases = make_cases<value, index>(ranks, {0, 1, 3, p - 1, p, 100, 1000},
+                                            {std::begin(all_patterns), std::end(all_patterns)}, exact_value<value>);
+      // Messages too large to be buffered, and enough entries for each way of merging.
+      for (auto& large : make_cases<value, index>(ranks, {20'000}, {pattern::random, pattern::disjoint, pattern::mixed},
+                                                  exact_value<value>))
+        cases.push_back(std::move(large));
+      run_and_check(where, ranks, cases, algorithm{}, spar::sum{});
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+  static void check_many_ranks() {
+    for (const spar::rank_t ranks : {64, 100, 256}) {
+      auto cases =
+          make_cases<value, index>(ranks, {50, 400}, {pattern::random, pattern::disjoint, pattern::some_empty},
+                                   [](std::mt19937_64& random) { return static_cast<value>(random() % 2 + 1); });
+      run_and_check(mode::sim, ranks, cases, algorithm{}, spar::sum{});
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+};
+
+TYPED_TEST_SUITE_P(allreduce);
+
+TYPED_TEST_P(allreduce, sums_on_threads) { this->check(mode::threads); }
+TYPED_TEST_P(allreduce, sums_on_threads_with_synchronous_sends) { this->check(mode::threads_synchronous); }
+TYPED_TEST_P(allreduce, sums_in_the_simulator) { this->check(mode::sim); }
+TYPED_TEST_P(allreduce, sums_in_the_simulator_with_synchronous_sends_in_random_order) {
+  this->check(mode::sim_synchronous);
+}
+TYPED_TEST_P(allreduce, sums_over_many_ranks) { this->check_many_ranks(); }
+
+REGISTER_TYPED_TEST_SUITE_P(allreduce, sums_on_threads, sums_on_threads_with_synchronous_sends, sums_in_the_simulator,
+                            sums_in_the_simulator_with_synchronous_sends_in_random_order, sums_over_many_ranks);
+
+} // namespace spar_test

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The pieces of an allreduce as collectives of their own: reduce-scatter, allgather, reduce, broadcast; dense and
+// sparse, every root.
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+using index = std::uint32_t;
+using part = spar::stream<float, index>;
+using parts = std::vector<part>;
+using inputs = std::vector<contribution<float, index>>;
+using vectors = std::vector<std::vector<float>>;
+
+const pattern shapes[] = {pattern::empty,  pattern::one,       pattern::identical,  pattern::disjoint,
+                          pattern::random, pattern::clustered, pattern::some_empty, pattern::full};
+
+std::vector<std::uint64_t> dimensions(spar::rank_t ranks) {
+  const auto p = static_cast<std::uint64_t>(ranks);
+  return {0, 1, p - 1, p, 100, 6000};
+}
+
+/// Calls `check(where, ranks, n)` for every transport, number of ranks and dimension.
+template <class Check>
+void everywhere(const Check& check) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      for (const std::uint64_t n : dimensions(ranks)) {
+        SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", n = " << n);
+        check(where, ranks, n);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+  for (const spar::rank_t ranks : {64, 256}) {
+    SCOPED_TRACE(testing::Message() << "P = " << ranks);
+    check(mode::sim, ranks, 300);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+/// One whole number at each place of each rank.
+vectors dense_inputs(spar::rank_t ranks, std::uint64_t n) {
+  vectors all(static_cast<std::size_t>(ranks), std::vector<float>(n));
+  for (std::size_t r = 0; r < all.size(); ++r)
+    for (std::size_t i = 0; i < n; ++i) all[r][i] = static_cast<float>((7 * r + 3 * i) % 11);
+  return all;
+}
+std::vector<float> sum_of(const vectors& all) {
+  std::vector<float> total(all[0].size());
+  for (const auto& x : all)
+    for (std::size_t i = 0; i < x.size(); ++i) total[i] += x[i];
+  return total;
+}
+
+// --- dense ---
+
+struct reduce_scatter_dense {
+  vectors* x;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    auto pending = spar::start_reduce_scatter(net, std::span<float>((*x)[static_cast<std::size_t>(net.rank())]));
+    co_await std::move(pending);
+  }
+};
+
+TEST(reduce_scatter, of_dense_spans) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    auto x = dense_inputs(ranks, n);
+    const auto total = sum_of(x);
+    run(where, ranks, reduce_scatter_dense{&x});
+    const spar::uniform_ownership owner{n, ranks};
+    for (spar::rank_t r = 0; r < ranks; ++r)
+      for (std::uint64_t i = owner[r].begin; i < owner[r].end; ++i)
+        ASSERT_EQ(x[static_cast<std::size_t>(r)][i], total[i]) << "rank " << r << ", index " << i;
+  });
+}
+
+struct allgather_dense {
+  vectors* x;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    auto pending = spar::start_allgather(net, std::span<float>((*x)[static_cast<std::size_t>(net.rank())]));
+    co_await std::move(pending);
+  }
+};
+
+TEST(allgather, of_dense_blocks) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    auto x = dense_inputs(ranks, n);
+    const spar::uniform_ownership owner{n, ranks};
+    std::vector<float> whole(n);
+    for (spar::rank_t r = 0; r < ranks; ++r)
+      for (std::uint64_t i = owner[r].begin; i < owner[r].end; ++i) whole[i] = x[static_cast<std::size_t>(r)][i];
+    run(where, ranks, allgather_dense{&x});
+    for (const auto& mine : x) ASSERT_EQ(mine, whole);
+  });
+}
+
+/// One reduce and one broadcast for every root, one after the other.
+struct rooted_dense {
+  std::vector<vectors>* x; // of each root
+  bool broadcasts;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    for (std::size_t root = 0; root < x->size(); ++root) {
+      const std::span<float> mine((*x)[root][static_cast<std::size_t>(net.rank())]);
+      if (broadcasts) {
+        auto pending = spar::start_broadcast(net, mine, static_cast<spar::rank_t>(root));
+        co_await std::move(pending);
+      } else {
+        auto pending = spar::start_reduce(net, mine, static_cast<spar::rank_t>(root), spar::maximum{});
+        co_await std::move(pending);
+      }
+    }
+  }
+};
+
+TEST(reduce, of_dense_spans_to_every_root) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    const auto before = dense_inputs(ranks, n);
+    std::vector<float> largest(n);
+    for (const auto& mine : before)
+      for (std::size_t i = 0; i < n; ++i) largest[i] = std::max(largest[i], mine[i]);
+    std::vector<vectors> x(static_cast<std::size_t>(std::min(ranks, 13)), before);
+    run(where, ranks, rooted_dense{&x, false});
+    for (std::size_t root = 0; root < x.size(); ++root) ASSERT_EQ(x[root][root], largest) << "root " << root;
+  });
+}
+
+TEST(broadcast, of_dense_spans_from_every_root) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    const auto before = dense_inputs(ranks, n);
+    std::vector<vectors> x(static_cast<std::size_t>(std::min(ranks, 13)), before);
+    run(where, ranks, rooted_dense{&x, true});
+    for (std::size_t root = 0; root < x.size(); ++root)
+      for (const auto& mine : x[root]) ASSERT_EQ(mine, before[root]) << "root " << root;
+  });
+}
+
+// --- sparse ---
+
+struct reduce_scatter_sparse {
+  const inputs* mine;
+  parts* results;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_reduce_scatter(net, (*mine)[rank].view());
+    (*results)[rank] = co_await std::move(pending);
+  }
+};
+
+/// `result` holds just what `expected` has in `range`.
+void expect_range(const part& result, const expectation<float>& expected, spar::index_range range) {
+  ASSERT_FALSE(result.is_dense());
+  ASSERT_NO_THROW(spar::validate(result.view()));
+  std::size_t e = 0;
+  for (std::uint64_t i = range.begin; i < range.end; ++i) {
+    if (!expected.present[i]) continue;
+    ASSERT_LT(e, result.count());
+    ASSERT_EQ(result.indices()[e], i);
+    ASSERT_EQ(result.values()[e], static_cast<float>(expected.values[i])) << "index " << i;
+    ++e;
+  }
+  ASSERT_EQ(e, result.count());
+}
+
+TEST(reduce_scatter, of_streams) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    for (const pattern shape : shapes) {
+      const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
+      parts results(static_cast<std::size_t>(ranks));
+      run(where, ranks, reduce_scatter_sparse{&mine, &results});
+      const auto expected = expected_of(mine, spar::sum{});
+      const spar::uniform_ownership owner{n, ranks};
+      for (spar::rank_t r = 0; r < ranks; ++r)
+        ASSERT_NO_FATAL_FAILURE(expect_range(results[static_cast<std::size_t>(r)], expected, owner[r]))
+            << shape << ' ' << r;
+    }
+  });
+}
+
+using collected = std::optional<spar::gathered<float, index>>;
+
+struct allgather_sparse {
+  const inputs* mine;
+  std::vector<collected>* results;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allgather(net, (*mine)[rank].view());
+    (*results)[rank].emplace(co_await std::move(pending));
+  }
+};
+
+TEST(allgather, of_streams) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    for (const pattern shape : shapes) {
+      const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
+      std::vector<collected> results(static_cast<std::size_t>(ranks));
+      run(where, ranks, allgather_sparse{&mine, &results});
+      std::uint64_t entries = 0;
+      for (const auto& input : mine) entries += input.indices.size();
+      for (const auto& result : results) {
+        ASSERT_EQ(result->size(), mine.size());
+        ASSERT_EQ(result->count(), entries);
+        ASSERT_EQ(result->dimension(), n);
+        for (std::size_t r = 0; r < mine.size(); ++r) {
+          ASSERT_TRUE(same_bits<index>(result->part(r).indices(), mine[r].indices)) << shape << ", part " << r;
+          ASSERT_TRUE(same_bits<float>(result->part(r).values(), mine[r].values)) << shape << ", part " << r;
+        }
+      }
+    }
+  });
+}
+
+struct rooted_sparse {
+  const inputs* mine;
+  std::vector<parts>* results; // of each root
+  bool broadcasts;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    for (std::size_t root = 0; root < results->size(); ++root) {
+      if (broadcasts) {
+        auto pending = spar::start_broadcast(net, (*mine)[rank].view(), static_cast<spar::rank_t>(root));
+        (*results)[root][rank] = co_await std::move(pending);
+      } else {
+        auto pending = spar::start_reduce(net, (*mine)[rank].view(), static_cast<spar::rank_t>(root));
+        (*results)[root][rank] = co_await std::move(pending);
+      }
+    }
+  }
+};
+
+TEST(reduce, of_streams_to_every_root) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    for (const pattern shape : all_patterns) {
+      const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
+      std::vector<parts> results(static_cast<std::size_t>(std::min(ranks, 13)), parts{});
+      for (auto& of_root : results) of_root.resize(static_cast<std::size_t>(ranks));
+      run(where, ranks, rooted_sparse{&mine, &results, false});
+      const auto expected = expected_of(mine, spar::sum{});
+      for (std::size_t root = 0; root < results.size(); ++root) {
+        std::vector<float> dense(n);
+        results[root][root].to_dense(dense);
+        for (std::size_t i = 0; i < n; ++i)
+          ASSERT_EQ(dense[i], static_cast<float>(expected.values[i])) << shape << ", root " << root << ", index " << i;
+        for (std::size_t r = 0; r < mine.size(); ++r) {
+          if (r != root) {
+            ASSERT_EQ(results[root][r].count(), 0U) << shape << ", root " << root << ", rank " << r;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(broadcast, of_streams_from_every_root) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    for (const pattern shape : all_patterns) {
+      const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
+      std::vector<parts> results(static_cast<std::size_t>(std::min(ranks, 13)), parts{});
+      for (auto& of_root : results) of_root.resize(static_cast<std::size_t>(ranks));
+      run(where, ranks, rooted_sparse{&mine, &results, true});
+      for (std::size_t root = 0; root < results.size(); ++root) {
+        for (const part& result : results[root]) {
+          ASSERT_EQ(result.is_dense(), mine[root].dense) << shape << ", root " << root;
+          ASSERT_TRUE(same_bits<index>(result.indices(), mine[root].indices)) << shape << ", root " << root;
+          ASSERT_TRUE(same_bits<float>(result.values(), mine[root].values)) << shape << ", root " << root;
+        }
+      }
+    }
+  });
+}
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The algorithms for streams of the 16-bit floating-point types that the compiler has.
+#include "allreduce_suite.hpp"
+
+namespace spar_test {
+
+#ifdef SPAR_HAS_HALF
+using half_combinations = testing::Types<
+    combination<spar::recursive_doubling, spar::half, std::uint32_t>,
+    combination<spar::ring, spar::half, std::uint64_t>, combination<spar::rabenseifner, spar::half, std::uint32_t>,
+    combination<spar::ssar_split, spar::half, std::uint32_t>, combination<spar::dsar_split, spar::half, std::uint32_t>,
+    combination<spar::split_allgather<spar::storage::qsgd<8>>, spar::half, std::uint32_t>,
+    combination<spar::sparcml, spar::half, std::uint32_t>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(half, allreduce, half_combinations);
+#else
+TEST(sparse_half, the_compiler_has_no_half) { EXPECT_FALSE(spar::element<long double>); }
+#endif
+
+#ifdef SPAR_HAS_BFLOAT16
+using bfloat16_combinations = testing::Types<combination<spar::recursive_doubling, spar::bfloat16, std::uint32_t>,
+                                             combination<spar::ssar_split, spar::bfloat16, std::uint32_t>,
+                                             combination<spar::dsar_split, spar::bfloat16, std::uint32_t>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(bfloat16, allreduce, bfloat16_combinations);
+#endif
+
+} // namespace spar_test

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs one program on every rank of any in-process transport. A program is a function object whose call operator is a
+// coroutine `template <class Net> spar::task<void> operator()(Net& net) const&`; the object outlives the run.
+#pragma once
+
+#include <spar/spar.hpp>
+
+#include <array>
+#include <cstdint>
+#include <ostream>
+
+namespace spar_test {
+
+/// How ranks are executed: both transports, and each also with sends that end only when they are received.
+enum class mode { threads, threads_synchronous, sim, sim_synchronous };
+
+inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, mode::sim, mode::sim_synchronous};
+
+/// The numbers of ranks at which everything must work.
+inline constexpr std::array<spar::rank_t, 8> all_ranks{1, 2, 3, 4, 5, 7, 8, 13};
+
+inline std::ostream& operator<<(std::ostream& out, mode where) {
+  constexpr const char* names[] = {"threads", "threads, synchronous", "sim", "sim, synchronous, random order"};
+  return out << names[static_cast<int>(where)];
+}
+
+template <class Program>
+void run_threads(spar::rank_t ranks, const Program& program, const spar::thread_options& options = {}) {
+  spar::thread_group group{ranks, options};
+  group.run([&](spar::threads& net) { spar::wait(net, program(net)); });
+}
+
+/// Virtual seconds of the program.
+template <class Program>
+double run_sim(spar::rank_t ranks, const Program& program, const spar::simulator_options& options = {}) {
+  spar::simulator engine{ranks, options};
+  engine.run([&](spar::sim& net) { return program(net); });
+  return engine.time();
+}
+
+/// Messages arrive late by up to ten latencies, in an order that the seed decides.
+inline spar::simulator_options random_order(std::uint64_t seed, bool synchronous = false) {
+  spar::simulator_options options;
+  options.jitter = 1e-5;
+  options.seed = seed;
+  options.synchronous = synchronous;
+  return options;
+}
+
+template <class Program>
+void run(mode where, spar::rank_t ranks, const Program& program) {
+  switch (where) {
+  case mode::threads:
+    return run_threads(ranks, program);
+  case mode::threads_synchronous:
+    return run_threads(ranks, program, {.synchronous = true});
+  case mode::sim:
+    run_sim(ranks, program);
+    return;
+  case mode::sim_synchronous:
+    run_sim(ranks, program, random_order(7, true));
+    return;
+  }
+}
+
+} // namespace spar_test

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The types that --type names, as far as this compiler has them.
+#pragma once
+
+#include "options.hpp"
+#include "units.hpp"
+
+#include <spar/core/element.hpp>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+namespace perf {
+
+/// Whole numbers up to this are exact in T.
+template <class T>
+inline constexpr std::uint64_t exact_limit = std::uint64_t{1} << 31;
+template <>
+inline constexpr std::uint64_t exact_limit<float> = std::uint64_t{1} << 24;
+template <>
+inline constexpr std::uint64_t exact_limit<double> = std::uint64_t{1} << 53;
+#ifdef SPAR_HAS_HALF
+template <>
+inline constexpr std::uint64_t exact_limit<spar::half> = std::uint64_t{1} << 11;
+#endif
+#ifdef SPAR_HAS_BFLOAT16
+template <>
+inline constexpr std::uint64_t exact_limit<spar::bfloat16> = std::uint64_t{1} << 8;
+#endif
+
+template <class T>
+struct type_is {
+  using type = T;
+};
+
+/// Calls f(type_is<T>{}, type_is<Index>{}) for the types that are asked for. Throws `missing` for one that the compiler
+/// does not have.
+template <class F>
+auto with_types(const options& o, F f) {
+  const auto with_index = [&](auto t) {
+    return o.index_bits == 64 ? f(t, type_is<std::uint64_t>{}) : f(t, type_is<std::uint32_t>{});
+  };
+  if (o.type == "float") return with_index(type_is<float>{});
+  if (o.type == "double") return with_index(type_is<double>{});
+  if (o.type == "int32") return with_index(type_is<std::int32_t>{});
+  if (o.type == "int64") return with_index(type_is<std::int64_t>{});
+#ifdef SPAR_HAS_HALF
+  if (o.type == "half") return with_index(type_is<spar::half>{});
+#endif
+#ifdef SPAR_HAS_BFLOAT16
+  if (o.type == "bfloat16") return with_index(type_is<spar::bfloat16>{});
+#endif
+  throw missing("the compiler that built spar_perf has no type " + o.type);
+}
+
+} // namespace perf

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The exact sum of what all ranks contribute.
+#include "exact.hpp"
+
+#include <utility>
+
+namespace perf {
+
+exact_sums::exact_sums(const workload& w) : n_(w.n) {
+  if (w.k > w.n / 8 / static_cast<std::uint64_t>(w.ranks)) {
+    sums_.resize(w.n);
+    for (int r = 0; r < w.ranks; ++r) {
+      for (const std::uint64_t i : positions(w, r)) sums_[i] += value_at(w, r, i);
+    }
+  } else {
+    std::vector<std::pair<std::uint64_t, std::int32_t>> entries;
+    entries.reserve(w.k * static_cast<std::uint64_t>(w.ranks));
+    for (int r = 0; r < w.ranks; ++r) {
+      for (const std::uint64_t i : positions(w, r)) entries.emplace_back(i, value_at(w, r, i));
+    }
+    std::sort(entries.begin(), entries.end());
+    for (const auto& [index, value] : entries) {
+      if (indices_.empty() || indices_.back() != index) {
+        indices_.push_back(index);
+        sums_.push_back(0);
+      }
+      sums_.back() += value;
+    }
+  }
+  for (const std::int32_t s : sums_) largest_ = std::max(largest_, s);
+}
+
+} // namespace perf

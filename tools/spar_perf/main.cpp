@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// spar_perf: compares allreduce systems in one run, in the manner of the OSU benchmarks and nccl-tests. Compiled with
+// SPAR_WITH_MPI it measures over MPI, without it on threads and in the simulator.
+#include "report.hpp"
+#include "run.hpp"
+#include "units.hpp"
+
+#ifdef SPAR_WITH_MPI
+#include <mpi.h>
+#endif
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <new>
+#include <string>
+#include <string_view>
+
+namespace {
+
+constexpr int wrong_result = 1, usage = 2, something_missing = 77;
+
+#ifdef SPAR_WITH_MPI
+constexpr const char* default_transport = "mpi";
+
+/// MPI from here to the end of the scope.
+class surroundings {
+ public:
+  surroundings(int& argc, char**& argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  }
+  surroundings(const surroundings&) = delete;
+  ~surroundings() { MPI_Finalize(); }
+  [[nodiscard]] bool first() const { return rank_ == 0; }
+  /// The first rank's answer, on every rank.
+  [[nodiscard]] static bool agree(bool answer) {
+    int value = answer ? 1 : 0;
+    MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return value != 0;
+  }
+  /// One rank has failed: the others must not wait for it.
+  [[noreturn]] void abort(const char* what) const {
+    std::fprintf(stderr, "spar_perf: rank %d: %s\n", rank_, what);
+    MPI_Abort(MPI_COMM_WORLD, wrong_result);
+    std::abort();
+  }
+  [[nodiscard]] static std::string library() {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string_view all(text, static_cast<std::size_t>(length));
+    std::string line(all.substr(0, all.find_first_of(",\n")));
+    std::replace(line.begin(), line.end(), '\t', ' ');
+    return line;
+  }
+  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
+    if (o.transport == "mpi") return perf::run_mpi(o);
+    throw perf::missing("this spar_perf is built for MPI: --transport " + o.transport + " is in the one built without it");
+  }
+
+ private:
+  int rank_ = 0;
+};
+#else
+constexpr const char* default_transport = "threads";
+
+class surroundings {
+ public:
+  surroundings(int&, char**&) {}
+  [[nodiscard]] static bool first() { return true; }
+  [[nodiscard]] static bool agree(bool answer) { return answer; }
+  [[noreturn]] static void abort(const char* what) {
+    std::fprintf(stderr, "spar_perf: %s\n", what);
+    std::exit(wrong_result);
+  }
+  [[nodiscard]] static std::string library() { return {}; }
+  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
+    if (o.transport == "threads") return perf::run_threads(o);
+    if (o.transport == "sim") return perf::run_sim(o);
+    throw perf::missing("this spar_perf is built without MPI: --transport mpi is in the one built with it");
+  }
+};
+#endif
+
+void print_lists() {
+  std::printf("systems:");
+  for (const auto& name : perf::system_names()) std::printf(" %s", name.c_str());
+  std::printf("\npatterns:");
+  for (const auto name : perf::pattern_names) std::printf(" %s", std::string(name).c_str());
+  std::printf("\n");
+}
+
+int measure(const surroundings& here, const perf::options& o) {
+  std::ofstream json;
+  if (!o.json.empty()) {
+    std::string why;
+    if (here.first()) {
+      json.open(o.json);
+      if (!json) why = std::strerror(errno);
+    }
+    if (!here.agree(why.empty())) throw perf::usage_error("cannot write --json " + o.json + (why.empty() ? "" : ": " + why));
+  }
+  const auto rows = here.run(o);
+  if (here.first()) {
+    std::fputs(perf::to_table(rows, o, here.library()).c_str(), stdout);
+    if (json.is_open()) {
+      json << perf::to_json(rows, o, here.library()) << std::flush;
+      if (!json) throw std::runtime_error("could not write all of " + o.json);
+    }
+  }
+  const bool right = !o.check || std::all_of(rows.begin(), rows.end(), [](const auto& r) { return r.correct(); });
+  return right ? 0 : wrong_result;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const surroundings here(argc, argv);
+  const auto say = [&](const char* what) {
+    if (here.first()) std::fprintf(stderr, "spar_perf: %s\n", what);
+  };
+  try {
+    const perf::options o = perf::parse_options(argc, argv, default_transport);
+    if (o.list) {
+      if (here.first()) print_lists();
+      return 0;
+    }
+    return measure(here, o);
+  } catch (const perf::early_end& end) {
+    if (here.first()) std::fputs(end.text.c_str(), stdout);
+    return end.status;
+  } catch (const perf::usage_error& e) { // every rank has found the same
+    say(e.what());
+    return usage;
+  } catch (const perf::missing& e) {
+    say(e.what());
+    return something_missing;
+  } catch (const std::bad_alloc&) {
+    here.abort("out of memory");
+  } catch (const std::exception& e) {
+    here.abort(e.what());
+  }
+}

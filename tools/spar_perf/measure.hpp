@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The measurement that all transports share: contributions, choice of systems, what is noted of a call.
+#pragma once
+
+#include "exact.hpp"
+#include "report.hpp"
+#include "systems.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace perf {
+
+/// The systems of `--systems`, in its order. Throws `usage_error` for a name that is not registered for the type.
+template <class Net, class T, class Index>
+std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& all, const options& o) {
+  std::vector<system_entry<Net, T, Index>> chosen;
+  for (const std::string& name : o.systems) {
+    const auto& entries = all.entries();
+    const auto found = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == name; });
+    if (found == entries.end()) {
+      std::string known;
+      for (const auto& e : entries) known += " " + e.name;
+      if (name == "mpi") throw missing("system mpi is MPI_Allreduce: it needs --transport mpi, in a spar_perf built with MPI");
+      throw usage_error("there is no system '" + name + "' for " + o.type + "; there are:" + known);
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+/// A rank's contribution in the types of a run. `dense`: as a vector as well.
+template <class T, class Index>
+rank_data<T, Index> contribution(const workload& w, int rank, bool dense, bool in_place) {
+  rank_data<T, Index> data;
+  data.n = w.n;
+  data.in_place = in_place;
+  if (dense) {
+    data.dense_in.resize(w.n);
+    data.dense_out.resize(w.n);
+  }
+  const std::vector<std::uint64_t> at = positions(w, rank);
+  data.indices.reserve(at.size());
+  data.values.reserve(at.size());
+  for (const std::uint64_t i : at) {
+    const auto value = static_cast<T>(value_at(w, rank, i));
+    data.indices.push_back(static_cast<Index>(i));
+    data.values.push_back(value);
+    if (dense) data.dense_in[i] = value;
+  }
+  return data;
+}
+
+/// Before a call: an in-place one has destroyed its input.
+template <class T, class Index>
+void restore(rank_data<T, Index>& data, bool dense) {
+  if (dense && data.in_place) std::copy(data.dense_in.begin(), data.dense_in.end(), data.dense_out.begin());
+}
+
+/// Adds what a call cost on one rank.
+inline void note_cost(record& r, const call_cost& call) {
+  r.counted = call.counted;
+  r.messages = call.cost.messages_sent;
+  r.bytes_sent = call.cost.bytes_sent;
+  r.bytes_received = call.cost.bytes_received;
+  r.header_bytes = call.cost.header_bytes_sent;
+  r.total_bytes_sent = call.cost.bytes_sent;
+  r.total_bytes_received = call.cost.bytes_received;
+}
+
+template <class T, class Index>
+std::uint64_t nonzeros(const spar::stream_view<T, Index>& result) {
+  std::uint64_t count = 0;
+  for (const T x : result.values()) count += x != T{} ? 1U : 0U;
+  return count;
+}
+
+/// The sums to compare with at a density, where `--check` asks for it.
+template <class T>
+std::optional<exact_sums> sums_to_check(const workload& w, const options& o) {
+  if (!o.check) return std::nullopt;
+  if (static_cast<std::uint64_t>(w.ranks) * largest_value > exact_limit<T>) {
+    throw usage_error("--check needs exact sums: " + o.type + " has them up to " + std::to_string(exact_limit<T>) +
+                      ", so for at most " + std::to_string(exact_limit<T> / largest_value) + " ranks, not " +
+                      std::to_string(w.ranks));
+  }
+  return exact_sums(w);
+}
+
+/// The rows of one density, from the records of all ranks together.
+template <class Net, class T, class Index>
+std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems, std::vector<record> records,
+                         const workload& w, double density, const std::optional<exact_sums>& sums) {
+  std::vector<row> rows;
+  for (std::size_t s = 0; s < systems.size(); ++s) {
+    row r;
+    r.system = systems[s].name;
+    r.work = w;
+    r.density = density;
+    r.measured = std::move(records[s]);
+    r.error_bound = sums ? systems[s].relative_error * sums->largest() : 0;
+    rows.push_back(std::move(r));
+  }
+  compare_to_mpi(rows);
+  return rows;
+}
+
+} // namespace perf

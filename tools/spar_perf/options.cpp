@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The command line.
+#include "options.hpp"
+
+#include "units.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+namespace perf {
+
+namespace {
+
+constexpr std::string_view types[] = {"float", "double", "half", "bfloat16", "int32", "int64"};
+
+int parse_int(std::string_view option, const std::string& text, int lowest) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < lowest) {
+    throw usage_error(std::string(option) + " is a whole number of at least " + std::to_string(lowest) + ", not '" + text +
+                      "'");
+  }
+  return value;
+}
+
+double parse_density(const std::string& text) {
+  double value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1)) {
+    throw usage_error("--density is a number from 0 to 1, not '" + text + "'");
+  }
+  return value;
+}
+
+template <std::size_t N>
+std::size_t one_of(std::string_view option, const std::string& text, const std::string_view (&names)[N]) {
+  const auto found = std::find(std::begin(names), std::end(names), text);
+  if (found != std::end(names)) return static_cast<std::size_t>(found - std::begin(names));
+  std::string known;
+  for (const auto name : names) known += " " + std::string(name);
+  throw usage_error(std::string(option) + " is one of" + known + ", not '" + text + "'");
+}
+
+} // namespace
+
+options parse_options(int argc, char** argv, const std::string& default_transport) {
+  options o;
+  o.transport = default_transport;
+  std::vector<std::string> densities{"0.01"};
+  std::string count = "1M", index = "32", pattern = "uniform", iterations = "20", warmup = "5", ranks, seed = "1";
+  std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1";
+
+  CLI::App app("Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
+               "Exit status: 1 for a wrong result, 2 for usage, 77 where something needed is missing.",
+               "spar_perf");
+  app.option_defaults()->always_capture_default();
+  app.set_help_flag("-h,--help", "Print this and exit");
+  app.add_flag("--list", o.list, "Print the systems and patterns and exit");
+  app.add_option("--systems", o.systems, "Systems to compare, separated by commas (default: those of SparCML's comparison)")
+      ->delimiter(',');
+  app.add_option("--count", count, "Dimension n: 1000000, 1e6 or 16M (K = 2^10, M = 2^20, G = 2^30)");
+  app.add_option("--density", densities, "Entries of each rank / n, from 0 to 1; several separated by commas")
+      ->delimiter(',');
+  app.add_option("--type", o.type, "float, double, half, bfloat16, int32 or int64");
+  app.add_option("--index", index, "Bits of an index, 32 or 64");
+  app.add_option("--pattern", pattern, "Where entries lie: uniform, clustered, identical, disjoint or zipf");
+  app.add_option("--iterations", iterations, "Measured calls of each system (simulator without jitter: 1 is enough)");
+  app.add_option("--warmup", warmup, "Calls of each system before (simulator: none)");
+  app.add_flag("--check", o.check, "Compare every result with the exact sum");
+  app.add_flag("--in-place", o.in_place, "Dense systems and mpi reduce in place");
+  app.add_option("--seed", seed, "Of positions, values and jitter");
+  app.add_option("--json", o.json, "Write the rows to this file");
+  app.add_option("--transport", o.transport, "mpi, threads or sim");
+  app.add_option("--ranks", ranks, "Number of ranks (threads, sim; default 2)");
+  app.add_option("--latency", latency, "Of a message (sim)")->group("Simulator");
+  app.add_option("--bandwidth", bandwidth, "Of each link and direction (sim)")->group("Simulator");
+  app.add_option("--compute", compute, "Time of local work on an entry, like 1ns (sim)")->group("Simulator");
+  app.add_option("--jitter", jitter, "Messages are late by a random time up to this (sim)")->group("Simulator");
+  app.add_option("--ranks-per-host", ranks_per_host, "Ranks that share a link (sim)")->group("Simulator");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw early_end{0, app.help()};
+  } catch (const CLI::ParseError& e) {
+    throw usage_error(std::string(e.what()) + " (--help lists the options)");
+  }
+
+  o.count = parse_count("--count", count);
+  if (o.count < 1) throw usage_error("--count is at least 1, not '" + count + "'");
+  o.densities.clear();
+  for (const auto& d : densities) o.densities.push_back(parse_density(d));
+  one_of("--type", o.type, types);
+  constexpr std::string_view widths[] = {"32", "64"};
+  o.index_bits = one_of("--index", index, widths) == 0 ? 32 : 64;
+  o.pattern = static_cast<pattern_kind>(one_of("--pattern", pattern, pattern_names));
+  o.iterations = parse_int("--iterations", iterations, 1);
+  o.warmup = parse_int("--warmup", warmup, 0);
+  o.seed = parse_count("--seed", seed);
+  constexpr std::string_view transports[] = {"mpi", "threads", "sim"};
+  one_of("--transport", o.transport, transports);
+  if (!ranks.empty()) o.ranks = parse_int("--ranks", ranks, 1);
+  o.latency = parse_seconds("--latency", latency);
+  o.bandwidth = parse_rate("--bandwidth", bandwidth);
+  if (o.bandwidth <= 0) throw usage_error("--bandwidth is above 0, not '" + bandwidth + "'");
+  o.compute = parse_seconds("--compute", compute);
+  o.jitter = parse_seconds("--jitter", jitter);
+  o.ranks_per_host = parse_int("--ranks-per-host", ranks_per_host, 1);
+
+  if (o.transport != "sim") {
+    for (const char* name : {"--latency", "--bandwidth", "--compute", "--jitter", "--ranks-per-host"}) {
+      if (app.count(name) > 0) throw usage_error(std::string(name) + " belongs to --transport sim, not " + o.transport);
+    }
+  } else {
+    o.warmup = 0;
+    if (o.jitter == 0) o.iterations = 1; // all would be the same
+  }
+  if (o.index_bits == 32 && o.count > std::uint64_t{1} << 32) {
+    throw usage_error("--count " + count + " is beyond 32-bit indices: add --index 64");
+  }
+  if (o.systems.empty()) {
+    o.systems = {"sparcml", "ssar_split", "dsar_split", "rec_doubling", "ring", "rabenseifner", "allgather"};
+    if (o.transport == "mpi") o.systems.emplace_back("mpi");
+  }
+  for (std::size_t s = 0; s < o.systems.size(); ++s) {
+    if (std::find(o.systems.begin(), o.systems.begin() + static_cast<std::ptrdiff_t>(s), o.systems[s]) !=
+        o.systems.begin() + static_cast<std::ptrdiff_t>(s)) {
+      throw usage_error("--systems names " + o.systems[s] + " twice");
+    }
+  }
+  return o;
+}
+
+std::uint64_t entries_of(const options& o, double density) {
+  const auto k = static_cast<std::uint64_t>(std::llround(density * static_cast<double>(o.count)));
+  return std::min(k, o.count);
+}
+
+workload workload_of(const options& o, double density, int ranks) {
+  workload w{o.count, entries_of(o, density), ranks, o.pattern, o.seed};
+  const auto p = static_cast<std::uint64_t>(ranks);
+  if (w.pattern == pattern_kind::disjoint && w.k > w.n / p) {
+    throw usage_error("pattern disjoint needs " + std::to_string(ranks) + " ranks * " + std::to_string(w.k) +
+                      " entries, more than the dimension " + std::to_string(w.n) + " holds: at most " +
+                      std::to_string(w.n / p) + " on each");
+  }
+  return w;
+}
+
+} // namespace perf

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Table and JSON.
+#include "report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iterator>
+
+namespace perf {
+
+namespace {
+
+struct spread {
+  double median = 0, lowest = 0, highest = 0;
+};
+
+spread spread_of(std::vector<double> x) {
+  if (x.empty()) return {};
+  std::sort(x.begin(), x.end());
+  const std::size_t half = x.size() / 2;
+  return {x.size() % 2 == 1 ? x[half] : (x[half - 1] + x[half]) / 2, x.front(), x.back()};
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.3f} s", seconds);
+}
+
+/// Words of 4 bytes; a whole number where it is one.
+nlohmann::ordered_json words(std::uint64_t bytes) {
+  if (bytes % 4 == 0) return bytes / 4;
+  return static_cast<double>(bytes) / 4;
+}
+
+} // namespace
+
+void compare_to_mpi(std::vector<row>& rows) {
+  const auto mpi = std::find_if(rows.begin(), rows.end(), [](const row& r) { return r.system == "mpi"; });
+  if (mpi == rows.end()) return;
+  for (row& r : rows) {
+    for (std::size_t i = 0; i < r.measured.seconds.size(); ++i) {
+      r.ratios.push_back(r.measured.seconds[i] / mpi->measured.seconds[i]);
+    }
+  }
+}
+
+std::string to_table(const std::vector<row>& rows, const options& o, const std::string& library) {
+  fmt::memory_buffer text;
+  const auto out = std::back_inserter(text);
+  if (rows.empty()) return {};
+  fmt::format_to(out, "# spar_perf: {}{}, {} ranks, {}, {}-bit indices, pattern {}, seed {}\n", o.transport,
+                 library.empty() ? "" : " (" + library + ")", rows.front().work.ranks, o.type, o.index_bits,
+                 pattern_names[static_cast<std::size_t>(o.pattern)], o.seed);
+  if (o.transport == "sim") {
+    fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns an entry, jitter {}, {} ranks a host\n",
+                   time_text(o.latency), o.bandwidth / 1e9, o.compute * 1e9, time_text(o.jitter), o.ranks_per_host);
+  }
+  fmt::format_to(out, "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
+                      "rank that sends most\n",
+                 rows.front().measured.seconds.size(), o.warmup);
+  fmt::format_to(out, "{:<14}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", "n", "density",
+                 "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi", "correct");
+  for (const row& r : rows) {
+    const record& m = r.measured;
+    const spread s = spread_of(m.seconds);
+    fmt::format_to(out, "{:<14}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system, r.work.n,
+                   r.density, r.work.k, m.nnz_out, m.counted ? fmt::to_string(m.messages) : "-",
+                   m.counted ? fmt::format("{:.4g}", static_cast<double>(m.bytes_sent) / 1e6) : "-", time_text(s.median),
+                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
+                   r.ratios.empty() ? "-" : fmt::format("{:.3f}", spread_of(r.ratios).median),
+                   !o.check      ? "-"
+                   : r.correct() ? "yes"
+                                 : fmt::format("NO: error {:g}, bound {:g}{}", m.max_error, r.error_bound,
+                                               m.same_bits ? "" : ", ranks differ"));
+  }
+  return fmt::to_string(text);
+}
+
+std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library) {
+  using json = nlohmann::ordered_json;
+  json all = json::array();
+  for (const row& r : rows) {
+    const record& m = r.measured;
+    const spread s = spread_of(m.seconds);
+    const spread ratio = spread_of(r.ratios);
+    const double ranks = r.work.ranks;
+    const auto if_counted = [&](const json& value) { return m.counted ? value : json(); };
+    const auto if_compared = [&](double value) { return r.ratios.empty() ? json() : json(value); };
+    json x;
+    x["system"] = r.system;
+    x["transport"] = o.transport;
+    x["library"] = library.empty() ? json() : json(library);
+    x["ranks"] = r.work.ranks;
+    x["n"] = r.work.n;
+    x["density"] = r.density;
+    x["type"] = o.type;
+    x["index_bits"] = o.index_bits;
+    x["pattern"] = pattern_names[static_cast<std::size_t>(o.pattern)];
+    x["seed"] = o.seed;
+    x["in_place"] = o.in_place;
+    x["nnz_in"] = r.work.k;
+    x["nnz_out"] = m.nnz_out;
+    x["messages"] = if_counted(m.messages);
+    x["words_sent"] = if_counted(words(m.bytes_sent));
+    x["words_received"] = if_counted(words(m.bytes_received));
+    x["words_sent_mean"] = if_counted(static_cast<double>(m.total_bytes_sent) / 4 / ranks);
+    x["words_received_mean"] = if_counted(static_cast<double>(m.total_bytes_received) / 4 / ranks);
+    x["header_bytes"] = if_counted(m.header_bytes);
+    x["iterations"] = m.seconds.size();
+    x["warmup"] = o.warmup;
+    x["seconds"] = s.median;
+    x["seconds_min"] = s.lowest;
+    x["seconds_max"] = s.highest;
+    x["ratio_to_mpi"] = if_compared(ratio.median);
+    x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
+    x["ratio_to_mpi_max"] = if_compared(ratio.highest);
+    x["max_error"] = o.check ? json(m.max_error) : json();
+    x["error_bound"] = o.check ? json(r.error_bound) : json();
+    x["correct"] = o.check ? json(r.correct()) : json();
+    if (o.transport == "sim") {
+      x["latency"] = o.latency;
+      x["bandwidth"] = o.bandwidth;
+      x["compute"] = o.compute;
+      x["jitter"] = o.jitter;
+      x["ranks_per_host"] = o.ranks_per_host;
+    }
+    all.push_back(std::move(x));
+  }
+  return all.dump(2) + "\n";
+}
+
+} // namespace perf

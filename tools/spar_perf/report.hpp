@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What was measured of a system, as a table for people and as JSON.
+#pragma once
+
+#include "options.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace perf {
+
+/// Of one system: on one rank first, then over all ranks.
+struct record {
+  std::vector<double> seconds; ///< of each iteration; the slowest rank's
+  bool counted = false;        ///< messages and bytes are known
+  // The last call's; the largest of any rank:
+  std::uint64_t messages = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t header_bytes = 0;
+  // and of all ranks together:
+  std::uint64_t total_bytes_sent = 0;
+  std::uint64_t total_bytes_received = 0;
+
+  std::uint64_t nnz_out = 0; ///< entries of the result other than 0
+  double max_error = 0;
+  bool same_bits = true; ///< on all ranks
+};
+
+struct row {
+  std::string system;
+  workload work;
+  double density = 0;
+  record measured;
+  double error_bound = 0;
+  std::vector<double> ratios; ///< to mpi, of each iteration; empty without mpi
+
+  [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= error_bound; }
+};
+
+/// Fills the ratios of the rows of one workload, if one of them is mpi.
+void compare_to_mpi(std::vector<row>& rows);
+
+/// `ranks` and `library` (may be empty) for the head of the table.
+std::string to_table(const std::vector<row>& rows, const options& o, const std::string& library);
+
+/// An array with an object for each row.
+std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library);
+
+} // namespace perf

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The measurement over MPI, with MPI_Allreduce among the systems.
+#include "measure_ranks.hpp"
+#include "run.hpp"
+
+#include <spar/mpi.hpp>
+
+#include <climits>
+
+namespace perf {
+
+namespace {
+
+/// Datatype and sum of T; MPI has neither for 16-bit floats, so they are made.
+template <class T>
+class mpi_sum {
+ public:
+  mpi_sum() {
+    if constexpr (std::is_same_v<T, float>) type_ = MPI_FLOAT;
+    else if constexpr (std::is_same_v<T, double>) type_ = MPI_DOUBLE;
+    else if constexpr (std::is_same_v<T, std::int32_t>) type_ = MPI_INT32_T;
+    else if constexpr (std::is_same_v<T, std::int64_t>) type_ = MPI_INT64_T;
+    else {
+      made_ = true;
+      spar::detail::check_mpi(MPI_Type_contiguous(sizeof(T), MPI_BYTE, &type_), "MPI_Type_contiguous");
+      spar::detail::check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
+      spar::detail::check_mpi(MPI_Op_create(&add, 1, &op_), "MPI_Op_create");
+    }
+  }
+  mpi_sum(const mpi_sum&) = delete;
+  ~mpi_sum() {
+    if (!made_) return;
+    MPI_Op_free(&op_);
+    MPI_Type_free(&type_);
+  }
+  [[nodiscard]] MPI_Datatype type() const noexcept { return type_; }
+  [[nodiscard]] MPI_Op op() const noexcept { return op_; }
+
+ private:
+  static void add(void* in, void* inout, int* count, MPI_Datatype*) {
+    const T* __restrict from = static_cast<const T*>(in);
+    T* __restrict to = static_cast<T*>(inout);
+    for (int i = 0; i < *count; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+  }
+
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  MPI_Op op_ = MPI_SUM;
+  bool made_ = false;
+};
+
+/// A task that never suspends, so that it is called like the others.
+template <class T, class Index>
+spar::task<call_cost> call_mpi(spar::mpi& net, rank_data<T, Index>* data, const mpi_sum<T>* sum) {
+  call_cost call;
+  const double begin = net.now();
+  const int code = MPI_Allreduce(data->in_place ? MPI_IN_PLACE : data->dense_in.data(), data->dense_out.data(),
+                                 static_cast<int>(data->dense_out.size()), sum->type(), sum->op(), net.communicator());
+  call.seconds = net.now() - begin;
+  spar::detail::check_mpi(code, "MPI_Allreduce");
+  data->result = spar::dense_view<Index>(data->dense_out);
+  co_return call;
+}
+
+} // namespace
+
+std::vector<row> run_mpi(const options& o) {
+  return with_types(o, [&](auto type, auto index) {
+    using T = typename decltype(type)::type;
+    using Index = typename decltype(index)::type;
+    int ranks = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (o.ranks > 0 && o.ranks != ranks) {
+      throw usage_error("--ranks says " + std::to_string(o.ranks) + ", but MPI has started " + std::to_string(ranks));
+    }
+    if (o.count > INT_MAX && std::find(o.systems.begin(), o.systems.end(), "mpi") != o.systems.end()) {
+      throw usage_error("system mpi counts with an int: --count " + std::to_string(o.count) + " is beyond " +
+                        std::to_string(INT_MAX));
+    }
+    std::vector<row> rows;
+    for (const double density : o.densities) workload_of(o, density, ranks);
+    const mpi_sum<T> sum;
+    spar::mpi net{MPI_COMM_WORLD};
+    for (const double density : o.densities) {
+      const workload w = workload_of(o, density, ranks);
+      registry<spar::mpi, T, Index> all(density);
+      register_systems(all);
+      all.add_call("mpi", true, 0, [&](spar::mpi& on, rank_data<T, Index>& data) { return call_mpi(on, &data, &sum); });
+      const auto systems = choose(all, o);
+      const auto sums = sums_to_check<T>(w, o);
+      auto records = measure(net, o, w, systems, sums ? &*sums : nullptr);
+      for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
+    }
+    return rows;
+  });
+}
+
+std::vector<std::string> system_names() {
+  registry<spar::mpi, float, std::uint32_t> all(0);
+  register_systems(all);
+  std::vector<std::string> names;
+  for (const auto& s : all.entries()) names.push_back(s.name);
+  names.emplace_back("mpi");
+  return names;
+}
+
+} // namespace perf

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The measurement in the simulator: each call in a simulation of its own, which begins at time 0 on every rank.
+#include "measure.hpp"
+#include "run.hpp"
+
+#include <cstdint>
+#include <utility>
+
+namespace perf {
+
+namespace {
+
+/// What the ranks of one simulation share; they run on one thread.
+template <class T, class Index>
+struct shared_state {
+  std::vector<rank_data<T, Index>> ranks;
+  const exact_sums* sums = nullptr;
+  record all;
+  double slowest = 0;
+  std::uint64_t hash = 0; // of rank 0's result
+  bool hashed = false;
+};
+
+template <class T, class Index>
+void note(shared_state<T, Index>& shared, const spar::sim& net, rank_data<T, Index>& data, const call_cost& call) {
+  record own;
+  note_cost(own, call);
+  record& r = shared.all;
+  r.counted = own.counted;
+  r.messages = std::max(r.messages, own.messages);
+  r.bytes_sent = std::max(r.bytes_sent, own.bytes_sent);
+  r.bytes_received = std::max(r.bytes_received, own.bytes_received);
+  r.header_bytes = std::max(r.header_bytes, own.header_bytes);
+  r.total_bytes_sent += own.total_bytes_sent;
+  r.total_bytes_received += own.total_bytes_received;
+  shared.slowest = std::max(shared.slowest, call.seconds);
+  if (net.rank() == 0) r.nnz_out = nonzeros(data.result);
+  if (shared.sums != nullptr) {
+    r.max_error = std::max(r.max_error, shared.sums->max_error(data.result));
+    const std::uint64_t hash = hash_of(data.result);
+    if (shared.hashed && hash != shared.hash) r.same_bits = false;
+    shared.hash = hash;
+    shared.hashed = true;
+  }
+  data.sum = {};
+}
+
+template <class T, class Index>
+spar::task<void> simulated_rank(spar::sim& net, const system_entry<spar::sim, T, Index>* system,
+                                shared_state<T, Index>* shared) {
+  auto& data = shared->ranks[static_cast<std::size_t>(net.rank())];
+  auto running = system->call(net, data);
+  const call_cost call = co_await std::move(running);
+  note(*shared, net, data, call);
+}
+
+} // namespace
+
+std::vector<row> run_sim(const options& o) {
+  return with_types(o, [&](auto type, auto index) {
+    using T = typename decltype(type)::type;
+    using Index = typename decltype(index)::type;
+    const int ranks = o.ranks > 0 ? o.ranks : 2;
+    std::vector<row> rows;
+    for (const double density : o.densities) workload_of(o, density, ranks);
+    for (const double density : o.densities) {
+      const workload w = workload_of(o, density, ranks);
+      registry<spar::sim, T, Index> all(density);
+      register_systems(all);
+      const auto systems = choose(all, o);
+      const auto sums = sums_to_check<T>(w, o);
+      const bool any_dense = std::any_of(systems.begin(), systems.end(), [](const auto& s) { return s.dense; });
+      shared_state<T, Index> shared;
+      shared.sums = sums ? &*sums : nullptr;
+      for (int r = 0; r < ranks; ++r) shared.ranks.push_back(contribution<T, Index>(w, r, any_dense, o.in_place));
+      std::vector<record> records(systems.size());
+      for (int i = 0; i < o.iterations; ++i) {
+        for (std::size_t s = 0; s < systems.size(); ++s) {
+          for (auto& data : shared.ranks) restore(data, systems[s].dense);
+          shared.all = std::move(records[s]);
+          shared.all.total_bytes_sent = shared.all.total_bytes_received = 0;
+          shared.slowest = 0;
+          shared.hashed = false;
+          spar::simulator_options network;
+          network.latency = o.latency;
+          network.bandwidth = o.bandwidth;
+          network.compute = o.compute;
+          network.jitter = o.jitter;
+          network.seed = o.seed + static_cast<std::uint64_t>(i);
+          network.ranks_per_host = o.ranks_per_host;
+          spar::simulator engine(ranks, network);
+          engine.run([&](spar::sim& net) { return simulated_rank(net, &systems[s], &shared); });
+          records[s] = std::move(shared.all);
+          records[s].seconds.push_back(shared.slowest);
+        }
+      }
+      for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
+    }
+    return rows;
+  });
+}
+
+} // namespace perf

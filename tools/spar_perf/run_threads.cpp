@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The measurement on ranks that are threads of this process.
+#include "measure_ranks.hpp"
+#include "run.hpp"
+
+namespace perf {
+
+std::vector<row> run_threads(const options& o) {
+  return with_types(o, [&](auto type, auto index) {
+    using T = typename decltype(type)::type;
+    using Index = typename decltype(index)::type;
+    const int ranks = o.ranks > 0 ? o.ranks : 2;
+    std::vector<row> rows;
+    for (const double density : o.densities) workload_of(o, density, ranks); // throws before the first is measured
+    for (const double density : o.densities) {
+      const workload w = workload_of(o, density, ranks);
+      registry<spar::threads, T, Index> all(density);
+      register_systems(all);
+      const auto systems = choose(all, o);
+      const auto sums = sums_to_check<T>(w, o);
+      std::vector<record> records;
+      spar::thread_group group(ranks);
+      group.run([&](spar::threads& net) {
+        auto its = measure(net, o, w, systems, sums ? &*sums : nullptr);
+        if (net.rank() == 0) records = std::move(its);
+      });
+      for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
+    }
+    return rows;
+  });
+}
+
+std::vector<std::string> system_names() {
+  registry<spar::threads, float, std::uint32_t> all(0);
+  register_systems(all);
+  std::vector<std::string> names;
+  for (const auto& s : all.entries()) names.push_back(s.name);
+  return names;
+}
+
+} // namespace perf
