@@ -13,12 +13,14 @@ using kernel_bench::pattern;
 template <class T, class Index, bool Assign>
 void scatter(benchmark::State& state) {
   const auto n = static_cast<std::uint64_t>(state.range(0));
-  const auto stream = make_stream<T, Index>(n, static_cast<std::uint64_t>(state.range(1)),
-                                            static_cast<pattern>(state.range(2)), 0, 1);
+  const auto stream =
+      make_stream<T, Index>(n, static_cast<std::uint64_t>(state.range(1)), static_cast<pattern>(state.range(2)), 0, 1);
   std::vector<T> dense(n);
   for (auto _ : state) {
-    if constexpr (Assign) spar::kernel::scatter_assign(stream.view(), 0, dense.data());
-    else spar::kernel::scatter(stream.view(), 0, dense.data(), spar::sum{});
+    if constexpr (Assign)
+      spar::kernel::scatter_assign(stream.view(), 0, dense.data());
+    else
+      spar::kernel::scatter(stream.view(), 0, dense.data(), spar::sum{});
     benchmark::ClobberMemory();
   }
   const auto entries = static_cast<std::int64_t>(stream.indices.size());

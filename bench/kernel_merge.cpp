@@ -49,8 +49,10 @@ void merge_two(benchmark::State& state) {
   std::vector<T> values(indices.size());
   std::size_t written = 0;
   for (auto _ : state) {
-    if constexpr (Textbook) written = textbook_merge(a.view(), b.view(), indices.data(), values.data());
-    else written = spar::kernel::merge(a.view(), b.view(), indices.data(), values.data(), spar::sum{});
+    if constexpr (Textbook)
+      written = textbook_merge(a.view(), b.view(), indices.data(), values.data());
+    else
+      written = spar::kernel::merge(a.view(), b.view(), indices.data(), values.data(), spar::sum{});
     benchmark::DoNotOptimize(written);
     benchmark::ClobberMemory();
   }
@@ -90,8 +92,8 @@ void merge_many(benchmark::State& state) {
 
 /// Splitting a stream among `range(1)` owners.
 void slice(benchmark::State& state) {
-  const auto stream = make_stream<float, std::uint32_t>(dimension, static_cast<std::uint64_t>(state.range(0)),
-                                                        pattern::uniform, 0, 1);
+  const auto stream =
+      make_stream<float, std::uint32_t>(dimension, static_cast<std::uint64_t>(state.range(0)), pattern::uniform, 0, 1);
   const auto owners = static_cast<std::uint64_t>(state.range(1));
   for (auto _ : state) {
     for (std::uint64_t p = 0; p < owners; ++p) {
@@ -104,8 +106,8 @@ void slice(benchmark::State& state) {
 
 template <class Index>
 void validate(benchmark::State& state) {
-  const auto stream = make_stream<float, Index>(dimension, static_cast<std::uint64_t>(state.range(0)),
-                                                pattern::uniform, 0, 1);
+  const auto stream =
+      make_stream<float, Index>(dimension, static_cast<std::uint64_t>(state.range(0)), pattern::uniform, 0, 1);
   const std::span<const Index> indices(stream.indices);
   for (auto _ : state) benchmark::DoNotOptimize(spar::kernel::first_bad_index(indices, dimension));
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(indices.size_bytes()));

@@ -25,8 +25,10 @@ void qsgd(benchmark::State& state) {
   codec::encode(x.data(), n, bucket, bytes.data(), 1, 2, 0);
   std::uint64_t call = 0;
   for (auto _ : state) {
-    if constexpr (Encode) codec::encode(x.data(), n, bucket, bytes.data(), 1, ++call, 0);
-    else codec::decode(bytes.data(), n, bucket, x.data());
+    if constexpr (Encode)
+      codec::encode(x.data(), n, bucket, bytes.data(), 1, ++call, 0);
+    else
+      codec::decode(bytes.data(), n, bucket, x.data());
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));

@@ -90,13 +90,15 @@ inline bool is_word(std::u32string_view text) {
 /// same words on any number of ranks. Throws std::runtime_error for a list that cannot be read or holds no word.
 inline corpus read_corpus(const std::vector<word_list>& lists, std::size_t limit) {
   const unsigned rank = my_rank(), ranks = number_of_ranks();
+  std::string missing;
+  for (const word_list& list : lists) {
+    if (!std::ifstream(list.path)) missing += (missing.empty() ? "" : ", ") + list.path + list.hint;
+  }
+  if (!missing.empty()) throw std::runtime_error("these word lists cannot be read: " + missing);
   std::vector<labelled_word> words;
   for (std::uint32_t language = 0; language < lists.size(); ++language) {
     const word_list& list = lists[language];
     std::ifstream file(list.path);
-    if (!file) {
-      throw std::runtime_error(fmt::format("the list of {} cannot be read: {}{}", list.language, list.path, list.hint));
-    }
     std::size_t found = 0;
     for (std::string line; std::getline(file, line);) {
       if (!line.empty() && line.back() == '\r') line.pop_back();

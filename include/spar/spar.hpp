@@ -3,7 +3,10 @@
 #pragma once
 
 #include <spar/collective/front.hpp>
+#include <spar/selector/all.hpp>
+#include <spar/selector/exact_topk.hpp>
 #include <spar/system/allreduce.hpp>
+#include <spar/system/collective.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>

@@ -247,7 +247,7 @@ TEST(reduce, of_streams_to_every_root) {
   everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
     for (const pattern shape : all_patterns) {
       const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
-      std::vector<parts> results(static_cast<std::size_t>(std::min(ranks, 13)), parts{});
+      std::vector<parts> results(static_cast<std::size_t>(std::min(ranks, 13)));
       for (auto& of_root : results) of_root.resize(static_cast<std::size_t>(ranks));
       run(where, ranks, rooted_sparse{&mine, &results, false});
       const auto expected = expected_of(mine, spar::sum{});
@@ -270,7 +270,7 @@ TEST(broadcast, of_streams_from_every_root) {
   everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
     for (const pattern shape : all_patterns) {
       const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
-      std::vector<parts> results(static_cast<std::size_t>(std::min(ranks, 13)), parts{});
+      std::vector<parts> results(static_cast<std::size_t>(std::min(ranks, 13)));
       for (auto& of_root : results) of_root.resize(static_cast<std::size_t>(ranks));
       run(where, ranks, rooted_sparse{&mine, &results, true});
       for (std::size_t root = 0; root < results.size(); ++root) {

@@ -10,7 +10,7 @@ using namespace kernel_test;
 
 template <class Pair>
 class kernel_dense : public ::testing::Test {
-protected:
+ protected:
   using value = typename Pair::value;
   using index = typename Pair::index;
 
@@ -89,10 +89,12 @@ TYPED_TEST(kernel_dense, pointwise_kernels_keep_the_order_of_operands) {
 TYPED_TEST(kernel_dense, scatter_random) {
   for (const std::uint64_t begin : {std::uint64_t{0}, std::uint64_t{1000}, (std::uint64_t{1} << 32) - 5000}) {
     for (const std::size_t count : {0u, 1u, 15u, 16u, 17u, 200u, 4000u}) {
-      this->expect_scatter(begin, 5000, random_entries<typename TypeParam::value, typename TypeParam::index>(
-                                            this->random_, begin, 5000, count, 1));
-      this->expect_scatter(begin, 5000, random_entries<typename TypeParam::value, typename TypeParam::index>(
-                                            this->random_, begin, 5000, count, 60));
+      this->expect_scatter(
+          begin, 5000,
+          random_entries<typename TypeParam::value, typename TypeParam::index>(this->random_, begin, 5000, count, 1));
+      this->expect_scatter(
+          begin, 5000,
+          random_entries<typename TypeParam::value, typename TypeParam::index>(this->random_, begin, 5000, count, 60));
     }
   }
 }
@@ -106,8 +108,9 @@ TYPED_TEST(kernel_dense, scatter_full) {
 TYPED_TEST(kernel_dense, scatter_above_32_bits) {
   if constexpr (sizeof(typename TypeParam::index) == 8) {
     const std::uint64_t begin = std::uint64_t{5} << 32;
-    this->expect_scatter(begin, 3000, random_entries<typename TypeParam::value, typename TypeParam::index>(
-                                          this->random_, begin, 3000, 500, 20));
+    this->expect_scatter(
+        begin, 3000,
+        random_entries<typename TypeParam::value, typename TypeParam::index>(this->random_, begin, 3000, 500, 20));
   } else {
     const std::uint64_t begin = (std::uint64_t{1} << 32) - 100;
     reference<typename TypeParam::value, typename TypeParam::index> map;
@@ -135,18 +138,24 @@ TYPED_TEST(kernel_dense, gather_near_the_last_index) {
   this->expect_gather(std::vector<typename TypeParam::value>(100, typename TypeParam::value(1)), begin);
 }
 
+/// GCC 12 has no type name for _Float16, which the test's name would need.
 template <class T>
+struct tag {
+  using type = T;
+};
+
+template <class Tag>
 class kernel_gather_values : public ::testing::Test {};
-using floating = ::testing::Types<float, double
+using floating = ::testing::Types<tag<float>, tag<double>
 #ifdef SPAR_HAS_HALF
                                   ,
-                                  spar::half
+                                  tag<spar::half>
 #endif
                                   >;
 TYPED_TEST_SUITE(kernel_gather_values, floating);
 
 TYPED_TEST(kernel_gather_values, only_zeros_are_dropped) {
-  using T = TypeParam;
+  using T = typename TypeParam::type;
   const T nan = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
   const T inf = static_cast<T>(std::numeric_limits<float>::infinity());
   T denormal{};

@@ -10,10 +10,10 @@ using namespace kernel_test;
 
 /// Counts what is out, so that a leak or a fallback to another resource shows.
 class counting_resource final : public std::pmr::memory_resource {
-public:
+ public:
   std::size_t out = 0, allocations = 0;
 
-private:
+ private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     out += bytes;
     ++allocations;
@@ -28,7 +28,7 @@ private:
 
 template <class Pair>
 class kernel_merge_many : public ::testing::Test {
-protected:
+ protected:
   using value = typename Pair::value;
   using index = typename Pair::index;
   using map = reference<value, index>;
@@ -101,7 +101,8 @@ TYPED_TEST(kernel_merge_many, full_parts) { this->expect_all(this->make(5, 100, 
 
 TYPED_TEST(kernel_merge_many, hypersparse_ranges) {
   for (const std::size_t parts : {3u, 4u, 5u, 8u, 13u})
-    for (const std::size_t count : {1u, 10u, 700u}) this->expect_all(this->make(parts, 9, 1u << 31, count), 9, 9 + (std::uint64_t{1} << 31));
+    for (const std::size_t count : {1u, 10u, 700u})
+      this->expect_all(this->make(parts, 9, 1u << 31, count), 9, 9 + (std::uint64_t{1} << 31));
 }
 
 TYPED_TEST(kernel_merge_many, hypersparse_with_equal_indices) {
@@ -123,7 +124,8 @@ TYPED_TEST(kernel_merge_many, last_indices) {
   constexpr std::uint64_t top = std::numeric_limits<typename TypeParam::index>::max();
   if constexpr (sizeof(typename TypeParam::index) == 4) {
     auto parts = this->make(4, top - 999, 1000, 500);
-    for (auto& part : parts) part[static_cast<std::uint32_t>(top)] = random_value<typename TypeParam::value>(this->random_);
+    for (auto& part : parts)
+      part[static_cast<std::uint32_t>(top)] = random_value<typename TypeParam::value>(this->random_);
     this->expect_all(parts, top - 999, top + 1);
     this->expect_all(parts, 0, top + 1);
   } else {
@@ -147,7 +149,8 @@ TEST(kernel_merge_many_values, a_single_negative_zero_stays) {
   const std::uint32_t indices[] = {1, 2, 3};
   const float values[] = {-0.0f, -0.0f, -0.0f};
   std::vector<spar::kernel::coo_span<float, std::uint32_t>> parts;
-  for (std::size_t e = 0; e < 3; ++e) parts.push_back({std::span(indices).subspan(e, 1), std::span(values).subspan(e, 1)});
+  for (std::size_t e = 0; e < 3; ++e)
+    parts.push_back({std::span(indices).subspan(e, 1), std::span(values).subspan(e, 1)});
   for (const std::uint64_t end : {std::uint64_t{4}, std::uint64_t{1} << 32}) {
     std::uint32_t out_i[3];
     float out_v[3] = {1, 1, 1};

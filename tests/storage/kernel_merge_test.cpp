@@ -10,7 +10,7 @@ using namespace kernel_test;
 
 template <class Pair>
 class kernel_merge : public ::testing::Test {
-protected:
+ protected:
   using value = typename Pair::value;
   using index = typename Pair::index;
   using map = reference<value, index>;
@@ -83,11 +83,13 @@ TYPED_TEST(kernel_merge, identical_but_for_one_index_of_a_run) {
 }
 
 TYPED_TEST(kernel_merge, disjoint_ranges) {
-  for (const std::size_t count : {1u, 63u, 64u, 65u, 1000u}) this->expect_all(this->every(0, 1, count), this->every(count, 1, 300));
+  for (const std::size_t count : {1u, 63u, 64u, 65u, 1000u})
+    this->expect_all(this->every(0, 1, count), this->every(count, 1, 300));
 }
 
 TYPED_TEST(kernel_merge, ranges_that_touch_in_one_index) {
-  for (const std::size_t count : {64u, 65u, 1000u}) this->expect_all(this->every(0, 1, count), this->every(count - 1, 1, 300));
+  for (const std::size_t count : {64u, 65u, 1000u})
+    this->expect_all(this->every(0, 1, count), this->every(count - 1, 1, 300));
 }
 
 TYPED_TEST(kernel_merge, interleaved) {
@@ -142,8 +144,10 @@ TEST(kernel_merge_values, absent_entries_are_not_zero) {
 TEST(kernel_merge_values, tiny_values_are_kept) {
   const std::uint32_t indices[] = {4};
   const float tiny[] = {1e-30f}, denormal[] = {std::numeric_limits<float>::denorm_min()};
-  const spar::kernel::coo_span<float, std::uint32_t> left{std::span<const std::uint32_t>(indices), std::span<const float>(tiny)};
-  const spar::kernel::coo_span<float, std::uint32_t> right{std::span<const std::uint32_t>(indices), std::span<const float>(denormal)};
+  const spar::kernel::coo_span<float, std::uint32_t> left{std::span<const std::uint32_t>(indices),
+                                                          std::span<const float>(tiny)};
+  const spar::kernel::coo_span<float, std::uint32_t> right{std::span<const std::uint32_t>(indices),
+                                                           std::span<const float>(denormal)};
   std::uint32_t out_i[2];
   float out_v[2];
   ASSERT_EQ(spar::kernel::merge(left, left, out_i, out_v, spar::sum{}), 1u);

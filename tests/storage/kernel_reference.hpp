@@ -94,8 +94,16 @@ T random_value(std::mt19937_64& random) {
     return static_cast<T>(random());
   } else {
     using limits = std::numeric_limits<T>;
-    const T special[] = {limits::quiet_NaN(), limits::infinity(),  -limits::infinity(), T(0),          -T(0),
-                         limits::denorm_min(), -limits::denorm_min(), T(1e-30),          limits::max(), limits::lowest()};
+    const T special[] = {limits::quiet_NaN(),
+                         limits::infinity(),
+                         -limits::infinity(),
+                         T(0),
+                         -T(0),
+                         limits::denorm_min(),
+                         -limits::denorm_min(),
+                         T(1e-30),
+                         limits::max(),
+                         limits::lowest()};
     if (random() % 16 == 0) return special[random() % 10];
     return static_cast<T>(std::ldexp(static_cast<double>(random() % (1u << 24)), static_cast<int>(random() % 9) - 28)) *
            (random() % 2 == 0 ? T(1) : T(-1));

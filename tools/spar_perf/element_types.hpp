@@ -34,22 +34,22 @@ struct type_is {
   using type = T;
 };
 
-/// Calls f(type_is<T>{}, type_is<Index>{}) for the types that are asked for. Throws `missing` for one that the compiler
-/// does not have.
+/// Calls f(type_is<T>{}, type_is<Index>{}) for the types that are asked for. Throws `missing` for a type that the compiler
+/// does not have. Each pair of types compiles every system once more, so 64-bit indices come with float and double alone.
 template <class F>
 auto with_types(const options& o, F f) {
-  const auto with_index = [&](auto t) {
-    return o.index_bits == 64 ? f(t, type_is<std::uint64_t>{}) : f(t, type_is<std::uint32_t>{});
-  };
-  if (o.type == "float") return with_index(type_is<float>{});
-  if (o.type == "double") return with_index(type_is<double>{});
-  if (o.type == "int32") return with_index(type_is<std::int32_t>{});
-  if (o.type == "int64") return with_index(type_is<std::int64_t>{});
+  const type_is<std::uint32_t> narrow;
+  const type_is<std::uint64_t> wide;
+  if (o.type == "float") return o.index_bits == 64 ? f(type_is<float>{}, wide) : f(type_is<float>{}, narrow);
+  if (o.type == "double") return o.index_bits == 64 ? f(type_is<double>{}, wide) : f(type_is<double>{}, narrow);
+  if (o.index_bits == 64) throw missing("spar_perf is built with 64-bit indices for float and double, not for " + o.type);
+  if (o.type == "int32") return f(type_is<std::int32_t>{}, narrow);
+  if (o.type == "int64") return f(type_is<std::int64_t>{}, narrow);
 #ifdef SPAR_HAS_HALF
-  if (o.type == "half") return with_index(type_is<spar::half>{});
+  if (o.type == "half") return f(type_is<spar::half>{}, narrow);
 #endif
 #ifdef SPAR_HAS_BFLOAT16
-  if (o.type == "bfloat16") return with_index(type_is<spar::bfloat16>{});
+  if (o.type == "bfloat16") return f(type_is<spar::bfloat16>{}, narrow);
 #endif
   throw missing("the compiler that built spar_perf has no type " + o.type);
 }

@@ -32,8 +32,9 @@ struct split_allgather {
   Storage storage{};
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine,
-                                    Op op) const& requires(std::same_as<Storage, storage::sparse>) {
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
+    requires(std::same_as<Storage, storage::sparse>)
+  {
     const split_reduce_scatter reduce_scatter;
     const bruck_allgather allgather;
     const stream<T, Index> block = co_await reduce_scatter(net, mine, op);
@@ -44,9 +45,9 @@ struct split_allgather {
   }
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine,
-                                    Op op) const& requires(std::same_as<Storage, storage::dense> ||
-                                                           block_codec<Storage, T>) {
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
+    requires(std::same_as<Storage, storage::dense> || block_codec<Storage, T>)
+  {
     const uniform_ownership owner{mine.dimension(), net.size()};
     const index_range own = owner[net.rank()];
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());

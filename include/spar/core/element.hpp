@@ -48,8 +48,7 @@ inline constexpr element_code code_of<bfloat16> = element_code::bfloat16;
 /// A value that can be sent as its bytes and has a code on the wire. Rejects std::string (not trivially copyable) and
 /// long double (no code: its size and padding differ between machines).
 template <class T>
-concept element = std::is_trivially_copyable_v<T> && code_of<T>
-!= element_code{};
+concept element = std::is_trivially_copyable_v<T> && code_of<T> != element_code{};
 
 /// 32- or 64-bit unsigned. Rejects int: an index is never negative, and half the range would be lost.
 template <class Index>

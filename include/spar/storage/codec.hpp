@@ -25,14 +25,15 @@ struct block_position {
 /// blocks are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of
 /// variable length.
 template <class Storage, class T>
-concept block_codec = std::copyable<Storage> &&
+concept block_codec =
+    std::copyable<Storage> &&
     requires(const Storage& storage, std::size_t count, std::span<const T> values, std::span<T> decoded,
              std::span<const std::byte> bytes, std::span<std::byte> encoded, block_position position) {
-  { Storage::name } -> std::convertible_to<std::string_view>;
-  { storage.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
-  storage.encode(values, encoded, position);
-  storage.decode(bytes, decoded);
-};
+      { Storage::name } -> std::convertible_to<std::string_view>;
+      { storage.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
+      storage.encode(values, encoded, position);
+      storage.decode(bytes, decoded);
+    };
 
 namespace storage {
 
@@ -56,7 +57,7 @@ struct qsgd {
   std::uint64_t seed = 0;
 
   template <element T>
-  requires is_floating<T>
+    requires is_floating<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
     return kernel::qsgd_codec<Bits>::template encoded_bytes<T>(count, bucket);
   }

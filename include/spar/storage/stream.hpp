@@ -6,6 +6,7 @@
 #include <spar/core/error.hpp>
 #include <spar/core/op.hpp>
 #include <spar/core/pool.hpp>
+#include <spar/core/space.hpp>
 #include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/slice.hpp>
@@ -31,11 +32,12 @@ constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
 
 /// A vector of dimension n, or the part of one, in borrowed memory: `count()` entries (index, value) with ascending
 /// indices, or the values of a contiguous range of indices.
-template <element T, index_type Index = std::uint32_t>
+template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream_view {
  public:
   using value_type = T;
   using index_value_type = Index;
+  using space = Space;
 
   stream_view() = default;
 
@@ -165,11 +167,12 @@ void validate(const stream_view<T, Index>& v) {
 }
 
 /// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.
-template <element T, index_type Index = std::uint32_t>
+template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream {
  public:
   using value_type = T;
   using index_value_type = Index;
+  using space = Space;
 
   stream() = default;
 
@@ -177,8 +180,8 @@ class stream {
   static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
     stream s;
     s.n_ = n;
-    s.indices_ = buffer<Index>(memory, capacity);
-    s.values_ = buffer<T>(memory, capacity);
+    s.indices_ = buffer<Index, Space>(memory, capacity);
+    s.values_ = buffer<T, Space>(memory, capacity);
     return s;
   }
   /// `count` uninitialised values from index `first` on.
@@ -186,11 +189,11 @@ class stream {
     stream s;
     s.n_ = n;
     s.first_ = first;
-    s.values_ = buffer<T>(memory, count);
+    s.values_ = buffer<T, Space>(memory, count);
     s.dense_ = true;
     return s;
   }
-  static stream copy(pool& memory, const stream_view<T, Index>& v) {
+  static stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
     stream s =
         v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
     std::copy(v.values().begin(), v.values().end(), s.values_.data());
@@ -198,9 +201,9 @@ class stream {
     return s;
   }
 
-  [[nodiscard]] stream_view<T, Index> view() const noexcept {
-    return dense_ ? stream_view<T, Index>::dense(n_, first_, values_.span())
-                  : stream_view<T, Index>::sparse(n_, indices_.span(), values_.span());
+  [[nodiscard]] stream_view<T, Index, Space> view() const noexcept {
+    return dense_ ? stream_view<T, Index, Space>::dense(n_, first_, values_.span())
+                  : stream_view<T, Index, Space>::sparse(n_, indices_.span(), values_.span());
   }
 
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
@@ -226,8 +229,8 @@ class stream {
  private:
   std::uint64_t n_ = 0;
   std::uint64_t first_ = 0;
-  buffer<Index> indices_;
-  buffer<T> values_;
+  buffer<Index, Space> indices_;
+  buffer<T, Space> values_;
   bool dense_ = false;
 };
 

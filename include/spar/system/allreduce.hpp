@@ -53,9 +53,7 @@ struct finishing {
 };
 
 template <class Op, class T>
-concept finishes = requires(const Op& op, T x) {
-  op.finish(x, 1);
-};
+concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
 
 } // namespace detail
 

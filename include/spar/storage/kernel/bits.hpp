@@ -25,7 +25,9 @@ template <class T>
 using bits_of = typename unsigned_of<sizeof(T)>::type;
 
 template <class T>
-concept has_bits = requires { typename bits_of<T>; };
+concept has_bits = requires {
+  typename bits_of<T>;
+};
 
 /// The same value, of which the compiler knows nothing.
 template <class U>
@@ -55,7 +57,8 @@ template <class T, class Index>
     const auto left_bits = opaque(std::bit_cast<bits_of<T>>(left));
     const auto right_bits = opaque(std::bit_cast<bits_of<T>>(right));
     const auto both_bits = opaque(std::bit_cast<bits_of<T>>(both));
-    const Index again = opaque(b); // else the second comparison is found to follow from the first, and a branch saves it
+    const Index again =
+        opaque(b); // else the second comparison is found to follow from the first, and a branch saves it
     bits_of<T> chosen = __builtin_expect_with_probability(a < b, 1, 0.5) ? left_bits : right_bits;
     chosen = __builtin_expect_with_probability(a == again, 1, 0.5) ? both_bits : chosen;
     std::memcpy(static_cast<void*>(out), &chosen, sizeof(T));
@@ -76,7 +79,8 @@ template <class T, class Index>
 #endif
 }
 
-/// Words that `bit_positions` takes in one call, so that a position fits into 16 bits and the result into the first-level cache.
+/// Words that `bit_positions` takes in one call, so that a position fits into 16 bits and the result into the
+/// first-level cache.
 inline constexpr std::size_t position_words = 64;
 /// Room that `bit_positions` needs: it writes some positions more than it counts.
 inline constexpr std::size_t position_room = 64 * position_words + 8;
@@ -108,7 +112,8 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
   return written;
 }
 
-/// Copies `count` elements between arrays that do not overlap; unlike memcpy, null pointers are fine where `count` is 0.
+/// Copies `count` elements between arrays that do not overlap; unlike memcpy, null pointers are fine where `count` is
+/// 0.
 template <class T>
 void copy(T* out, const T* in, std::size_t count) {
   if (count != 0) std::memcpy(static_cast<void*>(out), in, count * sizeof(T));

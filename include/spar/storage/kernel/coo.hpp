@@ -10,8 +10,8 @@
 
 namespace spar::kernel {
 
-/// Entries `(indices[e], values[e])`, sorted by index, each index once; both spans have the same length. The kernels take
-/// this as given: `first_bad_index` checks it.
+/// Entries `(indices[e], values[e])`, sorted by index, each index once; both spans have the same length. The kernels
+/// take this as given: `first_bad_index` checks it.
 template <element T, index_type Index>
 struct coo_span {
   std::span<const Index> indices;

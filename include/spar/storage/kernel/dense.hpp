@@ -38,12 +38,14 @@ template <class T, class Index, class F, class Run>
 /// True where `value` is neither +0 nor -0; NaN, infinities and denormals count.
 template <class T>
 [[gnu::always_inline]] inline bool is_nonzero(T value) {
-  if constexpr (is_floating<T>) return static_cast<bits_of<T>>(std::bit_cast<bits_of<T>>(value) << 1) != 0;
-  else return !(value == T{});
+  if constexpr (is_floating<T>)
+    return static_cast<bits_of<T>>(std::bit_cast<bits_of<T>>(value) << 1) != 0;
+  else
+    return !(value == T{});
 }
 
-/// Bit e says whether `values[e]` is nonzero, for 64 values: compared to bytes, which vectorises, then eight bytes to bits
-/// by a multiplication.
+/// Bit e says whether `values[e]` is nonzero, for 64 values: compared to bytes, which vectorises, then eight bytes to
+/// bits by a multiplication.
 template <class T>
 inline std::uint64_t nonzero_mask(const T* __restrict values) {
   std::uint8_t bytes[64];
@@ -64,7 +66,8 @@ inline std::uint64_t nonzero_mask(const T* __restrict values) {
 
 } // namespace detail
 
-/// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v); all indices are in [begin, begin + length of dense).
+/// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v); all indices are in [begin, begin + length of
+/// dense).
 template <element T, index_type Index, reduction<T> Op>
 void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense, Op op) {
   detail::for_entries(

@@ -41,8 +41,10 @@ struct merger {
     const Index a = left_index[at.left], b = right_index[at.right];
     const T x = left_value[at.left], y = right_value[at.right];
     out_index[at.out] = b < a ? b : a;
-    if constexpr (Fold) store_merged(out_value + at.out, a, b, x, y, op(x, y));
-    else store_select(out_value + at.out, a <= b, x, y);
+    if constexpr (Fold)
+      store_merged(out_value + at.out, a, b, x, y, op(x, y));
+    else
+      store_select(out_value + at.out, a <= b, x, y);
     at.left += a <= b;
     at.right += Fold ? b <= a : b < a;
     ++at.out;
@@ -185,9 +187,9 @@ struct merger {
 
 } // namespace detail
 
-/// Merges two streams; where an index is in both, its value is `op(left, right)`, else it is moved bit for bit. The arrays
-/// of the result have room for `left.size() + right.size()` entries and do not overlap the operands. Returns the number
-/// of entries written. Runs from one side are copied, runs of equal indices folded without comparing one by one.
+/// Merges two streams; where an index is in both, its value is `op(left, right)`, else it is moved bit for bit. The
+/// arrays of the result have room for `left.size() + right.size()` entries and do not overlap the operands. Returns the
+/// number of entries written. Runs from one side are copied, runs of equal indices folded without comparing one by one.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_i, T* out_v, Op op) {
   const detail::merger<true, T, Index, Op> work{

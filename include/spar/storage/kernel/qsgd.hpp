@@ -27,7 +27,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 
 /// 32 uniform random bits for each position, a pure function of (seed, call, position).
 class position_random {
-public:
+ public:
   constexpr position_random(std::uint64_t seed, std::uint64_t call) : key_(mix(mix(seed + step) + call * step)) {}
 
   constexpr std::uint32_t operator()(std::uint64_t position) const {
@@ -45,7 +45,7 @@ public:
     }
   }
 
-private:
+ private:
   static constexpr std::uint64_t step = 0x9e3779b97f4a7c15u;
   constexpr std::uint64_t both(std::uint64_t half) const { return mix(key_ + half * step); }
   std::uint64_t key_;
@@ -53,9 +53,10 @@ private:
 
 } // namespace detail
 
-/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of -s..s,
-/// s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1): the expectation of the
-/// decoded value is x (to 2^-24 of scale / s), the error is below scale / s, and an entry with |x| = scale is exact.
+/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of
+/// -s..s, s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1): the expectation
+/// of the decoded value is x (to 2^-24 of scale / s), the error is below scale / s, and an entry with |x| = scale is
+/// exact.
 ///
 /// Layout: bucket after bucket, each the scale as a T (unaligned), then its levels in two's complement, the first entry
 /// in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of bytes.
@@ -63,8 +64,7 @@ private:
 /// The code -2^(Bits-1) means NaN: NaN stays NaN in its place and does not disturb the others. Where a bucket has an
 /// infinity, its scale is infinite, infinities stay and its finite entries become 0. A zero of either sign becomes +0.
 template <int Bits>
-  requires(Bits == 2 || Bits == 4 || Bits == 8)
-struct qsgd_codec {
+requires(Bits == 2 || Bits == 4 || Bits == 8) struct qsgd_codec {
   static constexpr std::size_t default_bucket = 1024;
   /// The largest level.
   static constexpr int levels = (1 << (Bits - 1)) - 1;
@@ -80,7 +80,7 @@ struct qsgd_codec {
   /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the place of x[0] in the whole
   /// vector; as rounding depends on (seed, call, position) alone, it does not matter in how many calls that is encoded.
   template <element T>
-    requires is_floating<T>
+  requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
                      std::uint64_t call, std::uint64_t position) {
     check(bucket);
@@ -97,7 +97,7 @@ struct qsgd_codec {
 
   /// Decodes `count` entries. Any bytes have a meaning: levels times scale / s, whatever the scale is.
   template <element T>
-    requires is_floating<T>
+  requires is_floating<T>
   static void decode(const std::byte* in, std::size_t count, std::size_t bucket, T* out) {
     check(bucket);
     while (count > 0) {
@@ -109,7 +109,7 @@ struct qsgd_codec {
     }
   }
 
-private:
+ private:
   static constexpr std::size_t block = 64;
   static constexpr std::size_t per_byte = 8 / Bits;
   static constexpr unsigned mask = (1u << Bits) - 1;
@@ -145,7 +145,7 @@ private:
 
     explicit scaling(Real scale) {
       // s / scale overflows for the smallest scales, and has lost bits where the scale is denormal.
-      constexpr Real small = std::is_same_v<Real, double> ? 0x1p-500 : Real(0x1p-60);
+      constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
       prescale = scale < small ? Real(1) / small : Real(1);
       factor = scale > 0 ? limit() / (scale * prescale) : Real(0);
     }
@@ -228,10 +228,14 @@ private:
       const std::size_t length = std::min(per_byte, count - e);
       for (std::size_t b = 0; b < length; ++b) {
         const auto value = static_cast<real_type>(x[e + b]);
-        if (value != value) codes[b] = static_cast<std::uint8_t>(nan_code);
-        else if (!infinite) codes[b] = static_cast<std::uint8_t>(level(value, random(position + e + b)));
-        else if (value == scale) codes[b] = static_cast<std::uint8_t>(levels);
-        else if (value == -scale) codes[b] = static_cast<std::uint8_t>(-levels);
+        if (value != value)
+          codes[b] = static_cast<std::uint8_t>(nan_code);
+        else if (!infinite)
+          codes[b] = static_cast<std::uint8_t>(level(value, random(position + e + b)));
+        else if (value == scale)
+          codes[b] = static_cast<std::uint8_t>(levels);
+        else if (value == -scale)
+          codes[b] = static_cast<std::uint8_t>(-levels);
       }
       pack(codes.data(), length, out + e / per_byte);
     }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A combination of policies as one type: what is selected, and how it is reduced and stored on the way.
+#pragma once
+
+#include <spar/selector/all.hpp>
+#include <spar/system/allreduce.hpp>
+
+#include <span>
+#include <string_view>
+
+namespace spar {
+
+/// An allreduce of dense values that sends only what `Selector` takes from them, by `Algorithm` (which has a slot of
+/// its own for storage, as in split_allgather<storage::qsgd<4>>). In place: `x` becomes the sum of what all ranks
+/// selected. What was not selected is dropped; to keep it call the selector yourself: it leaves the residual behind.
+template <class Selector = selector::all, class Algorithm = sparcml>
+struct collective {
+  static constexpr std::string_view name = Algorithm::name;
+
+  Selector select{};
+  Algorithm algorithm{};
+
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    static_assert(selects<Selector, T, std::uint32_t>,
+                  "this selector has no name or does not select: it must be callable as selector.operator()<Index>("
+                  "std::span<T>, pool&) -> stream<T, Index>");
+    const stream<T> mine = select.template operator()<std::uint32_t>(x, net.memory());
+    const stream<T> sum = co_await algorithm(net, mine.view(), op);
+    sum.to_dense(x, op.template neutral<T>());
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

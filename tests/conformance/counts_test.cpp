@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Messages and bytes of every algorithm on every rank, exactly as docs/costs.md derives them and, where its assumptions
+// hold, as in the paper (SparCML, section 5.3).
+#include "expected_traffic.hpp"
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+using index = std::uint32_t;
+using inputs = std::vector<contribution<float, index>>;
+
+/// What a rank has sent and received in one call, seen by the counting transport and by the call's statistics.
+struct measured {
+  std::vector<spar::counting<spar::threads>::traffic> sent; // to each peer
+  std::vector<spar::counting<spar::threads>::traffic> received;
+  spar::statistics cost;
+};
+
+/// One collective through a counting transport: `call(net, input, algorithm)` starts it.
+template <class Algorithm>
+struct counted_allreduce {
+  const inputs* mine;
+  std::vector<measured>* results;
+  Algorithm algorithm{};
+
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::counting<Net> net{inner};
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), algorithm);
+    co_await std::move(pending);
+    record((*results)[rank], net, pending.statistics());
+  }
+
+  template <class Counting>
+  static void record(measured& result, const Counting& net, const spar::statistics& cost) {
+    for (spar::rank_t peer = 0; peer < net.size(); ++peer) {
+      result.sent.push_back({net.sent(peer).messages, net.sent(peer).bytes});
+      result.received.push_back({net.received(peer).messages, net.received(peer).bytes});
+    }
+    result.cost = cost;
+    EXPECT_EQ(net.sent().messages, cost.messages_sent);
+    EXPECT_EQ(net.sent().bytes, cost.bytes_sent);
+    EXPECT_EQ(net.received().messages, cost.messages_received);
+    EXPECT_EQ(net.received().bytes, cost.bytes_received);
+    EXPECT_EQ(net.last_call().bytes_sent, cost.bytes_sent);
+  }
+};
+
+template <class Algorithm>
+struct counted_dense {
+  std::vector<std::vector<float>>* x;
+  std::vector<measured>* results;
+  Algorithm algorithm{};
+
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::counting<Net> net{inner};
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, std::span<float>((*x)[rank]), algorithm);
+    co_await std::move(pending);
+    counted_allreduce<Algorithm>::record((*results)[rank], net, pending.statistics());
+  }
+};
+
+/// What one rank says it sent is what the other says it received, headers too.
+void expect_consistent(const std::vector<measured>& all) {
+  for (std::size_t a = 0; a < all.size(); ++a) {
+    for (std::size_t b = 0; b < all.size(); ++b) ASSERT_TRUE(all[a].sent[b] == all[b].received[a]) << a << " to " << b;
+    ASSERT_EQ(all[a].sent[a].messages, 0U) << "a message to itself";
+    ASSERT_EQ(all[a].cost.header_bytes_sent, sizeof(spar::header) * all[a].cost.messages_sent);
+    ASSERT_EQ(all[a].cost.header_bytes_received, sizeof(spar::header) * all[a].cost.messages_received);
+  }
+}
+
+template <class Algorithm>
+std::vector<measured> measure(mode where, const inputs& mine, Algorithm algorithm = {}) {
+  std::vector<measured> results(mine.size());
+  run(where, static_cast<spar::rank_t>(mine.size()), counted_allreduce<Algorithm>{&mine, &results, algorithm});
+  expect_consistent(results);
+  return results;
+}
+
+costs costs_of(const inputs& mine) {
+  costs c{mine[0].n, std::vector<std::set<std::uint64_t>>(mine.size())};
+  for (std::size_t r = 0; r < mine.size(); ++r) c.indices[r].insert(mine[r].indices.begin(), mine[r].indices.end());
+  return c;
+}
+
+constexpr std::uint64_t dimension = 100'000;
+constexpr std::uint64_t per_rank = 90;
+
+/// The same k indices on every rank, or k of its own on each, spread over the whole range.
+inputs extreme_inputs(spar::rank_t ranks, bool disjoint, std::uint64_t k = per_rank) {
+  inputs all(static_cast<std::size_t>(ranks));
+  const std::uint64_t stride = dimension / k;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    all[r].n = dimension;
+    for (std::uint64_t e = 0; e < k; ++e) {
+      all[r].indices.push_back(static_cast<index>(e * stride + (disjoint ? r : 0)));
+      all[r].values.push_back(1);
+    }
+  }
+  return all;
+}
+
+inputs random_inputs(spar::rank_t ranks, std::uint64_t k, std::uint64_t n, std::uint64_t seed) {
+  inputs all(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::mt19937_64 random(seed * 1000 + r);
+    std::set<std::uint64_t> chosen;
+    while (chosen.size() < k) chosen.insert(random() % n);
+    all[r].n = n;
+    for (const std::uint64_t i : chosen) {
+      all[r].indices.push_back(static_cast<index>(i));
+      all[r].values.push_back(1);
+    }
+  }
+  return all;
+}
+
+std::vector<spar::rank_t> ranks_of(mode where) {
+  std::vector<spar::rank_t> ranks(all_ranks.begin(), all_ranks.end());
+  if (where == mode::sim) ranks.push_back(64);
+  return ranks;
+}
+
+/// The shapes for which formulas are asserted; few enough entries that nothing turns dense, except `everything`.
+std::vector<inputs> shapes(spar::rank_t ranks) {
+  return {extreme_inputs(ranks, false), extreme_inputs(ranks, true), random_inputs(ranks, 50, 40'000, 1),
+          random_inputs(ranks, 0, 1000, 1), random_inputs(ranks, 1, 5, 3)};
+}
+
+/// `formula(costs, rank)` holds for every number of ranks and every shape on both transports.
+template <class Algorithm, class Formula>
+void expect_formula(const Formula& formula, Algorithm algorithm = {}, std::size_t skipped_shapes = 0) {
+  for (const mode where : {mode::threads, mode::sim}) {
+    for (const spar::rank_t ranks : ranks_of(where)) {
+      auto all_shapes = shapes(ranks);
+      all_shapes.resize(all_shapes.size() - skipped_shapes);
+      for (std::size_t shape = 0; shape < all_shapes.size(); ++shape) {
+        const auto& mine = all_shapes[shape];
+        const auto results = measure(where, mine, algorithm);
+        if (testing::Test::HasFatalFailure()) return;
+        const costs c = costs_of(mine);
+        for (std::size_t r = 0; r < mine.size(); ++r) {
+          const traffic expected = formula(c, r);
+          ASSERT_EQ(results[r].cost.messages_sent, expected.messages)
+              << where << ", P = " << ranks << ", shape " << shape << ", rank " << r;
+          ASSERT_EQ(results[r].cost.bytes_sent, expected.bytes)
+              << where << ", P = " << ranks << ", shape " << shape << ", rank " << r;
+        }
+      }
+    }
+  }
+}
+
+// --- the paper's own formulas ---
+
+TEST(counts, recursive_doubling_is_the_papers_formula_at_powers_of_two) {
+  for (const spar::rank_t ranks : {1, 2, 4, 8, 64}) {
+    std::uint64_t rounds = 0;
+    while ((1 << rounds) < ranks) ++rounds;
+    for (const bool disjoint : {false, true}) {
+      const auto results = measure(mode::sim, extreme_inputs(ranks, disjoint), spar::recursive_doubling{});
+      const std::uint64_t entries = disjoint ? per_rank * static_cast<std::uint64_t>(ranks - 1) : per_rank * rounds;
+      for (const auto& result : results) {
+        EXPECT_EQ(result.cost.messages_sent, rounds) << "P = " << ranks;
+        EXPECT_EQ(result.cost.messages_received, rounds);
+        EXPECT_EQ(result.cost.bytes_sent, 8 * entries) << "P = " << ranks << ", disjoint: " << disjoint;
+        EXPECT_EQ(result.cost.bytes_received, 8 * entries);
+      }
+    }
+  }
+}
+
+TEST(counts, split_allgather_is_the_papers_formula_in_the_extremes) {
+  // With k a multiple of P: k (P - 1) / P entries in the first phase; in the second k (P - 1) / P where all are
+  // identical, k (P - 1) where all are disjoint. The sizes of the parts, 8 bytes each, come on top.
+  for (const spar::rank_t ranks : {2, 3, 4, 5, 8, 64}) {
+    const auto p = static_cast<std::uint64_t>(ranks);
+    const std::uint64_t k = 10 * p;
+    for (const bool disjoint : {false, true}) {
+      const auto mine = extreme_inputs(ranks, disjoint, k);
+      const auto results = measure(mode::sim, mine, spar::ssar_split{});
+      const std::uint64_t second = disjoint ? k * (p - 1) : k * (p - 1) / p;
+      std::uint64_t total = 0;
+      for (const auto& result : results) total += result.cost.bytes_sent;
+      EXPECT_EQ(total, p * (8 * (k * (p - 1) / p + second) + 8 * (p - 1))) << "P = " << ranks;
+    }
+  }
+}
+
+TEST(counts, random_patterns_stay_inside_the_papers_intervals) {
+  for (const spar::rank_t ranks : {2, 4, 8, 64}) {
+    const auto p = static_cast<double>(ranks);
+    constexpr double k = 500;
+    constexpr double n = 200'000;
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const auto mine = random_inputs(ranks, 500, 200'000, seed);
+      const auto mean_entries = [&](const std::vector<measured>& results) {
+        double bytes = 0;
+        for (const auto& result : results) bytes += static_cast<double>(result.cost.bytes_sent);
+        return bytes / p / 8;
+      };
+      const double doubling = mean_entries(measure(mode::sim, mine, spar::recursive_doubling{}));
+      EXPECT_GE(doubling, k * std::log2(p)) << "P = " << ranks;
+      EXPECT_LE(doubling, k * (p - 1)) << "P = " << ranks;
+      const double split = mean_entries(measure(mode::sim, mine, spar::ssar_split{})) - (p - 1);
+      EXPECT_GE(split, 1.9 * k * (p - 1) / p) << "P = " << ranks; // own blocks hold k / P only on average
+      EXPECT_LE(split, k * p) << "P = " << ranks;
+      const double dsar = mean_entries(measure(mode::sim, mine, spar::dsar_split{}));
+      EXPECT_GE(dsar, n / 2 * (p - 1) / p) << "P = " << ranks;
+      EXPECT_LE(dsar, k + n / 2 * (p - 1) / p) << "P = " << ranks;
+    }
+  }
+}
+
+// --- our own, for every P ---
+
+TEST(counts, recursive_doubling) {
+  expect_formula<spar::recursive_doubling>([](const costs& c, std::size_t r) { return c.recursive_doubling(r); }, {},
+                                           1);
+}
+
+TEST(counts, ring) {
+  // The last shape turns blocks dense: see below.
+  expect_formula<spar::ring>([](const costs& c, std::size_t r) { return c.ring(r); }, {}, 1);
+}
+
+TEST(counts, rabenseifner) {
+  expect_formula<spar::rabenseifner>([](const costs& c, std::size_t r) { return c.rabenseifner(r); }, {}, 1);
+}
+
+TEST(counts, ssar_split) {
+  expect_formula<spar::ssar_split>([](const costs& c, std::size_t r) { return c.ssar_split(r); });
+}
+
+TEST(counts, dsar_split) {
+  expect_formula<spar::dsar_split>([](const costs& c, std::size_t r) { return c.dsar_split(r); });
+}
+
+TEST(counts, quantised_split) {
+  expect_formula<spar::split_allgather<spar::storage::qsgd<8>>>(
+      [](const costs& c, std::size_t r) { return c.quantised_split(r, 8, 1024); });
+  expect_formula<spar::split_allgather<spar::storage::qsgd<4>>>(
+      [](const costs& c, std::size_t r) { return c.quantised_split(r, 4, 1024); });
+  expect_formula([](const costs& c, std::size_t r) { return c.quantised_split(r, 2, 64); },
+                 spar::split_allgather<spar::storage::qsgd<2>>{{.bucket = 64}});
+}
+
+TEST(counts, the_quantised_phase_is_bits_of_32_and_a_scale_a_bucket) {
+  const auto check = [](auto algorithm, std::uint64_t bits) {
+    constexpr std::uint64_t ranks = 4;
+    constexpr std::uint64_t n = ranks * 8 * 1024; // whole buckets
+    const auto mine = random_inputs(ranks, 100, n, 5);
+    const auto quantised = measure(mode::threads, mine, algorithm);
+    const auto plain = measure(mode::threads, mine, spar::dsar_split{});
+    const costs c = costs_of(mine);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::uint64_t second = quantised[r].cost.bytes_sent - c.split(r).bytes;
+      const std::uint64_t dense = plain[r].cost.bytes_sent - c.split(r).bytes;
+      EXPECT_EQ(dense, 4 * n * (ranks - 1) / ranks);
+      EXPECT_EQ(second, dense * bits / 32 + 4 * (dense / 4 / 1024));
+      EXPECT_EQ(quantised[r].cost.messages_sent, plain[r].cost.messages_sent);
+    }
+  };
+  check(spar::split_allgather<spar::storage::qsgd<2>>{}, 2);
+  check(spar::split_allgather<spar::storage::qsgd<4>>{}, 4);
+  check(spar::split_allgather<spar::storage::qsgd<8>>{}, 8);
+}
+
+TEST(counts, sparcml_is_an_agreement_and_its_choice) {
+  std::set<spar::sparcml_choice> seen;
+  for (const mode where : {mode::threads, mode::sim}) {
+    for (const spar::rank_t ranks : ranks_of(where)) {
+      for (const auto& mine : {extreme_inputs(ranks, false), random_inputs(ranks, 3, 100'000, 9),
+                               random_inputs(ranks, 4'000, 200'000, 9), random_inputs(ranks, 6'000, 20'000, 9)}) {
+        if (ranks > 13 && mine[0].indices.size() > 100) continue; // the reference would take long
+        const auto results = measure(where, mine, spar::sparcml{});
+        const costs c = costs_of(mine);
+        const auto n = static_cast<double>(mine[0].n);
+        const auto k = static_cast<double>(mine[0].indices.size());
+        spar::simulator engine{1};
+        const auto choice = spar::choose_sparcml(spar::network_of(engine.rank(0)), {ranks, n, k, 4, 4}, 4);
+        seen.insert(choice);
+        std::vector<measured> chosen;
+        if (choice == spar::sparcml_choice::doubling) chosen = measure(where, mine, spar::recursive_doubling{});
+        if (choice == spar::sparcml_choice::ssar) chosen = measure(where, mine, spar::ssar_split{});
+        if (choice == spar::sparcml_choice::dsar) chosen = measure(where, mine, spar::dsar_split{});
+        for (std::size_t r = 0; r < mine.size(); ++r) {
+          const traffic agreement = c.dense_recursive_doubling(r, 1, 8);
+          ASSERT_EQ(results[r].cost.messages_sent, agreement.messages + chosen[r].cost.messages_sent)
+              << "P = " << ranks;
+          ASSERT_EQ(results[r].cost.bytes_sent, agreement.bytes + chosen[r].cost.bytes_sent) << "P = " << ranks;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 3U) << "not every choice was made";
+}
+
+TEST(counts, a_stream_that_turned_dense_is_sent_as_n_values) {
+  // 60 entries of 100 on two ranks each: 120 > delta = 50, so from the second round on vectors are dense.
+  for (const spar::rank_t ranks : {4, 8, 64}) {
+    std::uint64_t rounds = 0;
+    while ((1 << rounds) < ranks) ++rounds;
+    const auto mine = random_inputs(ranks, 40, 100, 2);
+    const auto results = measure(mode::sim, mine, spar::recursive_doubling{});
+    for (const auto& result : results) EXPECT_EQ(result.cost.bytes_sent, 40 * 8 + (rounds - 1) * 100 * 4);
+  }
+}
+
+// --- dense ---
+
+template <class Algorithm, class Formula>
+void expect_dense_formula(const Formula& formula) {
+  for (const mode where : {mode::threads, mode::sim}) {
+    for (const spar::rank_t ranks : ranks_of(where)) {
+      for (const std::uint64_t n : {0, 1, 5, 100, 3001}) {
+        const auto p = static_cast<std::size_t>(ranks);
+        std::vector<std::vector<float>> x(p, std::vector<float>(n, 1.0F));
+        std::vector<measured> results(p);
+        run(where, ranks, counted_dense<Algorithm>{&x, &results});
+        expect_consistent(results);
+        if (testing::Test::HasFatalFailure()) return;
+        const costs c{n, std::vector<std::set<std::uint64_t>>(p)};
+        for (std::size_t r = 0; r < p; ++r) {
+          const traffic expected = formula(c, r);
+          ASSERT_EQ(results[r].cost.messages_sent, expected.messages) << where << ", P = " << ranks << ", n = " << n;
+          ASSERT_EQ(results[r].cost.bytes_sent, expected.bytes) << where << ", P = " << ranks << ", n = " << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(counts, dense_recursive_doubling) {
+  expect_dense_formula<spar::recursive_doubling>(
+      [](const costs& c, std::size_t r) { return c.dense_recursive_doubling(r); });
+}
+TEST(counts, dense_ring) {
+  expect_dense_formula<spar::ring>([](const costs& c, std::size_t r) { return c.dense_ring(r); });
+}
+TEST(counts, dense_rabenseifner) {
+  expect_dense_formula<spar::rabenseifner>([](const costs& c, std::size_t r) { return c.dense_rabenseifner(r); });
+}
+
+// --- pieces ---
+
+enum class piece { reduce_scatter, allgather, dense_reduce_scatter, dense_allgather, reduce, broadcast };
+
+struct counted_piece {
+  piece what;
+  const inputs* mine;
+  std::vector<std::vector<float>>* x;
+  spar::rank_t root;
+  std::vector<measured>* results;
+
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::counting<Net> net{inner};
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const std::span<float> dense((*x)[rank]);
+    switch (what) {
+    case piece::reduce_scatter: {
+      auto pending = spar::start_reduce_scatter(net, (*mine)[rank].view());
+      co_await std::move(pending);
+      break;
+    }
+    case piece::allgather: {
+      auto pending = spar::start_allgather(net, (*mine)[rank].view());
+      co_await std::move(pending);
+      break;
+    }
+    case piece::dense_reduce_scatter: {
+      auto pending = spar::start_reduce_scatter(net, dense);
+      co_await std::move(pending);
+      break;
+    }
+    case piece::dense_allgather: {
+      auto pending = spar::start_allgather(net, dense);
+      co_await std::move(pending);
+      break;
+    }
+    case piece::reduce: {
+      auto pending = spar::start_reduce(net, dense, root);
+      co_await std::move(pending);
+      break;
+    }
+    case piece::broadcast: {
+      auto pending = spar::start_broadcast(net, dense, root);
+      co_await std::move(pending);
+      break;
+    }
+    }
+    counted_allreduce<spar::ring>::record((*results)[rank], net, net.last_call());
+  }
+};
+
+TEST(counts, pieces) {
+  for (const mode where : {mode::threads, mode::sim}) {
+    for (const spar::rank_t ranks : ranks_of(where)) {
+      const auto mine = random_inputs(ranks, 40, 5000, 4);
+      constexpr std::uint64_t n = 333;
+      costs c = costs_of(mine);
+      costs d{n, std::vector<std::set<std::uint64_t>>(mine.size())};
+      const spar::rank_t root = ranks / 2;
+      for (const piece what : {piece::reduce_scatter, piece::allgather, piece::dense_reduce_scatter,
+                               piece::dense_allgather, piece::reduce, piece::broadcast}) {
+        SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", piece " << static_cast<int>(what));
+        std::vector<std::vector<float>> x(mine.size(), std::vector<float>(n, 1.0F));
+        std::vector<measured> results(mine.size());
+        run(where, ranks, counted_piece{what, &mine, &x, root, &results});
+        ASSERT_NO_FATAL_FAILURE(expect_consistent(results));
+        for (std::uint64_t r = 0; r < mine.size(); ++r) {
+          const std::uint64_t p = mine.size();
+          traffic expected;
+          if (what == piece::reduce_scatter) expected = c.split(r);
+          if (what == piece::allgather) expected = c.allgather(r);
+          if (what == piece::dense_reduce_scatter) expected = {p - 1, 4 * (n - d.block_size(r, p))};
+          if (what == piece::dense_allgather)
+            expected = d.bruck(r, [&](std::uint64_t b) { return 4 * d.block_size(b, p); });
+          if (what == piece::reduce) expected = r == static_cast<std::uint64_t>(root) ? traffic{} : traffic{1, 4 * n};
+          if (what == piece::broadcast) expected = d.broadcast(r, static_cast<std::uint64_t>(root), 4 * n);
+          ASSERT_EQ(results[r].cost.messages_sent, expected.messages) << "rank " << r;
+          ASSERT_EQ(results[r].cost.bytes_sent, expected.bytes) << "rank " << r;
+        }
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test
