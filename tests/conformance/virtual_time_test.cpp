@@ -109,36 +109,39 @@ TEST(virtual_time, recursive_doubling_at_powers_of_two) {
   }
 }
 
+/// Folded ranks are late, so an active rank may find its peer's message waiting: docs/costs.md gives the time rank by
+/// rank.
+double folded_seconds(spar::rank_t ranks, bool disjoint) {
+  const auto active = static_cast<std::size_t>(std::exp2(log2_of(ranks)));
+  const std::size_t folded = static_cast<std::size_t>(ranks) - active;
+  std::vector<double> ready(active), have(active, k); // when an active rank has how many entries
+  for (std::size_t u = 0; u < folded; ++u) {
+    ready[u] = alpha + k * entry * beta + 2 * k * gamma_;
+    have[u] = together(2, disjoint);
+  }
+  for (std::size_t distance = 1; distance < active; distance *= 2) {
+    const auto before = ready;
+    const auto sent = have;
+    for (std::size_t u = 0; u < active; ++u) {
+      const std::size_t peer = u ^ distance;
+      const double left = before[u] + overhead + sent[u] * entry * beta;
+      const double arrived = before[peer] + alpha + sent[peer] * entry * beta;
+      ready[u] = std::max(std::max(arrived, before[u]) + (sent[u] + sent[peer]) * gamma_, left);
+      if (disjoint) have[u] = sent[u] + sent[peer];
+    }
+  }
+  double last = 0;
+  for (std::size_t u = 0; u < active; ++u)
+    last = std::max(last, ready[u] + (u < folded ? alpha + together(ranks, disjoint) * entry * beta : 0));
+  return last;
+}
+
 TEST(virtual_time, recursive_doubling_at_other_numbers_of_ranks) {
   for (const spar::rank_t ranks : {3, 5, 7, 13}) {
-    const double expected = (log2_of(ranks) + 2) * (alpha + k * entry * beta) + (log2_of(ranks) + 1) * 2 * k * gamma_;
-    EXPECT_DOUBLE_EQ(seconds<spar::recursive_doubling>(ranks, false), expected) << ranks;
-
-    // All different: rank after rank, the time at which it has what its group of 2^t active ranks brought.
-    const auto active = static_cast<std::size_t>(std::exp2(log2_of(ranks)));
-    const std::size_t folded = static_cast<std::size_t>(ranks) - active;
-    std::vector<double> ready(active), have(active, k);
-    for (std::size_t u = 0; u < folded; ++u) {
-      ready[u] = alpha + k * entry * beta + 2 * k * gamma_;
-      have[u] = 2 * k;
+    for (const bool disjoint : {false, true}) {
+      EXPECT_DOUBLE_EQ(seconds<spar::recursive_doubling>(ranks, disjoint), folded_seconds(ranks, disjoint))
+          << ranks << ' ' << disjoint;
     }
-    for (std::size_t distance = 1; distance < active; distance *= 2) {
-      auto later = ready;
-      auto more = have;
-      for (std::size_t u = 0; u < active; ++u) {
-        const std::size_t peer = u ^ distance;
-        const double left = ready[u] + overhead + have[u] * entry * beta;
-        const double arrived = ready[peer] + alpha + have[peer] * entry * beta;
-        later[u] = std::max(std::max(arrived, ready[u]) + (have[u] + have[peer]) * gamma_, left);
-        more[u] = have[u] + have[peer];
-      }
-      ready = later;
-      have = more;
-    }
-    double last = 0;
-    for (std::size_t u = 0; u < active; ++u)
-      last = std::max(last, ready[u] + (u < folded ? alpha + k * ranks * entry * beta : 0));
-    EXPECT_DOUBLE_EQ(seconds<spar::recursive_doubling>(ranks, true), last) << ranks;
   }
 }
 
@@ -247,6 +250,23 @@ TEST(virtual_time, sparcml_is_an_agreement_and_its_choice) {
 
 // --- dense ---
 
+/// Recursive doubling of a dense vector where ranks are folded, rank by rank.
+double folded_dense_seconds(spar::rank_t ranks, double size) {
+  const auto active = static_cast<std::size_t>(std::exp2(log2_of(ranks)));
+  const std::size_t folded = static_cast<std::size_t>(ranks) - active;
+  const double bytes = size * value;
+  std::vector<double> ready(active);
+  for (std::size_t u = 0; u < folded; ++u) ready[u] = alpha + bytes * beta + size * gamma_;
+  for (std::size_t distance = 1; distance < active; distance *= 2) {
+    const auto before = ready;
+    for (std::size_t u = 0; u < active; ++u)
+      ready[u] = std::max(before[u] + overhead, before[u ^ distance] + alpha) + bytes * beta + size * gamma_;
+  }
+  double last = 0;
+  for (std::size_t u = 0; u < active; ++u) last = std::max(last, ready[u] + (u < folded ? alpha + bytes * beta : 0));
+  return last;
+}
+
 TEST(virtual_time, dense_algorithms) {
   constexpr std::uint64_t length = 16ULL * 3 * 5 * 7 * 13;
   constexpr auto size = static_cast<double>(length);
@@ -257,14 +277,13 @@ TEST(virtual_time, dense_algorithms) {
     const double folding = power_of_two(ranks) ? 0 : 2 * (alpha + size * value * beta) + size * gamma_;
     const double halved = (active - 1) / active * size;
     EXPECT_DOUBLE_EQ(dense_seconds<spar::recursive_doubling>(ranks, length),
-                     folding + m * (alpha + size * value * beta + size * gamma_));
+                     power_of_two(ranks) ? m * (alpha + size * value * beta + size * gamma_)
+                                         : folded_dense_seconds(ranks, size));
     EXPECT_DOUBLE_EQ(dense_seconds<spar::rabenseifner>(ranks, length),
                      folding + 2 * m * alpha + 2 * halved * value * beta + halved * gamma_);
     const double passed = (p - 1) / p * size;
-    if (length % static_cast<std::uint64_t>(ranks) == 0) {
-      EXPECT_DOUBLE_EQ(dense_seconds<spar::ring>(ranks, length),
-                       2 * (p - 1) * alpha + 2 * passed * value * beta + passed * gamma_);
-    }
+    EXPECT_DOUBLE_EQ(dense_seconds<spar::ring>(ranks, length),
+                     2 * (p - 1) * alpha + 2 * passed * value * beta + passed * gamma_);
   }
 }
 
@@ -276,11 +295,15 @@ TEST(virtual_time, is_what_the_cost_model_says_of_dense_algorithms) {
   constexpr std::uint64_t length = 16ULL * 3 * 5 * 7 * 13;
   for (const spar::rank_t ranks : {1, 2, 4, 8, 16, 3, 5, 7, 13}) {
     const spar::problem call{ranks, static_cast<double>(length), static_cast<double>(length), 4, 4};
-    EXPECT_DOUBLE_EQ(dense_seconds<spar::recursive_doubling>(ranks, length),
-                     spar::seconds_dense_recursive_doubling(model, call));
+    const double doubling = dense_seconds<spar::recursive_doubling>(ranks, length);
+    if (power_of_two(ranks)) {
+      EXPECT_DOUBLE_EQ(doubling, spar::seconds_dense_recursive_doubling(model, call));
+    } else { // the model counts every latency, also those that pass while folded ranks are waited for
+      EXPECT_LE(doubling, spar::seconds_dense_recursive_doubling(model, call));
+      EXPECT_GE(doubling, spar::seconds_dense_recursive_doubling(model, call) - log2_ceil(ranks) * latency);
+    }
     EXPECT_DOUBLE_EQ(dense_seconds<spar::rabenseifner>(ranks, length), spar::seconds_rabenseifner(model, call));
-    if (length % static_cast<std::uint64_t>(ranks) == 0)
-      EXPECT_DOUBLE_EQ(dense_seconds<spar::ring>(ranks, length), spar::seconds_ring(model, call));
+    EXPECT_DOUBLE_EQ(dense_seconds<spar::ring>(ranks, length), spar::seconds_ring(model, call));
   }
 }
 

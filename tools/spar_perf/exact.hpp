@@ -53,7 +53,8 @@ class exact_sums {
 template <class T, class Index>
 double exact_sums::max_error(const spar::stream_view<T, Index>& result) const {
   constexpr double malformed = std::numeric_limits<double>::infinity();
-  if (result.dimension() != n_ || (result.is_dense() && (result.first() != 0 || result.count() != n_))) return malformed;
+  if (result.dimension() != n_ || (result.is_dense() && (result.first() != 0 || result.count() != n_)))
+    return malformed;
   double worst = 0;
   cursor next(*this);
   std::uint64_t unseen = 0; // the smallest index that may still come

@@ -10,13 +10,17 @@
 #endif
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -58,7 +62,8 @@ class surroundings {
   }
   [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
     if (o.transport == "mpi") return perf::run_mpi(o);
-    throw perf::missing("this spar_perf is built for MPI: --transport " + o.transport + " is in the one built without it");
+    throw perf::missing("this spar_perf is built for MPI: --transport " + o.transport +
+                        " is in the one built without it");
   }
 
  private:
@@ -93,20 +98,20 @@ void print_lists() {
   std::printf("\n");
 }
 
+/// Throws where the file cannot be written; what is in it stays until there is something new.
+void check_writable(const surroundings& here, const std::string& path) {
+  std::string why;
+  if (here.first() && !std::ofstream(path, std::ios::app)) why = std::string(": ") + std::strerror(errno);
+  if (!here.agree(why.empty())) throw perf::usage_error("cannot write --json " + path + why);
+}
+
 int measure(const surroundings& here, const perf::options& o) {
-  std::ofstream json;
-  if (!o.json.empty()) {
-    std::string why;
-    if (here.first()) {
-      json.open(o.json);
-      if (!json) why = std::strerror(errno);
-    }
-    if (!here.agree(why.empty())) throw perf::usage_error("cannot write --json " + o.json + (why.empty() ? "" : ": " + why));
-  }
+  if (!o.json.empty()) check_writable(here, o.json);
   const auto rows = here.run(o);
   if (here.first()) {
     std::fputs(perf::to_table(rows, o, here.library()).c_str(), stdout);
-    if (json.is_open()) {
+    if (!o.json.empty()) {
+      std::ofstream json(o.json);
       json << perf::to_json(rows, o, here.library()) << std::flush;
       if (!json) throw std::runtime_error("could not write all of " + o.json);
     }

@@ -24,7 +24,8 @@ std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& a
     if (found == entries.end()) {
       std::string known;
       for (const auto& e : entries) known += " " + e.name;
-      if (name == "mpi") throw missing("system mpi is MPI_Allreduce: it needs --transport mpi, in a spar_perf built with MPI");
+      if (name == "mpi")
+        throw missing("system mpi is MPI_Allreduce: it needs --transport mpi, in a spar_perf built with MPI");
       throw usage_error("there is no system '" + name + "' for " + o.type + "; there are:" + known);
     }
     chosen.push_back(*found);

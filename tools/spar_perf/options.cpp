@@ -21,8 +21,8 @@ int parse_int(std::string_view option, const std::string& text, int lowest) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < lowest) {
-    throw usage_error(std::string(option) + " is a whole number of at least " + std::to_string(lowest) + ", not '" + text +
-                      "'");
+    throw usage_error(std::string(option) + " is a whole number of at least " + std::to_string(lowest) + ", not '" +
+                      text + "'");
   }
   return value;
 }
@@ -60,7 +60,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this and exit");
   app.add_flag("--list", o.list, "Print the systems and patterns and exit");
-  app.add_option("--systems", o.systems, "Systems to compare, separated by commas (default: those of SparCML's comparison)")
+  app.add_option("--systems", o.systems,
+                 "Systems to compare, separated by commas (default: those of SparCML's comparison)")
       ->delimiter(',');
   app.add_option("--count", count, "Dimension n: 1000000, 1e6 or 16M (K = 2^10, M = 2^20, G = 2^30)");
   app.add_option("--density", densities, "Entries of each rank / n, from 0 to 1; several separated by commas")

@@ -47,8 +47,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
 /// nnz_in of a density: k = round(density * n).
 std::uint64_t entries_of(const options& o, double density);
 
-/// What each rank contributes at a density. Throws `usage_error` where the pattern has no room for it, or where sums of it
-/// could not be checked exactly in the type.
+/// What each rank contributes at a density. Throws `usage_error` where the pattern has no room for it, or where sums of
+/// it could not be checked exactly in the type.
 workload workload_of(const options& o, double density, int ranks);
 
 } // namespace perf

@@ -27,7 +27,9 @@ class random_bits {
   random_bits(std::uint64_t seed, std::uint64_t stream) : key_(mix(mix(seed) ^ stream)) {}
   std::uint64_t operator()() { return mix(key_ + 0x9E3779B97F4A7C15U * ++drawn_); }
   /// Uniform in [0, n), to n / 2^64.
-  std::uint64_t below(std::uint64_t n) { return static_cast<std::uint64_t>(static_cast<__uint128_t>((*this)()) * n >> 64); }
+  std::uint64_t below(std::uint64_t n) {
+    return static_cast<std::uint64_t>(static_cast<__uint128_t>((*this)()) * n >> 64);
+  }
   /// Uniform in (0, 1].
   double unit() { return static_cast<double>(((*this)() >> 11) + 1) * 0x1p-53; }
 
@@ -73,8 +75,10 @@ std::vector<std::uint64_t> uniform_sample(std::uint64_t n, std::uint64_t k, rand
   taken.reserve(k);
   auto next = left_out.begin();
   for (std::uint64_t i = 0; i < n; ++i) {
-    if (next != left_out.end() && *next == i) ++next;
-    else taken.push_back(i);
+    if (next != left_out.end() && *next == i)
+      ++next;
+    else
+      taken.push_back(i);
   }
   return taken;
 }

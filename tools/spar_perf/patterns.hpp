@@ -12,7 +12,8 @@ namespace perf {
 /// - clustered: runs of 64 consecutive indices, which begin at distinct random multiples of 64;
 /// - identical: the same uniform set on every rank;
 /// - disjoint: rank r has k distinct random indices of those that are r modulo P;
-/// - zipf: index popularity falls as 1 / place, the places in a random order that all ranks share; repeated ones are drawn
+/// - zipf: index popularity falls as 1 / place, the places in a random order that all ranks share; repeated ones are
+/// drawn
 ///   again.
 enum class pattern_kind { uniform, clustered, identical, disjoint, zipf };
 

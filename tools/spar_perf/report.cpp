@@ -58,8 +58,9 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns an entry, jitter {}, {} ranks a host\n",
                    time_text(o.latency), o.bandwidth / 1e9, o.compute * 1e9, time_text(o.jitter), o.ranks_per_host);
   }
-  fmt::format_to(out, "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
-                      "rank that sends most\n",
+  fmt::format_to(out,
+                 "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
+                 "rank that sends most\n",
                  rows.front().measured.seconds.size(), o.warmup);
   fmt::format_to(out, "{:<14}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", "n", "density",
                  "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi", "correct");
@@ -68,8 +69,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     const spread s = spread_of(m.seconds);
     fmt::format_to(out, "{:<14}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system, r.work.n,
                    r.density, r.work.k, m.nnz_out, m.counted ? fmt::to_string(m.messages) : "-",
-                   m.counted ? fmt::format("{:.4g}", static_cast<double>(m.bytes_sent) / 1e6) : "-", time_text(s.median),
-                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
+                   m.counted ? fmt::format("{:.4g}", static_cast<double>(m.bytes_sent) / 1e6) : "-",
+                   time_text(s.median), fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
                    r.ratios.empty() ? "-" : fmt::format("{:.3f}", spread_of(r.ratios).median),
                    !o.check      ? "-"
                    : r.correct() ? "yes"

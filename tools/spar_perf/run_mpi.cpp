@@ -16,10 +16,14 @@ template <class T>
 class mpi_sum {
  public:
   mpi_sum() {
-    if constexpr (std::is_same_v<T, float>) type_ = MPI_FLOAT;
-    else if constexpr (std::is_same_v<T, double>) type_ = MPI_DOUBLE;
-    else if constexpr (std::is_same_v<T, std::int32_t>) type_ = MPI_INT32_T;
-    else if constexpr (std::is_same_v<T, std::int64_t>) type_ = MPI_INT64_T;
+    if constexpr (std::is_same_v<T, float>)
+      type_ = MPI_FLOAT;
+    else if constexpr (std::is_same_v<T, double>)
+      type_ = MPI_DOUBLE;
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      type_ = MPI_INT32_T;
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      type_ = MPI_INT64_T;
     else {
       made_ = true;
       spar::detail::check_mpi(MPI_Type_contiguous(sizeof(T), MPI_BYTE, &type_), "MPI_Type_contiguous");

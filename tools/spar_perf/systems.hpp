@@ -7,6 +7,7 @@
 
 #include <spar/spar.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -90,21 +91,28 @@ class registry {
 
   explicit registry(double density) : density_(density) {}
 
-  /// Adds an algorithm object as spar::allreduce takes it. One that can do both gets the sparse stream at densities below 1
-  /// and the dense vector at 1. `relative_error`: of a lossy one, the bound of |error| / the largest |sum|.
+  /// Adds an algorithm object as spar::allreduce takes it, for the types for which it can be called. One that can do
+  /// both gets the sparse stream at densities below 1 and the dense vector at 1. `relative_error`: of a lossy one, the
+  /// bound of |error| / the largest |sum|.
   template <class Algorithm>
   void add(std::string name, Algorithm algorithm, double relative_error = 0) {
     constexpr bool sparse = spar::stream_allreduce<Algorithm, Net, T, Index, spar::sum>;
     constexpr bool dense = spar::dense_allreduce<Algorithm, Net, T, spar::sum>;
-    static_assert(sparse || dense, "this algorithm can be called neither with a stream nor with dense values");
-    const bool takes_dense = dense && (!sparse || density_ == 1);
-    add_call(std::move(name), takes_dense, relative_error, [=](Net& net, rank_data<T, Index>& data) {
-      if constexpr (dense) {
-        if (takes_dense) return detail::call_dense(net, &data, algorithm);
-      }
-      if constexpr (sparse) return detail::call_sparse(net, &data, algorithm);
-      else throw spar::invalid_argument("this algorithm takes no stream"); // not reached: it takes the dense vector
-    });
+    if constexpr (!sparse && !dense) {
+      static_assert(!(std::same_as<T, float> && std::same_as<Index, std::uint32_t>),
+                    "this algorithm has no name, or can be called neither with a stream nor with dense values");
+    } else {
+      const bool takes_dense = dense && (!sparse || density_ == 1);
+      add_call(std::move(name), takes_dense, relative_error, [=](Net& net, rank_data<T, Index>& data) {
+        if constexpr (dense && sparse) {
+          return takes_dense ? detail::call_dense(net, &data, algorithm) : detail::call_sparse(net, &data, algorithm);
+        } else if constexpr (dense) {
+          return detail::call_dense(net, &data, algorithm);
+        } else {
+          return detail::call_sparse(net, &data, algorithm);
+        }
+      });
+    }
   }
 
   /// Adds anything that is called with a transport and a rank's data.
@@ -131,12 +139,10 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("rabenseifner", spar::rabenseifner{});
   systems.add("allgather", topka{});
   systems.add("dense", spar::dense{});
-  if constexpr (spar::is_floating<T>) {
-    constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
-    systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
-    systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
-    systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
-  }
+  constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
+  systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
+  systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
+  systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
 }
 
 } // namespace perf

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TopkA: every rank gathers all sparse streams and reduces them locally (the baseline of Ok-Topk, section 2, and others).
+// TopkA: every rank gathers all sparse streams and reduces them locally (the baseline of Ok-Topk, section 2, and
+// others).
 #pragma once
 
 #include <spar/spar.hpp>
@@ -16,7 +17,8 @@ struct topka {
   static constexpr std::string_view name = "topka";
 
   template <spar::transport Net, spar::element T, spar::index_type Index, spar::reduction<T> Op>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op) const& {
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
+                                                Op op) const& {
     const spar::bruck_allgather allgather;
     const auto gathered = co_await allgather(net, mine);
     std::pmr::vector<spar::stream_view<T, Index>> parts(&net.memory());

@@ -15,8 +15,8 @@ using unit = std::pair<std::string_view, double>;
 
 constexpr unit counts[] = {{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}};
 constexpr unit times[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-constexpr unit rates[] = {{"B/s", 1},         {"KB/s", 1e3},       {"MB/s", 1e6},        {"GB/s", 1e9},
-                          {"TB/s", 1e12},     {"KiB/s", 0x1p10},   {"MiB/s", 0x1p20},    {"GiB/s", 0x1p30},
+constexpr unit rates[] = {{"B/s", 1},          {"KB/s", 1e3},       {"MB/s", 1e6},       {"GB/s", 1e9},
+                          {"TB/s", 1e12},      {"KiB/s", 0x1p10},   {"MiB/s", 0x1p20},   {"GiB/s", 0x1p30},
                           {"Kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
 
 double parse(std::string_view option, std::string_view text, std::span<const unit> units, std::string_view like) {
@@ -28,7 +28,8 @@ double parse(std::string_view option, std::string_view text, std::span<const uni
       if (suffix == name || (suffix.empty() && number == 0)) return number * factor;
     }
   }
-  throw usage_error(std::string(option) + " is a number like " + std::string(like) + ", not '" + std::string(text) + "'");
+  throw usage_error(std::string(option) + " is a number like " + std::string(like) + ", not '" + std::string(text) +
+                    "'");
 }
 
 } // namespace

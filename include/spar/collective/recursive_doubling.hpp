@@ -23,11 +23,15 @@ namespace spar {
 struct recursive_doubling {
   static constexpr std::string_view name = "recursive_doubling";
 
+  /// The fraction of delta above which a sum turns dense: less than 1 where merging costs more than the bytes saved.
+  double dense_from = 1;
+
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     const fold folded{net.rank(), net.size()};
     const index_range all{0, mine.dimension()};
-    const std::uint64_t limit = dense_threshold<T, Index>(mine.dimension());
+    const auto delta = dense_threshold<T, Index>(mine.dimension());
+    const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
     pool& memory = net.memory();
     stream<T, Index> sum;
     stream_view<T, Index> have = mine;

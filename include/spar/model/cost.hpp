@@ -2,7 +2,7 @@
 // Expected times of the algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
 #pragma once
 
-#include <spar/model/network.hpp>
+#include <spar/core/network_model.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -31,14 +31,23 @@ struct problem {
     if (n <= 0 || k >= n) return n;
     return n * -std::expm1(count * std::log1p(-k / n));
   }
-  /// Bytes of a stream of so many entries, which is dense above delta.
-  [[nodiscard]] double stream_bytes(double entries) const noexcept {
-    return std::min(entries * entry_bytes(), n * value_bytes);
+  /// Entries above which a sum is better dense: delta, or fewer where merging an entry costs more than it saves.
+  [[nodiscard]] double dense_limit(const network_model& net) const noexcept {
+    return n * value_bytes / entry_bytes() * dense_fraction(net);
+  }
+  /// That limit as a fraction of delta, at most 1.
+  [[nodiscard]] double dense_fraction(const network_model& net) const noexcept {
+    const double dense = net.beta + net.gamma_dense / value_bytes;     // a byte of n values
+    const double sparse = net.beta + net.gamma_sparse / entry_bytes(); // a byte of entries
+    return std::min(1.0, dense / sparse);
+  }
+  /// Bytes of a stream of so many entries.
+  [[nodiscard]] double stream_bytes(const network_model& net, double entries) const noexcept {
+    return entries <= dense_limit(net) ? entries * entry_bytes() : n * value_bytes;
   }
   /// Seconds of merging two streams of so many entries together.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
-    return entries * entry_bytes() <= n * value_bytes ? entries * net.gamma_sparse
-                                                      : n * net.gamma_dense + entries / 2 * net.gamma_dense;
+    return entries <= dense_limit(net) ? entries * net.gamma_sparse : (n + entries / 2) * net.gamma_dense;
   }
 };
 
@@ -48,12 +57,12 @@ inline double seconds_recursive_doubling(const network_model& net, const problem
   double together = 1;
   for (; together * 2 <= static_cast<double>(p.ranks); together *= 2) {
     const double entries = p.expected_union(together);
-    seconds += net.alpha + net.beta * p.stream_bytes(entries) + p.merge_seconds(net, 2 * entries);
+    seconds += net.alpha + net.beta * p.stream_bytes(net, entries) + p.merge_seconds(net, 2 * entries);
   }
   if (!p.power_of_two()) { // ranks folded in pairs, before and after
     const double result = p.expected_union(static_cast<double>(p.ranks));
-    seconds +=
-        2 * net.alpha + net.beta * (p.stream_bytes(p.k) + p.stream_bytes(result)) + p.merge_seconds(net, 2 * p.k);
+    seconds += 2 * net.alpha + net.beta * (p.stream_bytes(net, p.k) + p.stream_bytes(net, result)) +
+               p.merge_seconds(net, 2 * p.k);
   }
   return seconds;
 }

@@ -6,6 +6,7 @@
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/collective/ring.hpp>
 #include <spar/model/cost.hpp>
+#include <spar/model/network.hpp>
 
 #include <span>
 #include <string_view>

@@ -5,6 +5,7 @@
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/collective/split_allgather.hpp>
 #include <spar/model/cost.hpp>
+#include <spar/model/network.hpp>
 
 #include <cstdint>
 #include <span>
@@ -42,19 +43,23 @@ struct basic_sparcml {
 
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};
+    const network_model model = network_of(net.net());
     double second_bytes = sizeof(T);
-    if constexpr (block_codec<Second, T>)
+    if constexpr (block_codec<Second, T>) {
       second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
-    switch (choose_sparcml(network_of(net.net()), call, second_bytes)) {
-    case sparcml_choice::doubling:
-      co_return co_await doubling(net, mine, op);
+    }
+    switch (choose_sparcml(model, call, second_bytes)) {
+    case sparcml_choice::doubling: {
+      const recursive_doubling algorithm{.dense_from = call.dense_fraction(model)};
+      co_return co_await algorithm(net.with_algorithm(algorithm.name), mine, op);
+    }
     case sparcml_choice::ssar: {
-      const ssar_split ssar;
-      co_return co_await ssar(net, mine, op);
+      const ssar_split algorithm;
+      co_return co_await algorithm(net.with_algorithm(algorithm.name), mine, op);
     }
     default: {
-      const split_allgather<Second> dsar{second};
-      co_return co_await dsar(net, mine, op);
+      const split_allgather<Second> algorithm{second};
+      co_return co_await algorithm(net.with_algorithm(algorithm.name), mine, op);
     }
     }
   }

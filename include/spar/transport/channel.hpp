@@ -2,6 +2,7 @@
 // What an algorithm sees of a transport: the messages of one call, stamped, checked and counted.
 #pragma once
 
+#include <spar/core/assertion.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <coroutine>
@@ -58,10 +59,17 @@ class channel {
     other.lane_ = number;
     return other;
   }
-  /// The same call with messages of another signature, for what an algorithm agrees on by the way.
+  /// The same call with messages of another signature: for what ranks agree on by the way, and once they have chosen an
+  /// algorithm, so that a rank that chose otherwise is found out.
   [[nodiscard]] channel with(const signature& agreed) const noexcept {
     channel other = *this;
     other.agreed_ = agreed;
+    return other;
+  }
+
+  [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
+    channel other = *this;
+    other.agreed_.algorithm = name_code(name);
     return other;
   }
 
@@ -69,6 +77,7 @@ class channel {
   /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
   /// rank and the peer.
   auto send(rank_t peer, message_pieces out) const {
+    check_address(peer);
     header& h = out.head;
     h.lane = lane_;
     h.sequence = call_->sequence;
@@ -88,6 +97,7 @@ class channel {
   /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
   /// `mismatch` where the sender is not doing the same call.
   auto receive(rank_t peer, message_buffer& in) const {
+    check_address(peer);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
     return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
   }
@@ -111,6 +121,12 @@ class channel {
     const message_buffer* in_;
     rank_t peer_;
   };
+
+  void check_address(rank_t peer) const {
+    spar::check(peer >= 0 && peer < size() && peer != rank(),
+                "an algorithm addresses its own rank or none that exists");
+    spar::check(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
+  }
 
   void check(const header& h, rank_t peer) const {
     compare("the number of the collective", h.sequence, call_->sequence, peer);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/endpoint.hpp>
+#include <spar/core/network_model.hpp>
 #include <spar/core/task.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
@@ -50,6 +51,8 @@ class sim : public endpoint {
   [[nodiscard]] simulator& engine() noexcept { return *engine_; }
   [[nodiscard]] double now() const noexcept { return clock_; }
   void compute(std::uint64_t entries) noexcept;
+  /// What the cost model needs to know; the simulated one.
+  [[nodiscard]] network_model network() const noexcept;
 
  private:
   friend class simulator;
@@ -301,6 +304,11 @@ class simulator {
 
 inline void sim::compute(std::uint64_t entries) noexcept {
   clock_ += static_cast<double>(entries) * engine_->options_.compute;
+}
+
+inline network_model sim::network() const noexcept {
+  const simulator_options& o = engine_->options_;
+  return {o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute};
 }
 
 inline void sim::complete(detail::operation_record& ended) {

@@ -25,9 +25,7 @@ template <class T>
 using bits_of = typename unsigned_of<sizeof(T)>::type;
 
 template <class T>
-concept has_bits = requires {
-  typename bits_of<T>;
-};
+concept has_bits = requires { typename bits_of<T>; };
 
 /// The same value, of which the compiler knows nothing.
 template <class U>

@@ -35,7 +35,7 @@ class position_random {
     return static_cast<std::uint32_t>(position % 2 == 0 ? pair : pair >> 32);
   }
 
-  /// The bits of positions [position, position + Count), `position` and `Count` even.
+  /// The bits of `Count` positions (an even number) from `position`, or the even one before it, on.
   template <std::size_t Count>
   [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint32_t* __restrict out) const {
     for (std::size_t e = 0; e < Count; e += 2) {
@@ -64,7 +64,8 @@ class position_random {
 /// The code -2^(Bits-1) means NaN: NaN stays NaN in its place and does not disturb the others. Where a bucket has an
 /// infinity, its scale is infinite, infinities stay and its finite entries become 0. A zero of either sign becomes +0.
 template <int Bits>
-requires(Bits == 2 || Bits == 4 || Bits == 8) struct qsgd_codec {
+  requires(Bits == 2 || Bits == 4 || Bits == 8)
+struct qsgd_codec {
   static constexpr std::size_t default_bucket = 1024;
   /// The largest level.
   static constexpr int levels = (1 << (Bits - 1)) - 1;
@@ -80,7 +81,7 @@ requires(Bits == 2 || Bits == 4 || Bits == 8) struct qsgd_codec {
   /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the place of x[0] in the whole
   /// vector; as rounding depends on (seed, call, position) alone, it does not matter in how many calls that is encoded.
   template <element T>
-  requires is_floating<T>
+    requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
                      std::uint64_t call, std::uint64_t position) {
     check(bucket);
@@ -97,7 +98,7 @@ requires(Bits == 2 || Bits == 4 || Bits == 8) struct qsgd_codec {
 
   /// Decodes `count` entries. Any bytes have a meaning: levels times scale / s, whatever the scale is.
   template <element T>
-  requires is_floating<T>
+    requires is_floating<T>
   static void decode(const std::byte* in, std::size_t count, std::size_t bucket, T* out) {
     check(bucket);
     while (count > 0) {
@@ -180,7 +181,7 @@ requires(Bits == 2 || Bits == 4 || Bits == 8) struct qsgd_codec {
     std::size_t e = 0;
     for (; e + block <= count; e += block) {
       const std::uint64_t first = position + e;
-      random.fill<block + 2>(first - first % 2, bits.data());
+      random.fill<block + 2>(first, bits.data());
       const std::uint32_t* __restrict u = bits.data() + first % 2;
       for (std::size_t b = 0; b < block; ++b)
         codes[b] = static_cast<std::uint8_t>(level(static_cast<real_type>(x[e + b]), u[b]));

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""C++ in the documentation is real: a block is a whole program, which the tests compile and run, or stands in a source file.
+
+snippets.py --programs FILE.md DIRECTORY writes the whole programs of a page into a directory and prints their names.
+"""
+
+import pathlib
+import re
+import sys
+
+BLOCK = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(page):
+    return [(page[: m.start()].count("\n") + 1, m.group(1)) for m in BLOCK.finditer(page)]
+
+
+def whole(block):
+    return re.search(r"^int main\(", block, re.M) is not None
+
+
+def squeezed(text):
+    return re.sub(r"\s+", "", text)
+
+
+def stray(page, sources):
+    """Lines of the blocks that are neither programs nor in one of the sources."""
+    return [line for line, block in blocks(page) if not whole(block) and not any(squeezed(block) in s for s in sources)]
+
+
+def write_programs(page, directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, (_, block) in enumerate((b for b in blocks(page.read_text()) if whole(b[1])), 1):
+        name = directory / f"{page.stem}_{number}.cpp"
+        if not name.exists() or name.read_text() != block:
+            name.write_text(block)
+        print(name)
+
+
+def check():
+    import tree
+
+    sources = [squeezed(tree.text(n)) for n in tree.files(".cpp", ".hpp") if not n.startswith("tests/")]
+    for name in tree.files(".md"):
+        for line in stray(tree.text(name), sources):
+            yield name, line, "C++ that is neither a whole program nor taken from a source file"
+
+
+def self_test():
+    page = "a\n```cpp\nint x = 1;\n```\n```cpp\nint main() {\n}\n```\n"
+    yield "refused: a line of a source", stray(page, [squeezed("void f();\nint x =\n 1;")]) == []
+    yield "accepted: a line of no source", stray(page, [squeezed("int y = 1;")]) == [2]
+
+
+if len(sys.argv) == 4 and sys.argv[1] == "--programs":
+    write_programs(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
+else:
+    import tree
+
+    tree.main(check, self_test)

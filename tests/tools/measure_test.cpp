@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// spar_perf notices wrong results, and takes an algorithm of one's own.
+#include "../../tools/spar_perf/measure_ranks.hpp"
+
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/// Right, and then `Defect{}(rank, stream)`.
+template <class Defect>
+struct defective {
+  static constexpr std::string_view name = "defective";
+
+  template <spar::transport Net, spar::element T, spar::index_type Index, spar::reduction<T> Op>
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
+                                                Op op) const& {
+    const spar::recursive_doubling right;
+    auto sum = co_await right(net, mine, op);
+    Defect{}(net.rank(), sum);
+    co_return sum;
+  }
+};
+
+struct none {
+  template <class Stream>
+  void operator()(spar::rank_t, Stream&) const {}
+};
+struct loses_an_entry {
+  template <class Stream>
+  void operator()(spar::rank_t, Stream& sum) const {
+    sum.shrink(sum.count() - 1);
+  }
+};
+struct changes_a_value {
+  template <class Stream>
+  void operator()(spar::rank_t rank, Stream& sum) const {
+    if (rank == 1) sum.values()[0] += 0.25F;
+  }
+};
+struct moves_an_entry {
+  template <class Stream>
+  void operator()(spar::rank_t, Stream& sum) const {
+    --sum.indices()[sum.count() / 2];
+  }
+};
+
+perf::row measured(const auto& add, double density = 0.01) {
+  perf::options o;
+  o.count = 10000;
+  o.iterations = 2;
+  o.warmup = 1;
+  o.check = true;
+  o.systems = {"own"};
+  const perf::workload w = perf::workload_of(o, density, 3);
+  perf::registry<spar::threads, float, std::uint32_t> all(density);
+  add(all);
+  const auto systems = perf::choose(all, o);
+  const auto sums = perf::sums_to_check<float>(w, o);
+  std::vector<perf::record> records;
+  spar::thread_group group(3);
+  group.run([&](spar::threads& net) {
+    auto its = perf::measure(net, o, w, systems, &*sums);
+    if (net.rank() == 0) records = std::move(its);
+  });
+  return perf::rows_of(systems, std::move(records), w, density, sums).at(0);
+}
+
+TEST(Measure, AnAlgorithmOfOnesOwn) {
+  const auto row = measured([](auto& systems) { systems.add("own", defective<none>{}); });
+  EXPECT_TRUE(row.correct());
+  EXPECT_EQ(row.measured.seconds.size(), 2U);
+  EXPECT_EQ(row.work.k, 100U);
+  EXPECT_GE(row.measured.nnz_out, 100U);
+  EXPECT_EQ(row.measured.messages, 2U);
+}
+
+TEST(Measure, ALostEntryIsWrong) {
+  const auto row = measured([](auto& systems) { systems.add("own", defective<loses_an_entry>{}); });
+  EXPECT_FALSE(row.correct());
+  EXPECT_GE(row.measured.max_error, 1);
+  EXPECT_TRUE(row.measured.same_bits);
+}
+
+TEST(Measure, AChangedValueOnOneRankIsWrong) {
+  const auto row = measured([](auto& systems) { systems.add("own", defective<changes_a_value>{}); });
+  EXPECT_FALSE(row.correct());
+  EXPECT_EQ(row.measured.max_error, 0.25);
+  EXPECT_FALSE(row.measured.same_bits);
+}
+
+TEST(Measure, AMovedEntryIsWrong) {
+  const auto row = measured([](auto& systems) { systems.add("own", defective<moves_an_entry>{}); });
+  EXPECT_FALSE(row.correct());
+}
+
+TEST(Measure, ALossyAlgorithmMayErrUpToItsBound) {
+  const auto within = measured([](auto& systems) { systems.add("own", defective<none>{}, 0.5); });
+  EXPECT_TRUE(within.correct());
+  EXPECT_GT(within.error_bound, 0);
+  const auto beyond = measured([](auto& systems) { systems.add("own", defective<loses_an_entry>{}, 0.01); });
+  EXPECT_FALSE(beyond.correct());
+}
+
+TEST(Measure, BothFormsBelowAndAtDensityOne) {
+  const auto add = [](auto& systems) { systems.add("own", spar::ring{}); };
+  const auto sparse = measured(add, 0.01);
+  const auto dense = measured(add, 1);
+  EXPECT_TRUE(sparse.correct());
+  EXPECT_TRUE(dense.correct());
+  EXPECT_EQ(dense.work.k, 10000U);
+  // Four of six thirds of n values, and no indices.
+  EXPECT_EQ(dense.measured.total_bytes_sent, 3U * 4 * 10000 * 4 / 3);
+}
+
+TEST(Measure, NamesThatAreNotThere) {
+  EXPECT_THROW(measured([](auto& systems) { systems.add("other", spar::ring{}); }), perf::usage_error);
+}
+
+} // namespace

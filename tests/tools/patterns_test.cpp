@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where spar_perf lets nonzero entries lie.
+#include "../../tools/spar_perf/patterns.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace {
+
+using perf::pattern_kind;
+using perf::positions;
+using perf::workload;
+
+constexpr pattern_kind kinds[] = {pattern_kind::uniform, pattern_kind::clustered, pattern_kind::identical,
+                                  pattern_kind::disjoint, pattern_kind::zipf};
+
+TEST(Patterns, HaveExactlyKAscendingIndicesBelowN) {
+  for (const pattern_kind kind : kinds) {
+    for (const std::uint64_t n : {1U, 2U, 63U, 64U, 65U, 1000U, 4099U}) {
+      const int ranks = n < 3 ? 1 : 3;
+      for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 100, n / 20, n / 3, n / 2, n - n / 10, n}) {
+        if (kind == pattern_kind::disjoint && k > n / static_cast<std::uint64_t>(ranks)) continue;
+        const workload w{n, k, ranks, kind, 7};
+        for (int r = 0; r < ranks; ++r) {
+          const auto found = positions(w, r);
+          ASSERT_EQ(found.size(), k) << n;
+          EXPECT_TRUE(std::is_sorted(found.begin(), found.end()));
+          EXPECT_EQ(std::adjacent_find(found.begin(), found.end()), found.end());
+          if (k > 0) EXPECT_LT(found.back(), n);
+        }
+      }
+    }
+  }
+}
+
+TEST(Patterns, DependOnSeedAndRankAlone) {
+  for (const pattern_kind kind : kinds) {
+    const workload w{100000, 500, 4, kind, 1};
+    workload other = w;
+    other.seed = 2;
+    EXPECT_EQ(positions(w, 2), positions(w, 2));
+    EXPECT_NE(positions(w, 2), positions(other, 2));
+    EXPECT_EQ(positions(w, 0) == positions(w, 1), kind == pattern_kind::identical);
+  }
+}
+
+TEST(Patterns, DisjointRanksShareNoIndex) {
+  const workload w{1000, 200, 5, pattern_kind::disjoint, 3};
+  std::set<std::uint64_t> all;
+  for (int r = 0; r < 5; ++r) {
+    for (const auto i : positions(w, r)) EXPECT_TRUE(all.insert(i).second);
+  }
+  EXPECT_EQ(all.size(), 1000U);
+}
+
+TEST(Patterns, ClusteredIndicesComeInRunsOf64) {
+  const auto found = positions({1 << 20, 64 * 40 + 10, 2, pattern_kind::clustered, 3}, 1);
+  std::size_t runs = 0;
+  for (std::size_t e = 0; e < found.size(); ++e) {
+    const bool begins = e == 0 || found[e] != found[e - 1] + 1 || found[e] % 64 == 0;
+    runs += begins ? 1U : 0U;
+    if (begins) EXPECT_EQ(found[e] % 64, 0U);
+  }
+  EXPECT_EQ(runs, 41U);
+}
+
+TEST(Patterns, UniformIndicesFillEveryPartAlike) {
+  const auto found = positions({1 << 20, 1 << 16, 1, pattern_kind::uniform, 5}, 0);
+  std::vector<double> parts(16);
+  for (const auto i : found) ++parts[i >> 16];
+  for (const double p : parts) EXPECT_NEAR(p, 4096, 5 * 62); // 5 sigma of a binomial distribution
+}
+
+TEST(Patterns, ZipfIndicesAreSharedMoreThanUniformOnes) {
+  // Both ways of drawing: by rejection below n / 16, by exponential times above.
+  for (const std::uint64_t k : {2000U, 20000U}) {
+    const workload zipf{100000, k, 2, pattern_kind::zipf, 5};
+    const auto a = positions(zipf, 0);
+    const auto b = positions(zipf, 1);
+    std::vector<std::uint64_t> both;
+    std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+    const double by_chance = static_cast<double>(k) * static_cast<double>(k) / 100000;
+    EXPECT_GT(static_cast<double>(both.size()), 1.5 * by_chance);
+  }
+}
+
+TEST(Patterns, ValuesAreSmallWholeNumbers) {
+  const workload w{1000, 10, 2, pattern_kind::uniform, 1};
+  std::set<int> seen;
+  for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(perf::value_at(w, 1, i));
+  EXPECT_EQ(seen, (std::set<int>{1, 2, 3, 4}));
+  EXPECT_EQ(perf::largest_value, 4);
+}
+
+} // namespace

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs spar_perf as people do: exit status, table, and the keys and figures of the JSON.
+
+spar_perf_test.py PROGRAM [COMMAND THAT LAUNCHES IT ...]
+"""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received header_bytes
+words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi max_error error_bound correct""".split()
+
+program = sys.argv[1]
+failures = []
+
+
+def expect(condition, text):
+    if not condition:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def run(*arguments, status=0, says=""):
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
+    line = " ".join(arguments)
+    expect(done.returncode == status, f"{line}: status {done.returncode}, not {status}: {done.stderr}")
+    expect(says in done.stdout + done.stderr, f"{line}: does not say '{says}' but {done.stdout}{done.stderr}")
+    if status == 2:
+        expect(len(done.stderr.strip().splitlines()) == 1, f"{line}: not one sentence: {done.stderr}")
+
+
+def rows(*arguments):
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "rows.json"
+        run(*arguments, "--json", str(path))
+        return {(r["system"], r["density"]): r for r in json.loads(path.read_text())}
+
+
+# Usage.
+run("--help", says="--pattern")
+run("--list", says="zipf")
+for arguments, says in {
+    "--bogus": "--bogus",
+    "--count 0": "--count is at least 1",
+    "--count 16X": "not '16X'",
+    "--count 5G": "add --index 64",
+    "--density 1.5": "from 0 to 1",
+    "--type complex": "not 'complex'",
+    "--pattern random": "not 'random'",
+    "--iterations 0": "--iterations",
+    "--ranks 0": "--ranks",
+    "--systems fast": "there are: sparcml",
+    "--systems ring,ring": "twice",
+    "--type int32 --systems dsar_qsgd4": "for int32",
+    "--latency 1us": "--transport sim",
+    "--transport sim --latency 1": "--latency is a number like 1us",
+    "--transport sim --bandwidth 0": "above 0",
+    "--pattern disjoint --density 0.4 --ranks 3": "3 ranks * 419430 entries",
+    "--type half --ranks 513 --check": "at most 512 ranks",
+    "--json /nonexistent/rows.json": "cannot write",
+}.items():
+    run(*arguments.split(), status=2, says=says)
+run("--transport", "mpi", status=77, says="without MPI")
+run("--systems", "mpi", status=77, says="--transport mpi")
+
+# Every system on threads, sparse and dense.
+every = "sparcml,ssar_split,dsar_split,rec_doubling,ring,rabenseifner,allgather,dense,dsar_qsgd8,dsar_qsgd4,dsar_qsgd2"
+found = rows(*f"--systems {every} --count 5000 --density 0.01,1 --ranks 3 --iterations 2 --warmup 1 --check".split())
+expect(len(found) == 2 * 11, f"{len(found)} rows instead of 22")
+for (system, density), r in found.items():
+    expect(set(KEYS) <= set(r), f"{system} lacks {set(KEYS) - set(r)}")
+    expect(r["correct"] is True, f"{system} at {density} is wrong by {r['max_error']}, bound {r['error_bound']}")
+    expect((r["error_bound"] > 0) == ("qsgd" in system), f"{system} has the bound {r['error_bound']}")
+    expect(r["ratio_to_mpi"] is None, f"{system} has a ratio without MPI")
+    expect(0 < r["seconds_min"] <= r["seconds"] <= r["seconds_max"], f"{system} has no times")
+    expect(r["nnz_in"] == 5000 * density, f"{system} has {r['nnz_in']} entries at {density}")
+
+# Patterns: the union of the ranks' entries.
+for pattern, lowest, highest in [("identical", 50, 50), ("disjoint", 200, 200), ("uniform", 180, 200),
+                                 ("clustered", 64, 200), ("zipf", 50, 199)]:
+    r = rows(*f"--systems rec_doubling --count 5000 --density 0.01 --ranks 4 --pattern {pattern} --check".split())
+    out = r["rec_doubling", 0.01]["nnz_out"]
+    expect(lowest <= out <= highest, f"pattern {pattern} ends with {out} entries")
+
+# The simulator: words, messages and virtual time of recursive doubling as in SparCML, section 5.3.1.
+p, k, alpha, beta = 64, 100, 1e-6, 1e-9
+for pattern, entries in [("identical", k * math.log2(p)), ("disjoint", k * (p - 1))]:
+    arguments = f"--transport sim --ranks {p} --systems rec_doubling --count 1M --density {k / 2**20} --check"
+    r = rows(*f"{arguments} --pattern {pattern} --latency 1us --bandwidth 1GB/s".split())["rec_doubling", k / 2**20]
+    expect(r["correct"] is True, f"simulated {pattern} is wrong")
+    expect(r["messages"] == math.log2(p), f"simulated {pattern}: {r['messages']} messages")
+    for key in ["words_sent", "words_received", "words_sent_mean", "words_received_mean"]:
+        expect(r[key] == 2 * entries, f"simulated {pattern}: {key} is {r[key]}, not {2 * entries}")
+    due = math.log2(p) * alpha + 8 * entries * beta
+    expect(math.isclose(r["seconds"], due, rel_tol=1e-9), f"simulated {pattern}: {r['seconds']} s, not {due}")
+    expect(r["iterations"] == 1, "more than one iteration without jitter")
+
+sys.exit(1 if failures else 0)
