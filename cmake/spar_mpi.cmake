@@ -63,16 +63,18 @@ else()
   endif()
 endif()
 
-# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...] [FULL]): <name>_<flavour> for each MPI library found.
+# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): <name>_<flavour> for each MPI library found. The quick set
+# builds the first only; scripts/program builds any of them.
 function(spar_add_mpi_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  set(full "")
   foreach(flavour IN LISTS spar_mpi_flavours)
-    spar_is_full(full ${flavour} "${arg_FULL}")
     spar_add_program(${name}_${flavour} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
+    set(full FULL)
   endforeach()
 endfunction()
 
-# Sanitized programs are built for the first MPI library only, unless everything is asked for.
+# The quick set builds sanitized tests for the first MPI library only.
 function(spar_is_full variable flavour full)
   list(GET spar_mpi_flavours 0 first)
   if(full OR (SPAR_SANITIZE AND NOT flavour STREQUAL first))

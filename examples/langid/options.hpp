@@ -23,7 +23,7 @@ struct options {
   std::vector<std::string> words;
   std::string json;
   unsigned epochs = 2, batch = 128, bits = 20;
-  std::size_t limit = 30000;
+  std::size_t limit = 20000;
   double rate = 100;
   bool progress = isatty(STDERR_FILENO) != 0;
 };

@@ -6,7 +6,7 @@ import re
 
 import tree
 
-ASSERTION = re.compile(r"\b(EXPECT_|ASSERT_|static_assert|FAIL\(|TYPED_TEST_SUITE|REGISTER_TYPED_TEST)")
+ASSERTION = re.compile(r"\b(EXPECT_|ASSERT_|static_assert|FAIL\(|INSTANTIATE_)")
 
 
 def listed(name, lists):

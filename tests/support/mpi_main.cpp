@@ -9,7 +9,7 @@ namespace {
 
 /// Says which rank a failure is from; only rank 0 keeps GoogleTest's own output.
 class rank_printer : public testing::EmptyTestEventListener {
-public:
+ public:
   explicit rank_printer(int rank) : rank_{rank} {}
 
   void OnTestPartResult(const testing::TestPartResult& result) override {
@@ -18,7 +18,7 @@ public:
                  result.line_number(), result.message());
   }
 
-private:
+ private:
   int rank_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // spar_perf notices wrong results, and takes an algorithm of one's own.
+#include "../../examples/own_policies/policies.hpp"
 #include "../../tools/spar_perf/measure_ranks.hpp"
 
 #include <spar/spar.hpp>
@@ -51,13 +52,13 @@ struct moves_an_entry {
   }
 };
 
-perf::row measured(const auto& add, double density = 0.01) {
+perf::row measured(const auto& add, double density = 0.01, const std::string& name = "own") {
   perf::options o;
   o.count = 10000;
   o.iterations = 2;
   o.warmup = 1;
   o.check = true;
-  o.systems = {"own"};
+  o.systems = {name};
   const perf::workload w = perf::workload_of(o, density, 3);
   perf::registry<spar::threads, float, std::uint32_t> all(density);
   add(all);
@@ -79,6 +80,23 @@ TEST(Measure, AnAlgorithmOfOnesOwn) {
   EXPECT_EQ(row.work.k, 100U);
   EXPECT_GE(row.measured.nnz_out, 100U);
   EXPECT_EQ(row.measured.messages, 2U);
+}
+
+TEST(Measure, PoliciesOfOnesOwn) {
+  const auto add = [](auto& systems) {
+    // clang-format off
+  systems.add("star", own::star{});                                                     // a collective
+  systems.add("truncated", spar::split_allgather<own::truncated>{}, 1.0 / 128);         // a storage, lossy
+  systems.add("at_least", spar::collective<own::at_least, spar::sparcml>{{.threshold = 1}, {}}); // a selector
+                                                                                              // clang-format on
+  };
+  for (const char* name : {"star", "truncated", "at_least"}) {
+    for (const double density : {0.01, 1.0}) {
+      const auto row = measured(add, density, name);
+      EXPECT_TRUE(row.correct()) << name << " errs by " << row.measured.max_error;
+      EXPECT_GT(row.measured.messages, 0U);
+    }
+  }
 }
 
 TEST(Measure, ALostEntryIsWrong) {

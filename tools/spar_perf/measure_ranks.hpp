@@ -4,9 +4,11 @@
 
 #include "measure.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
+#include <numeric>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -37,7 +39,8 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   r.total_bytes_received = total[1];
 }
 
-/// One rank's part. Every iteration runs every system once, each after a barrier, in an order that rotates.
+/// One rank's part. Every iteration runs every system once, each after a barrier, in a random order that all ranks
+/// share: none always follows the same other, which leaves its traces in caches and in the shares of the processor.
 template <class Net, class T, class Index>
 std::vector<record> measure(Net& net, const options& o, const workload& w,
                             const std::vector<system_entry<Net, T, Index>>& systems, const exact_sums* sums) {
@@ -45,9 +48,12 @@ std::vector<record> measure(Net& net, const options& o, const workload& w,
   auto data = contribution<T, Index>(w, static_cast<int>(net.rank()), any_dense, o.in_place);
   std::vector<record> records(systems.size());
   std::vector<std::uint64_t> hashes(systems.size());
+  std::vector<std::size_t> order(systems.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(o.seed);
   for (int i = -o.warmup; i < o.iterations; ++i) {
-    for (std::size_t turn = 0; turn < systems.size(); ++turn) {
-      const std::size_t s = (turn + static_cast<std::size_t>(i + o.warmup)) % systems.size();
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t s : order) {
       record& r = records[s];
       restore(data, systems[s].dense);
       barrier(net);

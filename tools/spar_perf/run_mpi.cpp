@@ -6,6 +6,9 @@
 #include <spar/mpi.hpp>
 
 #include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 
 namespace perf {
 
@@ -52,6 +55,20 @@ class mpi_sum {
   bool made_ = false;
 };
 
+/// A rank that fails ends the job at once: the others wait for it, and to free its communicator would wait for them.
+template <class F>
+auto or_abort(F f) {
+  try {
+    return f();
+  } catch (const std::exception& e) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::fprintf(stderr, "spar_perf: rank %d: %s\n", rank, e.what());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    std::abort();
+  }
+}
+
 /// A task that never suspends, so that it is called like the others.
 template <class T, class Index>
 spar::task<call_cost> call_mpi(spar::mpi& net, rank_data<T, Index>* data, const mpi_sum<T>* sum) {
@@ -91,7 +108,7 @@ std::vector<row> run_mpi(const options& o) {
       all.add_call("mpi", true, 0, [&](spar::mpi& on, rank_data<T, Index>& data) { return call_mpi(on, &data, &sum); });
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
-      auto records = measure(net, o, w, systems, sums ? &*sums : nullptr);
+      auto records = or_abort([&] { return measure(net, o, w, systems, sums ? &*sums : nullptr); });
       for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
     }
     return rows;

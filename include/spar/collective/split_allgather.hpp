@@ -48,6 +48,8 @@ struct split_allgather {
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
     requires(std::same_as<Storage, storage::dense> || block_codec<Storage, T>)
   {
+    if constexpr (block_codec<Storage, T>)
+      (void)storage.template encoded_bytes<T>(1); // throws for a bad option, in time
     const uniform_ownership owner{mine.dimension(), net.size()};
     const index_range own = owner[net.rank()];
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstdio>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -11,8 +13,8 @@ namespace spar {
 
 namespace detail {
 
-/// A piece of an error's sentence. Numbers become text in one place that is compiled once, not wherever an error is
-/// thrown.
+/// A piece of an error's sentence. Numbers become text in one place, in the plainest way: sentences stand in many
+/// functions, and every user compiles them.
 class sentence_part {
  public:
   sentence_part(const char* text) noexcept : kind_(kind::text), text_(text) {}
@@ -23,20 +25,17 @@ class sentence_part {
   template <std::unsigned_integral Number>
   sentence_part(Number x) noexcept : kind_(kind::number), number_(x) {}
 
-  void append_to(std::string& all) const {
+  /// Writes at most `room` characters and returns how many it has.
+  [[nodiscard]] int write(char* to, std::size_t room) const noexcept {
     switch (kind_) {
     case kind::text:
-      all += text_;
-      break;
+      return std::snprintf(to, room, "%s", text_);
     case kind::real:
-      all += std::to_string(real_);
-      break;
+      return std::snprintf(to, room, "%g", real_);
     case kind::signed_number:
-      all += std::to_string(signed_);
-      break;
-    case kind::number:
-      all += std::to_string(number_);
-      break;
+      return std::snprintf(to, room, "%lld", signed_);
+    default:
+      return std::snprintf(to, room, "%llu", number_);
     }
   }
 
@@ -51,8 +50,12 @@ class sentence_part {
 };
 
 [[gnu::noinline, gnu::cold]] inline std::string join_sentence(std::initializer_list<sentence_part> parts) {
-  std::string all;
-  for (const sentence_part& p : parts) p.append_to(all);
+  std::size_t length = 0;
+  for (const sentence_part& p : parts) length += static_cast<std::size_t>(p.write(nullptr, 0));
+  std::string all(length + 1, '\0');
+  char* to = all.data();
+  for (const sentence_part& p : parts) to += p.write(to, static_cast<std::size_t>(all.data() + length + 1 - to));
+  all.pop_back();
   return all;
 }
 

@@ -55,7 +55,7 @@ struct header {
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
 
   /// Throws `corrupt_message` unless this is an undamaged header of this version.
-  void validate() const {
+  [[gnu::noinline]] void validate() const {
     if (magic != expected_magic) throw corrupt_message("a message does not begin with spar's magic number");
     if (version != current_version) {
       throw corrupt_message(
@@ -105,7 +105,7 @@ class message_buffer {
   }
 
   /// Gives the payload's memory back; among in-process ranks this is what ends the sender's send.
-  void release() noexcept {
+  [[gnu::noinline]] void release() noexcept {
     if (release_ != nullptr) std::exchange(release_, nullptr)(lender_);
     pieces_ = {};
     for (auto& s : storage_) s = {};
@@ -119,15 +119,22 @@ class message_buffer {
   }
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
 
-  /// Takes the header that has arrived; throws `corrupt_message`, or `mismatch` where a place has another size.
-  void accept(const header& arrived) {
+  /// Takes the header that has arrived; throws `corrupt_message`. False where a place has another size than its piece:
+  /// then the receive ends without a payload, and `check_fit` throws once the headers have been compared.
+  [[nodiscard, gnu::noinline]] bool accept(const header& arrived) {
     arrived.validate();
     head_ = arrived;
-    if (!placed_) return;
+    for (std::size_t i = 0; placed_ && i < max_pieces; ++i) fits_ = fits_ && arrived.lengths[i] == places_[i].size();
+    return fits_;
+  }
+
+  /// Throws `mismatch` where a place has another size than the piece that came.
+  void check_fit() const {
+    if (fits_) return;
     for (std::size_t i = 0; i < max_pieces; ++i) {
-      if (arrived.lengths[i] != places_[i].size()) {
+      if (head_.lengths[i] != places_[i].size()) {
         throw mismatch(
-            sentence("a message brings ", arrived.lengths[i], " bytes where this rank expects ", places_[i].size()));
+            sentence("a message brings ", head_.lengths[i], " bytes where this rank expects ", places_[i].size()));
       }
     }
   }
@@ -152,7 +159,7 @@ class message_buffer {
   }
 
   /// Copies the pieces to their destinations.
-  void copy_from(const std::array<std::span<const std::byte>, max_pieces>& pieces) {
+  [[gnu::noinline]] void copy_from(const std::array<std::span<const std::byte>, max_pieces>& pieces) {
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (!pieces[i].empty()) std::memcpy(destination(i).data(), pieces[i].data(), pieces[i].size());
     }
@@ -167,6 +174,7 @@ class message_buffer {
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
   bool placed_ = false;
+  bool fits_ = true;
 };
 
 } // namespace spar

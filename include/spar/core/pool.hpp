@@ -69,7 +69,8 @@ class pool final : public std::pmr::memory_resource {
     return classes;
   }
 
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
+  // Out of line: every coroutine and buffer would otherwise carry a copy.
+  [[gnu::noinline]] void* do_allocate(std::size_t bytes, std::size_t align) override {
     if (align > alignment) throw std::bad_alloc();
     const std::size_t wanted = class_of(bytes);
     const std::size_t found = first_occupied(wanted);
@@ -85,7 +86,7 @@ class pool final : public std::pmr::memory_resource {
     return reinterpret_cast<std::byte*>(b) + alignment;
   }
 
-  void do_deallocate(void* p, std::size_t, std::size_t) override {
+  [[gnu::noinline]] void do_deallocate(void* p, std::size_t, std::size_t) override {
     auto* b = reinterpret_cast<block*>(static_cast<std::byte*>(p) - alignment);
     b->next = free_[b->size_class];
     free_[b->size_class] = b;

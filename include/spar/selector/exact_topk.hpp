@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -31,7 +30,7 @@ struct exact_topk {
     std::uint64_t above = 0;
     if (wanted > 0) {
       auto* const kth = keys.data() + (wanted - 1);
-      std::nth_element(keys.data(), kth, keys.data() + x.size(), std::greater<>());
+      std::nth_element(keys.data(), kth, keys.data() + x.size(), [](auto a, auto b) { return a > b; });
       threshold = *kth;
       above = static_cast<std::uint64_t>(std::count_if(keys.data(), kth, [=](auto m) { return m > threshold; }));
     }

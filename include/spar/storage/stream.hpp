@@ -71,7 +71,7 @@ class stream_view {
   [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
 
   /// The entries with indices from `begin` to before `end`; nothing is copied.
-  [[nodiscard]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
+  [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
     if (dense_) {
       const std::uint64_t last = first_ + values_.size();
       begin = std::clamp(begin, first_, last);
@@ -158,12 +158,12 @@ void validate(const stream_view<T, Index>& v) {
   }
   const std::size_t bad = kernel::first_bad_index(indices, n);
   if (bad == indices.size()) return;
-  const std::string where = "index " + std::to_string(indices[bad]) + " at entry " + std::to_string(bad);
-  if (indices[bad] >= n) throw invalid_argument(sentence(where, " is not below the dimension ", n));
-  throw invalid_argument(
-      where + (indices[bad] == indices[bad - 1]
-                   ? " repeats the one before it"
-                   : " is smaller than " + std::to_string(indices[bad - 1]) + " before it: indices must ascend"));
+  const auto at = [&](const char* what, std::uint64_t value, const char* rest) {
+    return invalid_argument(sentence("index ", indices[bad], " at entry ", bad, what, value, rest));
+  };
+  if (indices[bad] >= n) throw at(" is not below the dimension ", n, "");
+  if (indices[bad] == indices[bad - 1]) throw at(" repeats index ", indices[bad - 1], " before it");
+  throw at(" comes after index ", indices[bad - 1], ": indices must ascend");
 }
 
 /// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.
@@ -177,7 +177,7 @@ class stream {
   stream() = default;
 
   /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
-  static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
+  [[gnu::noinline]] static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
     stream s;
     s.n_ = n;
     s.indices_ = buffer<Index, Space>(memory, capacity);
@@ -185,7 +185,7 @@ class stream {
     return s;
   }
   /// `count` uninitialised values from index `first` on.
-  static stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
+  [[gnu::noinline]] static stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
     stream s;
     s.n_ = n;
     s.first_ = first;
@@ -193,7 +193,7 @@ class stream {
     s.dense_ = true;
     return s;
   }
-  static stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
+  [[gnu::noinline]] static stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
     stream s =
         v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
     std::copy(v.values().begin(), v.values().end(), s.values_.data());

@@ -36,18 +36,18 @@ struct basic_sparcml {
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    double second_bytes = sizeof(T); // a value in DSAR's second phase
+    if constexpr (block_codec<Second, T>) {
+      second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
+    }
     std::uint64_t k = mine.count();
-    const auto agreement = net.with(signature_of<std::uint64_t, Index, basic_sparcml, maximum>(1));
+    const auto agreement = net.with(signature_of<std::uint64_t, Index, Second, maximum>(1));
     const recursive_doubling doubling;
     co_await doubling(agreement, std::span<std::uint64_t>(&k, 1), maximum{});
 
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};
     const network_model model = network_of(net.net());
-    double second_bytes = sizeof(T);
-    if constexpr (block_codec<Second, T>) {
-      second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
-    }
     switch (choose_sparcml(model, call, second_bytes)) {
     case sparcml_choice::doubling: {
       const recursive_doubling algorithm{.dense_from = call.dense_fraction(model)};

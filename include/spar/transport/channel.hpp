@@ -76,7 +76,7 @@ class channel {
   /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
   /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
   /// rank and the peer.
-  auto send(rank_t peer, message_pieces out) const {
+  [[gnu::noinline]] auto send(rank_t peer, message_pieces out) const {
     check_address(peer);
     header& h = out.head;
     h.lane = lane_;
@@ -96,7 +96,7 @@ class channel {
 
   /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
   /// `mismatch` where the sender is not doing the same call.
-  auto receive(rank_t peer, message_buffer& in) const {
+  [[gnu::noinline]] auto receive(rank_t peer, message_buffer& in) const {
     check_address(peer);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
     return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
@@ -113,6 +113,7 @@ class channel {
     void await_resume() const {
       inner_.await_resume();
       channel_.check(in_->head(), peer_);
+      in_->check_fit();
     }
 
    private:
@@ -128,7 +129,7 @@ class channel {
     spar::check(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
   }
 
-  void check(const header& h, rank_t peer) const {
+  [[gnu::noinline]] void check(const header& h, rank_t peer) const {
     compare("the number of the collective", h.sequence, call_->sequence, peer);
     compare("the dimension n", h.dimension, agreed_.dimension, peer);
     compare("the element type (code)", static_cast<unsigned>(h.element), static_cast<unsigned>(agreed_.element), peer);
@@ -141,7 +142,7 @@ class channel {
     call_->cost.header_bytes_received += sizeof(header);
   }
 
-  void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
+  [[gnu::noinline]] void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
     if (theirs == ours) return;
     throw mismatch(
         sentence("ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank(), " has ", ours));

@@ -313,7 +313,10 @@ class mpi : public endpoint {
     }
     header head;
     std::memcpy(&head, r->cover->bytes.data(), sizeof(header));
-    r->into->accept(head);
+    if (!r->into->accept(head)) {
+      cancel(r); // the pieces do not fit
+      return;
+    }
     if (padded_bytes(head) > envelope_bytes - offset_of_payload) {
       if (!r->pieces_posted) post_pieces(r);
       return;

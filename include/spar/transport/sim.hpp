@@ -16,7 +16,6 @@
 #include <optional>
 #include <queue>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -122,6 +121,9 @@ class simulator {
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
     outgoing_.assign(hosts, 0);
     incoming_.assign(hosts, 0);
+    const auto pairs = static_cast<std::size_t>(size) * static_cast<std::size_t>(options.ranks_per_host);
+    last_between_.assign(options.ranks_per_host > 1 ? pairs : static_cast<std::size_t>(0), 0);
+    if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
   simulator(const simulator&) = delete;
 
@@ -168,7 +170,9 @@ class simulator {
  private:
   friend class sim;
 
-  enum class event_kind { start, leave, left, arrive };
+  /// A rank's program begins; a message comes to its outgoing link, has left it, comes to the incoming link, has
+  /// arrived.
+  enum class event_kind { start, leave, left, reach, arrive };
   struct event {
     double time;
     event_kind kind;
@@ -214,7 +218,10 @@ class simulator {
       start(rank);
       break;
     case event_kind::leave:
-      transmit(*e.message, e.time);
+      transmit(*e.message);
+      break;
+    case event_kind::reach:
+      enter(*e.message);
       break;
     case event_kind::left:
       rank.complete(*e.message);
@@ -231,29 +238,48 @@ class simulator {
     return rank;
   }
 
-  /// A message reaches the outgoing link at time `now`.
-  void transmit(sim::shipment& m, double now) {
-    const auto from = static_cast<std::size_t>(m.source / options_.ranks_per_host);
-    const auto to = static_cast<std::size_t>(m.destination / options_.ranks_per_host);
-    const double occupied = options_.overhead + static_cast<double>(m.head.payload_bytes()) / options_.bandwidth;
-    double left = now + occupied;
-    double arrived = left + options_.latency;
-    if (from != to) {
-      left = std::max(now, outgoing_[from]) + occupied;
-      outgoing_[from] = left;
-      arrived = std::max(left - occupied + options_.latency, incoming_[to]) + occupied;
-      incoming_[to] = arrived;
-    }
-    if (options_.jitter > 0) {
-      arrived += options_.jitter * static_cast<double>(mix(options_.seed ^ mix(next_serial_)) >> 11) * 0x1p-53;
-    }
-    if (options_.jitter > 0 || from == to) { // no link keeps them in order
-      double& last = last_arrival_[hash(m.source, m.destination, m.tag)];
-      arrived = last = std::max(arrived, last);
-    }
+  [[nodiscard]] std::size_t host(rank_t rank) const noexcept {
+    return static_cast<std::size_t>(rank / options_.ranks_per_host);
+  }
+  /// Seconds for which a message occupies a link.
+  [[nodiscard]] double occupied(const sim::shipment& m) const noexcept {
+    return options_.overhead + static_cast<double>(m.head.payload_bytes()) / options_.bandwidth;
+  }
+
+  /// A message comes to its sender's outgoing link.
+  void transmit(sim::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.destination, m.tag);
-    if (!options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
-    schedule({arrived, event_kind::arrive, &rank(m.destination), &m}, tie);
+    if (host(m.source) == host(m.destination)) {
+      const double left = now_ + occupied(m);
+      double& last =
+          last_between_[static_cast<std::size_t>(m.source) * static_cast<std::size_t>(options_.ranks_per_host) +
+                        static_cast<std::size_t>(m.destination % options_.ranks_per_host)];
+      last = std::max(left + options_.latency, last); // no link keeps them in order
+      if (!options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
+      schedule({delayed(m, last), event_kind::arrive, &rank(m.destination), &m}, tie);
+      return;
+    }
+    double& free = outgoing_[host(m.source)];
+    const double begun = std::max(now_, free);
+    free = begun + occupied(m);
+    if (!options_.synchronous) schedule({free, event_kind::left, m.sender, &m}, tie);
+    schedule({begun + options_.latency, event_kind::reach, &rank(m.destination), &m}, tie);
+  }
+
+  /// The first byte of a message comes to the receiver's incoming link.
+  void enter(sim::shipment& m) {
+    double& free = incoming_[host(m.destination)];
+    free = std::max(now_, free) + occupied(m);
+    schedule({delayed(m, free), event_kind::arrive, &rank(m.destination), &m}, hash(m.source, m.destination, m.tag));
+  }
+
+  /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
+  [[nodiscard]] double delayed(const sim::shipment& m, double arrival) {
+    if (options_.jitter <= 0) return arrival;
+    arrival += options_.jitter * static_cast<double>(mix(options_.seed ^ mix(next_serial_)) >> 11) * 0x1p-53;
+    // Keys that share a slot are kept in order as well, which does no harm.
+    double& last = last_arrival_[hash(m.source, m.destination, m.tag) % last_arrival_.size()];
+    return last = std::max(arrival, last);
   }
 
   void drop(sim::shipment* m) noexcept {
@@ -269,20 +295,20 @@ class simulator {
   [[nodiscard]] std::string who_waits() const {
     std::string text = "no rank can go on:";
     std::size_t named = 0;
+    const auto add = [&](rank_t first, const char* what, rank_t second, tag_t tag) {
+      if (++named == 33) text += " and more";
+      if (named > 32) return;
+      text += sentence(named > 1 ? "; rank " : " rank ", first, what, second, " (collective ", tag / max_lanes,
+                       ", lane ", tag % max_lanes, ")");
+    };
     for (const auto& r : ranks_) {
       for (const sim::expectation* e : r->matching_.receives()) {
-        if (++named > 32) return text + " and more";
-        text += (named > 1 ? "; rank " : " rank ") + std::to_string(r->rank()) + " waits for a message from rank " +
-                std::to_string(e->source) + " (collective " + std::to_string(e->tag / max_lanes) + ", lane " +
-                std::to_string(e->tag % max_lanes) + ")";
+        add(r->rank(), " waits for a message from rank ", e->source, e->tag);
       }
     }
     for (const auto& r : ranks_) {
       for (const sim::shipment* m : r->matching_.arrivals()) {
-        if (++named > 32) return text + " and more";
-        text += (named > 1 ? "; rank " : " rank ") + std::to_string(m->source) + " has sent to rank " +
-                std::to_string(r->rank()) + ", which does not receive it (collective " +
-                std::to_string(m->tag / max_lanes) + ", lane " + std::to_string(m->tag % max_lanes) + ")";
+        add(r->rank(), " does not receive a message from rank ", m->source, m->tag);
       }
     }
     return named > 0 ? text : text + " no message is under way";
@@ -294,7 +320,8 @@ class simulator {
   std::vector<double> incoming_;
   detail::slab<sim::shipment> shipments_;
   std::priority_queue<event> events_;
-  std::unordered_map<std::uint64_t, double> last_arrival_;
+  std::vector<double> last_between_; // arrival at each rank from each rank of its host
+  std::vector<double> last_arrival_; // with jitter, by hash of the key
   std::vector<trace_entry> trace_;
   std::uint64_t next_serial_ = 0;
   double now_ = 0; // of the event that is being processed
@@ -356,8 +383,9 @@ inline void sim::deliver(shipment* s, expectation* r) {
                       engine_->hash(s->source, s->destination, s->tag));
   }
   try {
-    r->into->accept(s->head);
-    if (r->into->placed()) {
+    if (!r->into->accept(s->head)) {
+      engine_->drop(s);
+    } else if (r->into->placed()) {
       r->into->copy_from(s->pieces);
       engine_->drop(s);
     } else {
@@ -377,6 +405,7 @@ inline void sim::abandon(shipment* s) noexcept {
 }
 
 inline void sim::progress(bool block) {
+  if (engine_->inside_ && !block) return; // the simulation goes on by itself
   if (engine_->inside_) {
     engine_->misuse_ =
         sentence("rank ", rank(), " blocks inside a simulated program, or drops a collective that has not ended,",

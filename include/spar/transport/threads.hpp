@@ -108,8 +108,9 @@ class threads : public endpoint {
       return;
     }
     try {
-      r->into->accept(s->head);
-      if (r->into->placed()) {
+      if (!r->into->accept(s->head)) {
+        give_back(s);
+      } else if (r->into->placed()) {
         r->into->copy_from(s->pieces);
         give_back(s);
       } else {

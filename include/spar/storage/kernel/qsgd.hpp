@@ -53,10 +53,10 @@ class position_random {
 
 } // namespace detail
 
-/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of
-/// -s..s, s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1): the expectation
-/// of the decoded value is x (to 2^-24 of scale / s), the error is below scale / s, and an entry with |x| = scale is
-/// exact.
+/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of -s..s,
+/// s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1). The error is below
+/// scale / s, an entry with |x| = scale is exact, and the expectation of the decoded value is x but for the roundings of
+/// the arithmetic (relative 2^-22, for double 2^-51) and 2^-24 of scale / s, as u has 24 bits (4-bit levels: 28, 2: 30).
 ///
 /// Layout: bucket after bucket, each the scale as a T (unaligned), then its levels in two's complement, the first entry
 /// in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of bytes.
@@ -121,6 +121,9 @@ struct qsgd_codec {
   template <class T>
   using real = std::conditional_t<code_of<T> == element_code::float64, double, float>;
 
+  template <class Real>
+  using bits_of_real = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
+
   static constexpr void check(std::size_t bucket) {
     if (bucket == 0) throw invalid_argument("a QSGD bucket has 0 entries, at least 1 is needed");
   }
@@ -149,6 +152,9 @@ struct qsgd_codec {
       constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
       prescale = scale < small ? Real(1) / small : Real(1);
       factor = scale > 0 ? limit() / (scale * prescale) : Real(0);
+      // Rounded so that the largest entry gets there: else it would be rounded down once in some 10^5 draws.
+      if (scale * prescale * factor < limit())
+        factor = std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1);
     }
 
     static constexpr Real limit() { return static_cast<Real>(static_cast<std::int64_t>(levels) << fraction); }

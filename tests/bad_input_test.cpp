@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Misuse ends in one sentence with the values, before anything is sent; ranks that disagree end in `mismatch`, the
+// others in `peer_failed`; nothing hangs.
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+using testing::AssertionFailure;
+using testing::AssertionResult;
+using testing::AssertionSuccess;
+
+/// `text` is one sentence and has all `parts`.
+AssertionResult says(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts)
+    if (text.find(part) == std::string::npos) return AssertionFailure() << '"' << text << "\" does not say " << part;
+  if (text.find('\n') != std::string::npos) return AssertionFailure() << text << " is more than one line";
+  return AssertionSuccess();
+}
+
+/// What `call` throws as an Error; empty where it throws nothing.
+template <class Error = spar::invalid_argument, class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+// --- before anything is sent ---
+
+/// Every collective that takes a stream refuses this one, says the same, and sends nothing.
+template <class T, class Index>
+void expect_refused(const spar::stream_view<T, Index>& wrong, const std::vector<std::string>& parts) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net{inner};
+    const auto refused = [&](const auto& call) { EXPECT_TRUE(says(error_of(call), parts)); };
+    refused([&] { spar::allreduce(net, wrong, spar::recursive_doubling{}); });
+    refused([&] { spar::allreduce(net, wrong, spar::ring{}); });
+    refused([&] { spar::allreduce(net, wrong, spar::rabenseifner{}); });
+    refused([&] { spar::allreduce(net, wrong, spar::ssar_split{}); });
+    refused([&] { spar::allreduce(net, wrong, spar::dsar_split{}); });
+    refused([&] { spar::allreduce(net, wrong); });
+    refused([&] { spar::allreduce(net, wrong, spar::sparcml{}, spar::average{}); });
+    refused([&] { (void)spar::start_allreduce(net, wrong, spar::sparcml{}); });
+    refused([&] { spar::reduce_scatter(net, wrong); });
+    refused([&] { spar::allgather(net, wrong); });
+    refused([&] { spar::reduce(net, wrong, 0); });
+    refused([&] { spar::broadcast(net, wrong, 0); });
+    EXPECT_EQ(net.sent().messages, 0U);
+    EXPECT_EQ(net.statistics().messages_sent, 0U);
+    // The group goes on: nothing has happened to it.
+    std::array<float, 2> x{1, 2};
+    spar::allreduce(net, std::span<float>(x));
+    EXPECT_EQ(x[1], 4.0F);
+  });
+}
+
+void expect_refused(std::uint64_t n, const std::vector<std::uint32_t>& indices, const std::vector<float>& values,
+                    const std::vector<std::string>& parts) {
+  expect_refused(spar::sparse_view(n, indices, values), parts);
+}
+
+TEST(bad_input, more_entries_than_the_dimension) {
+  expect_refused(2, {0, 1, 2}, {1, 2, 3}, {"3 entries", "dimension 2"});
+}
+
+TEST(bad_input, an_entry_of_nothing) { expect_refused(0, {0}, {1}, {"1 entries", "dimension 0"}); }
+
+TEST(bad_input, unsorted_indices) {
+  expect_refused(100, {3, 40, 17, 50}, {1, 2, 3, 4}, {"index 17", "entry 2", "40", "ascend"});
+}
+
+TEST(bad_input, a_repeated_index) {
+  expect_refused(100, {3, 40, 40, 50}, {1, 2, 3, 4}, {"index 40", "entry 2", "repeats"});
+}
+
+TEST(bad_input, an_index_beyond_the_dimension) {
+  expect_refused(100, {3, 40, 100}, {1, 2, 3}, {"index 100", "entry 2", "dimension 100"});
+  expect_refused(100, {4'000'000'000U}, {1}, {"index 4000000000", "dimension 100"});
+}
+
+TEST(bad_input, a_bad_index_far_inside_a_long_stream) {
+  std::vector<std::uint32_t> indices(5000);
+  for (std::size_t e = 0; e < indices.size(); ++e) indices[e] = static_cast<std::uint32_t>(2 * e);
+  const std::vector<float> values(5000);
+  for (const std::size_t bad : {1U, 63U, 64U, 65U, 1023U, 4998U, 4999U}) {
+    auto wrong = indices;
+    wrong[bad] = wrong[bad - 1];
+    expect_refused(10'000, wrong, values, {"entry " + std::to_string(bad), "repeats"});
+  }
+}
+
+TEST(bad_input, indices_and_values_of_different_length) {
+  expect_refused(100, {3, 40}, {1, 2, 3}, {"2 indices", "3 values"});
+  expect_refused(100, {3, 40, 41}, {}, {"3 indices", "0 values"});
+}
+
+TEST(bad_input, a_dimension_beyond_the_index_type) {
+  expect_refused((std::uint64_t{1} << 32) + 1, {1, 2}, {1, 2}, {"4294967297", "32-bit"});
+}
+
+TEST(bad_input, a_dense_stream_that_is_not_the_whole_vector) {
+  const std::vector<float> values(10);
+  expect_refused(spar::stream_view<float>::dense(20, 0, values), {"dimension 20", "10 values"});
+  expect_refused(spar::stream_view<float>::dense(10, 5, std::span(values).first(5)), {"dimension 10", "index 5"});
+}
+
+TEST(bad_input, a_dense_stream_for_a_sparse_allgather) {
+  spar::thread_group group{1};
+  const std::vector<float> values(10);
+  const auto text = error_of([&] { spar::allgather(group.rank(0), spar::dense_view(values)); });
+  EXPECT_TRUE(says(text, {"10 values"}));
+}
+
+TEST(bad_input, in_and_out_of_different_length) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net{inner};
+    const std::vector<float> in(7);
+    std::vector<float> out(6);
+    EXPECT_TRUE(
+        says(error_of([&] { spar::allreduce(net, std::span<const float>(in), std::span<float>(out)); }), {"7", "6"}));
+    EXPECT_EQ(net.sent().messages, 0U);
+  });
+}
+
+TEST(bad_input, a_result_for_a_span_of_another_length) {
+  const std::vector<std::uint32_t> indices{1};
+  const std::vector<float> values{2};
+  std::vector<float> out(9);
+  EXPECT_TRUE(says(error_of([&] { spar::sparse_view(10, indices, values).to_dense(out); }), {"10", "9"}));
+}
+
+TEST(bad_input, a_root_that_is_no_rank) {
+  spar::thread_group group{3};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net{inner};
+    std::vector<float> x(4);
+    const auto view = spar::dense_view(x);
+    for (const spar::rank_t root : {-1, 3, 100}) {
+      const std::vector<std::string> parts{"rank " + std::to_string(root), "3 ranks"};
+      EXPECT_TRUE(says(error_of([&] { spar::reduce(net, std::span<float>(x), root); }), parts));
+      EXPECT_TRUE(says(error_of([&] { spar::broadcast(net, std::span<float>(x), root); }), parts));
+      EXPECT_TRUE(says(error_of([&] { spar::reduce(net, view, root); }), parts));
+      EXPECT_TRUE(says(error_of([&] { spar::broadcast(net, view, root); }), parts));
+    }
+    EXPECT_EQ(net.sent().messages, 0U);
+  });
+}
+
+TEST(bad_input, no_ranks) {
+  EXPECT_TRUE(says(error_of([] { spar::thread_group group{0}; }), {"0"}));
+  EXPECT_TRUE(says(error_of([] { spar::thread_group group{-4}; }), {"-4"}));
+  EXPECT_TRUE(says(error_of([] { spar::simulator engine{0}; }), {"0"}));
+}
+
+TEST(bad_input, a_bucket_of_no_entries) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net{inner};
+    const std::vector<float> values(10);
+    const spar::split_allgather<spar::storage::qsgd<8>> algorithm{{.bucket = 0}};
+    EXPECT_TRUE(says(error_of([&] { spar::allreduce(net, spar::dense_view(values), algorithm); }), {"0 entries"}));
+    EXPECT_EQ(net.sent().messages, 0U);
+  });
+}
+
+// --- ranks that disagree ---
+
+/// Runs `program(net)` on every rank of a group, in which all must end, with `mismatch` on some and `peer_failed` on
+/// the others; gives the first mismatch's text.
+template <class Program>
+std::string disagreement(spar::rank_t ranks, bool synchronous, const Program& program) {
+  std::atomic<int> ended = 0;
+  std::string text;
+  spar::thread_group group{ranks, {.synchronous = synchronous}};
+  try {
+    group.run([&](spar::threads& net) {
+      try {
+        program(net);
+        ADD_FAILURE() << "rank " << net.rank() << " has a result";
+      } catch (const spar::mismatch&) {
+        ++ended;
+        throw;
+      } catch (const spar::peer_failed& e) {
+        ++ended;
+        EXPECT_TRUE(says(e.what(), {"rank ", "failed", "disagree"}));
+        throw;
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << "rank " << net.rank() << ": " << e.what();
+        throw;
+      }
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const spar::mismatch& e) {
+    text = e.what();
+  }
+  EXPECT_EQ(ended, ranks);
+  EXPECT_TRUE(group.failed());
+  return text;
+}
+
+/// Both ways of sending, and numbers of ranks.
+template <class Check>
+void for_groups(const Check& check) {
+  for (const bool synchronous : {false, true}) {
+    for (const spar::rank_t ranks : {2, 3, 4, 7}) {
+      SCOPED_TRACE(testing::Message() << "P = " << ranks << ", synchronous: " << synchronous);
+      check(ranks, synchronous);
+    }
+  }
+}
+
+/// Few entries, and so many that messages are handed over without a copy.
+template <class Algorithm>
+void expect_dimension_mismatch(std::size_t count) {
+  for_groups([&](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
+      std::vector<std::uint32_t> indices(count);
+      for (std::size_t e = 0; e < count; ++e) indices[e] = static_cast<std::uint32_t>(3 * e);
+      const std::vector<float> values(count, 1.0F);
+      const std::uint64_t n = net.rank() == 0 ? 100'000 : 100'001;
+      spar::allreduce(net, spar::sparse_view(n, indices, values), Algorithm{});
+    });
+    EXPECT_TRUE(says(text, {"dimension", "100000", "100001"}));
+  });
+}
+
+template <class Algorithm>
+class disagreeing : public testing::Test {};
+using algorithms =
+    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split>;
+TYPED_TEST_SUITE(disagreeing, algorithms);
+
+TYPED_TEST(disagreeing, on_the_dimension_with_short_messages) { expect_dimension_mismatch<TypeParam>(10); }
+TYPED_TEST(disagreeing, on_the_dimension_with_long_messages) {
+  for (int repeat = 0; repeat < 5; ++repeat) expect_dimension_mismatch<TypeParam>(8000);
+}
+
+TEST(disagreeing_ranks, on_the_length_of_a_dense_vector) {
+  for (const std::size_t n : {10U, 100'000U}) {
+    for_groups([&](spar::rank_t ranks, bool synchronous) {
+      const auto check = [&](auto algorithm) {
+        const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
+          std::vector<float> x(net.rank() == 1 ? n + 1 : n);
+          spar::allreduce(net, std::span<float>(x), algorithm);
+        });
+        EXPECT_FALSE(text.empty());
+      };
+      check(spar::recursive_doubling{});
+      check(spar::ring{});
+      check(spar::rabenseifner{});
+      check(spar::dense{});
+    });
+  }
+}
+
+TEST(disagreeing_ranks, on_the_length_say_both) {
+  const auto text = disagreement(2, false, [](spar::threads& net) {
+    std::vector<float> x(net.rank() == 1 ? 11 : 10);
+    spar::allreduce(net, std::span<float>(x), spar::recursive_doubling{});
+  });
+  EXPECT_TRUE(says(text, {"dimension", "10", "11", "rank 0", "rank 1"}));
+}
+
+TEST(disagreeing_ranks, on_the_element_type) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      std::vector<std::int32_t> whole(8);
+      std::vector<float> real(8);
+      if (net.rank() == 0)
+        spar::allreduce(net, std::span<std::int32_t>(whole), spar::recursive_doubling{});
+      else
+        spar::allreduce(net, std::span<float>(real), spar::recursive_doubling{});
+    });
+    EXPECT_TRUE(says(text, {"element type", "1", "3"})); // the codes of float and int32
+  });
+}
+
+TEST(disagreeing_ranks, on_the_index_type) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      const std::vector<std::uint32_t> narrow{1};
+      const std::vector<std::uint64_t> wide_indices{1};
+      const std::vector<float> values{1};
+      if (net.rank() == 0)
+        spar::allreduce(net, spar::sparse_view(10, narrow, values), spar::ring{});
+      else
+        spar::allreduce(net, spar::sparse_view(10, wide_indices, values), spar::ring{});
+    });
+    EXPECT_TRUE(says(text, {"index type"}));
+  });
+}
+
+TEST(disagreeing_ranks, on_the_operation) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      std::vector<float> x(8);
+      if (net.rank() == 0)
+        spar::allreduce(net, std::span<float>(x), spar::ring{}, spar::maximum{});
+      else
+        spar::allreduce(net, std::span<float>(x), spar::ring{}, spar::sum{});
+    });
+    EXPECT_TRUE(says(text, {"operation"}));
+  });
+}
+
+TEST(disagreeing_ranks, on_the_operation_where_only_the_end_differs) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      std::vector<float> x(8);
+      if (net.rank() == 0)
+        spar::allreduce(net, std::span<float>(x), spar::ring{}, spar::average{});
+      else
+        spar::allreduce(net, std::span<float>(x), spar::ring{}, spar::sum{});
+    });
+    EXPECT_TRUE(says(text, {"operation"}));
+  });
+}
+
+TEST(disagreeing_ranks, on_the_algorithm) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      std::vector<float> x(8);
+      if (net.rank() == 0)
+        spar::allreduce(net, std::span<float>(x), spar::ring{});
+      else
+        spar::allreduce(net, std::span<float>(x), spar::rabenseifner{});
+    });
+    EXPECT_TRUE(says(text, {"algorithm"}));
+  });
+}
+
+TEST(disagreeing_ranks, on_the_storage_of_the_second_phase) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const std::vector<float> values(5000, 1.0F);
+    const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
+      if (net.rank() == 0)
+        spar::allreduce(net, spar::dense_view(values), spar::split_allgather<spar::storage::qsgd<4>>{});
+      else
+        spar::allreduce(net, spar::dense_view(values), spar::split_allgather<spar::storage::qsgd<8>>{});
+    });
+    EXPECT_TRUE(says(text, {"algorithm"}));
+  });
+}
+
+TEST(disagreeing_ranks, on_the_storage_of_sparcml) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const std::vector<float> values(5000, 1.0F);
+    const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
+      if (net.rank() == 0)
+        spar::allreduce(net, spar::dense_view(values), spar::basic_sparcml<spar::storage::qsgd<4>>{});
+      else
+        spar::allreduce(net, spar::dense_view(values), spar::sparcml{});
+    });
+    EXPECT_TRUE(says(text, {"algorithm"}));
+  });
+}
+
+TEST(disagreeing_ranks, one_calls_another_collective) {
+  for (const bool synchronous : {false, true}) {
+    for (const spar::rank_t ranks : {2, synchronous ? 2 : 3}) {
+      const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+        std::vector<float> x(8);
+        if (net.rank() == 0)
+          spar::broadcast(net, std::span<float>(x), 0);
+        else
+          spar::reduce(net, std::span<float>(x), 1);
+        // Whoever was not involved finds out in the next call.
+        spar::allreduce(net, std::span<float>(x), spar::ring{});
+        spar::allreduce(net, std::span<float>(x), spar::ring{});
+      });
+      EXPECT_TRUE(says(text, {"algorithm"}));
+    }
+  }
+}
+
+// --- ranks that fail ---
+
+TEST(failing_rank, ends_everybody_with_its_reason) {
+  for (const bool synchronous : {false, true}) {
+    for (const std::size_t n : {10U, 100'000U}) {
+      std::atomic<int> informed = 0;
+      spar::thread_group group{5, {.synchronous = synchronous}};
+      EXPECT_THROW(group.run([&](spar::threads& net) {
+        if (net.rank() == 3) throw std::out_of_range("the disk is full");
+        std::vector<float> x(n);
+        try {
+          spar::allreduce(net, std::span<float>(x), spar::ring{});
+          spar::allreduce(net, std::span<float>(x), spar::ring{});
+        } catch (const spar::peer_failed& e) {
+          EXPECT_TRUE(says(e.what(), {"rank 3 failed", "the disk is full"}));
+          ++informed;
+          throw;
+        }
+      }),
+                   std::out_of_range);
+      EXPECT_EQ(informed, 4);
+    }
+  }
+}
+
+TEST(failing_rank, ends_those_who_call_later) {
+  spar::thread_group group{2};
+  EXPECT_THROW(group.run([&](spar::threads& net) {
+    if (net.rank() == 1) throw std::runtime_error("gone");
+    std::vector<float> x(4);
+    spar::allreduce(net, std::span<float>(x), spar::ring{});
+  }),
+               std::runtime_error);
+  EXPECT_TRUE(group.failed());
+}
+
+TEST(failing_rank, with_calls_in_flight) {
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    spar::thread_group group{4};
+    EXPECT_THROW(group.run([&](spar::threads& net) {
+      std::vector<float> a(20'000), b(20'000);
+      auto first = spar::start_allreduce(net, std::span<float>(a), spar::ring{});
+      auto second = spar::start_allreduce(net, std::span<float>(b), spar::rabenseifner{});
+      first.wait();
+      if (net.rank() == 2) throw std::runtime_error("gone");
+      second.wait();
+      std::vector<float> c(20'000);
+      spar::allreduce(net, std::span<float>(c), spar::recursive_doubling{});
+    }),
+                 std::runtime_error);
+  }
+}
+
+} // namespace
+} // namespace spar_test

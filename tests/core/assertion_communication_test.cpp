@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is checked at assertion level "communication".
+#undef SPAR_ASSERTION_LEVEL
+#define SPAR_ASSERTION_LEVEL 2
+#include <spar/core/assertion.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+using spar::assertion_level;
+
+TEST(assertion_communication, is_the_level) { EXPECT_EQ(spar::active_assertions, assertion_level::communication); }
+
+TEST(assertion_communication, what_holds_passes) {
+  EXPECT_NO_THROW(spar::check(true, "holds"));
+  EXPECT_NO_THROW(spar::check<assertion_level::communication>(true, "holds"));
+}
+
+TEST(assertion_communication, everything_is_checked) {
+  EXPECT_THROW(spar::check(false, "the sum is wrong"), spar::assertion_failed);
+  EXPECT_THROW(spar::check<assertion_level::communication>(false, "ranks differ"), spar::error);
+}
+
+} // namespace

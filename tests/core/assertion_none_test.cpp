@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is checked at assertion level "none".
+#undef SPAR_ASSERTION_LEVEL
+#define SPAR_ASSERTION_LEVEL 0
+#include <spar/core/assertion.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+using spar::assertion_level;
+
+TEST(assertion_none, is_the_level) { EXPECT_EQ(spar::active_assertions, assertion_level::none); }
+
+TEST(assertion_none, what_holds_passes) {
+  EXPECT_NO_THROW(spar::check(true, "holds"));
+  EXPECT_NO_THROW(spar::check<assertion_level::communication>(true, "holds"));
+}
+
+TEST(assertion_none, nothing_is_checked) {
+  EXPECT_NO_THROW(spar::check(false, "the sum is wrong"));
+  EXPECT_NO_THROW(spar::check<assertion_level::communication>(false, "ranks differ"));
+}
+
+} // namespace

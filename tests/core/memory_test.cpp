@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The pool, which recycles every block, and what is built on it: buffers and vectors of fixed capacity.
+#include "support/counting_resource.hpp"
+
+#include <spar/core/buffer.hpp>
+#include <spar/core/fixed_vector.hpp>
+#include <spar/core/pool.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using spar_test::counting_resource;
+
+TEST(pool, gives_aligned_memory_of_the_size_asked_for) {
+  counting_resource upstream;
+  {
+    spar::pool pool{upstream};
+    for (const std::size_t bytes :
+         {1U, 63U, 64U, 65U, 80U, 81U, 127U, 128U, 129U, 1000U, 4096U, 100'000U, 1'000'001U}) {
+      void* p = pool.allocate(bytes, 64);
+      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0U) << bytes;
+      std::memset(p, 0xAB, bytes); // under the address sanitizer: all of it is ours
+      pool.deallocate(p, bytes, 64);
+    }
+  }
+  EXPECT_EQ(upstream.outstanding(), 0);
+  EXPECT_EQ(upstream.outstanding_bytes(), 0);
+}
+
+TEST(pool, recycles_for_the_same_size_and_for_smaller_ones) {
+  counting_resource upstream;
+  spar::pool pool{upstream};
+  for (std::size_t size = 10'000; size > 0; size /= 2) {
+    void* p = pool.allocate(size, 16);
+    pool.deallocate(p, size, 16);
+  }
+  EXPECT_EQ(upstream.allocations(), 1U);
+}
+
+TEST(pool, never_gives_a_block_twice) {
+  counting_resource upstream;
+  {
+    spar::pool pool{upstream};
+    std::mt19937 random(3);
+    struct piece {
+      unsigned char* at;
+      std::size_t size;
+      unsigned char mark;
+    };
+    std::vector<piece> live;
+    for (int step = 0; step < 20'000; ++step) {
+      if (live.size() < 50 && random() % 2 == 0) {
+        const std::size_t size = 1 + random() % (1U << (random() % 14));
+        const auto mark = static_cast<unsigned char>(random());
+        auto* p = static_cast<unsigned char*>(pool.allocate(size, 8));
+        std::memset(p, mark, size);
+        live.push_back({p, size, mark});
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        const piece& gone = live.back();
+        for (std::size_t i = 0; i < gone.size; ++i) ASSERT_EQ(gone.at[i], gone.mark);
+        pool.deallocate(gone.at, gone.size, 8);
+        live.pop_back();
+      }
+      ASSERT_EQ(pool.live(), live.size());
+    }
+    for (const piece& p : live) pool.deallocate(p.at, p.size, 8);
+    EXPECT_EQ(pool.live(), 0U);
+  }
+  EXPECT_EQ(upstream.outstanding(), 0);
+}
+
+TEST(pool, wastes_at_most_a_quarter_and_its_own_header) {
+  for (const std::size_t size : {100U, 1000U, 1025U, 5000U, 70'000U, 1'000'000U, 1'048'577U}) {
+    counting_resource upstream;
+    spar::pool pool{upstream};
+    void* p = pool.allocate(size, 8);
+    EXPECT_LE(upstream.bytes(), size + size / 4 + 128) << size;
+    pool.deallocate(p, size, 8);
+  }
+}
+
+TEST(pool, trim_gives_unused_blocks_back) {
+  counting_resource upstream;
+  spar::pool pool{upstream};
+  void* kept = pool.allocate(100, 8);
+  void* unused = pool.allocate(200, 8);
+  pool.deallocate(unused, 200, 8);
+  pool.trim();
+  EXPECT_EQ(upstream.outstanding(), 1);
+  std::memset(kept, 1, 100);
+  pool.deallocate(kept, 100, 8);
+  pool.trim();
+  EXPECT_EQ(upstream.outstanding(), 0);
+}
+
+TEST(pool, refuses_what_it_cannot_align) {
+  spar::pool pool;
+  EXPECT_THROW((void)pool.allocate(64, 128), std::bad_alloc);
+  EXPECT_EQ(pool.live(), 0U);
+}
+
+TEST(pool_owner, lets_a_block_outlive_it) {
+  counting_resource upstream;
+  spar::buffer<int> result;
+  {
+    const spar::pool_owner owner{upstream};
+    result = spar::buffer<int>(*owner, 1000);
+    const spar::buffer<int> other(*owner, 500);
+    result.span()[999] = 5;
+  }
+  EXPECT_EQ(result.span()[999], 5);
+  EXPECT_GT(upstream.outstanding(), 0);
+  result = {};
+  EXPECT_EQ(upstream.outstanding(), 0) << "the last block takes the pool with it";
+}
+
+TEST(pool_owner, without_live_blocks_ends_at_once) {
+  counting_resource upstream;
+  {
+    const spar::pool_owner owner{upstream};
+    const spar::buffer<int> gone(*owner, 1000);
+  }
+  EXPECT_EQ(upstream.outstanding(), 0);
+}
+
+// --- buffer ---
+
+TEST(buffer, can_be_moved) {
+  spar::pool pool;
+  spar::buffer<double> a(pool, 100);
+  a.span()[7] = 3.5;
+  spar::buffer<double> b(std::move(a));
+  EXPECT_EQ(b.size(), 100U);
+  EXPECT_EQ(b.span()[7], 3.5);
+  spar::buffer<double> c;
+  c = std::move(b);
+  EXPECT_EQ(c.span()[7], 3.5);
+  EXPECT_EQ(pool.live(), 1U);
+}
+
+TEST(buffer, shrinks_but_never_grows) {
+  counting_resource upstream;
+  {
+    spar::pool pool{upstream};
+    {
+      spar::buffer<int> b(pool, 10);
+      b.shrink(4);
+      EXPECT_EQ(b.size(), 4U);
+      EXPECT_EQ(b.span().size(), 4U);
+      b.shrink(8);
+      EXPECT_EQ(b.size(), 4U);
+    }
+    EXPECT_EQ(pool.live(), 0U);
+  }
+  EXPECT_EQ(upstream.outstanding_bytes(), 0) << "given back with another size than it was taken";
+}
+
+TEST(buffer, of_nothing_takes_no_memory) {
+  counting_resource upstream;
+  spar::pool pool{upstream};
+  const spar::buffer<int> b(pool, 0);
+  EXPECT_EQ(b.size(), 0U);
+  EXPECT_EQ(upstream.allocations(), 0U);
+}
+
+// --- fixed_vector ---
+
+TEST(fixed_vector, constructs_and_destroys_its_elements) {
+  spar::pool pool;
+  const auto shared = std::make_shared<int>(1);
+  {
+    spar::fixed_vector<std::shared_ptr<int>> v(pool, 3);
+    v.emplace_back(shared);
+    EXPECT_EQ(*v.emplace_back(shared), 1);
+    EXPECT_EQ(v.size(), 2U);
+    EXPECT_EQ(shared.use_count(), 3);
+    v.clear();
+    EXPECT_EQ(shared.use_count(), 1);
+    v.emplace_back(shared);
+    EXPECT_EQ(v.span().size(), 1U);
+  }
+  EXPECT_EQ(shared.use_count(), 1);
+  EXPECT_EQ(pool.live(), 0U);
+}
+
+TEST(fixed_vector, holds_what_can_neither_be_copied_nor_moved) {
+  struct pinned {
+    explicit pinned(int x) : value(x), self(this) {}
+    pinned(const pinned&) = delete;
+    int value;
+    pinned* self;
+  };
+  spar::pool pool;
+  spar::fixed_vector<pinned> v(pool, 10);
+  for (int i = 0; i < 10; ++i) v.emplace_back(i);
+  int sum = 0;
+  for (const pinned& p : v) {
+    sum += p.value;
+    EXPECT_EQ(p.self, &p);
+  }
+  EXPECT_EQ(sum, 45);
+}
+
+} // namespace

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The header of a message: every damage is noticed; and the buffer that a message arrives in.
+#include <spar/core/message.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+spar::header good_header() {
+  spar::header h;
+  h.format = spar::wire_format::sparse;
+  h.lane = 3;
+  h.sequence = 1234567;
+  h.dimension = 1'000'000'007;
+  h.count = 5;
+  h.lengths = {20, 20, 0};
+  h.algorithm = 0xABCDEF01;
+  h.operation = 0x12345678;
+  h.element = spar::element_code::float32;
+  h.index = spar::element_code::uint32;
+  h.checksum = h.expected_checksum();
+  return h;
+}
+
+std::string error_of(const spar::header& h) {
+  try {
+    h.validate();
+  } catch (const spar::corrupt_message& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(header, an_undamaged_one_is_valid) {
+  EXPECT_EQ(error_of(good_header()), "");
+  EXPECT_EQ(good_header().payload_bytes(), 40U);
+}
+
+TEST(header, every_damaged_bit_is_noticed) {
+  for (std::size_t bit = 0; bit < 8 * sizeof(spar::header); ++bit) {
+    auto h = good_header();
+    std::array<unsigned char, sizeof(h)> bytes;
+    std::memcpy(bytes.data(), &h, sizeof(h));
+    bytes[bit / 8] = static_cast<unsigned char>(bytes[bit / 8] ^ (1U << (bit % 8)));
+    std::memcpy(&h, bytes.data(), sizeof(h));
+    EXPECT_FALSE(error_of(h).empty()) << "bit " << bit;
+  }
+}
+
+TEST(header, every_field_is_under_the_checksum) {
+  const std::vector<std::function<void(spar::header&)>> damages{[](auto& h) { h.format = spar::wire_format::dense; },
+                                                                [](auto& h) { h.lane = 4; },
+                                                                [](auto& h) { h.sequence += 1; },
+                                                                [](auto& h) { h.dimension ^= 1; },
+                                                                [](auto& h) { h.count = 6; },
+                                                                [](auto& h) { h.lengths[0] = 24; },
+                                                                [](auto& h) { h.lengths[1] = 24; },
+                                                                [](auto& h) { h.lengths[2] = 1; },
+                                                                [](auto& h) { h.algorithm += 1; },
+                                                                [](auto& h) { h.operation += 1; },
+                                                                [](auto& h) { h.element = spar::element_code::int32; },
+                                                                [](auto& h) { h.index = spar::element_code::uint64; },
+                                                                [](auto& h) { h.reserved = 1; },
+                                                                [](auto& h) { h.checksum += 1; }};
+  for (std::size_t d = 0; d < damages.size(); ++d) {
+    auto h = good_header();
+    damages[d](h);
+    EXPECT_NE(error_of(h).find("checksum"), std::string::npos) << "damage " << d;
+  }
+}
+
+TEST(header, a_stranger_and_another_version_are_named) {
+  auto h = good_header();
+  h.magic = 0x73706172; // the other byte order
+  h.checksum = h.expected_checksum();
+  EXPECT_NE(error_of(h).find("magic"), std::string::npos);
+  h = good_header();
+  h.version = 9;
+  h.checksum = h.expected_checksum();
+  EXPECT_NE(error_of(h).find("version 9"), std::string::npos);
+}
+
+TEST(header, absurd_lengths_are_refused) {
+  for (std::size_t piece = 0; piece < spar::max_pieces; ++piece) {
+    auto h = good_header();
+    h.lengths[piece] = (std::uint64_t{1} << 62) + 1;
+    h.checksum = h.expected_checksum();
+    EXPECT_FALSE(error_of(h).empty());
+  }
+}
+
+// --- message_buffer ---
+
+spar::header header_of(std::size_t first, std::size_t second) {
+  spar::header h;
+  h.lengths = {first, second, 0};
+  h.checksum = h.expected_checksum();
+  return h;
+}
+
+TEST(message_buffer, takes_memory_for_what_arrives) {
+  spar::pool pool;
+  {
+    spar::message_buffer in(pool);
+    ASSERT_TRUE(in.accept(header_of(8, 4)));
+    const std::array<std::uint32_t, 2> indices{7, 9};
+    const std::array<float, 1> values{2.5F};
+    in.copy_from({std::as_bytes(std::span(indices)), std::as_bytes(std::span(values)), {}});
+    EXPECT_EQ(in.piece<std::uint32_t>(0)[1], 9U);
+    EXPECT_EQ(in.piece<float>(1)[0], 2.5F);
+    EXPECT_TRUE(in.piece<float>(2).empty());
+    EXPECT_EQ(pool.live(), 2U);
+    in.release();
+    EXPECT_EQ(pool.live(), 0U);
+  }
+}
+
+TEST(message_buffer, writes_to_places) {
+  spar::pool pool;
+  std::array<float, 3> here{};
+  spar::message_buffer in(pool);
+  in.place(0, std::span<float>(here));
+  ASSERT_TRUE(in.accept(header_of(12, 0)));
+  const std::array<float, 3> values{1, 2, 3};
+  in.copy_from({std::as_bytes(std::span(values)), {}, {}});
+  EXPECT_EQ(here, values);
+  EXPECT_EQ(pool.live(), 0U);
+}
+
+TEST(message_buffer, a_place_of_another_size_is_a_mismatch_with_both) {
+  spar::pool pool;
+  std::array<float, 3> here{};
+  spar::message_buffer in(pool);
+  in.place(0, std::span<float>(here));
+  EXPECT_FALSE(in.accept(header_of(16, 0)));
+  try {
+    in.check_fit();
+    ADD_FAILURE() << "no error";
+  } catch (const spar::mismatch& e) {
+    EXPECT_NE(std::string(e.what()).find("16"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("12"), std::string::npos);
+  }
+}
+
+TEST(message_buffer, a_piece_that_is_no_multiple_of_its_elements_is_corrupt) {
+  spar::pool pool;
+  spar::message_buffer in(pool);
+  ASSERT_TRUE(in.accept(header_of(7, 0)));
+  const std::array<std::byte, 7> bytes{};
+  in.copy_from({std::span(bytes), {}, {}});
+  EXPECT_THROW((void)in.piece<float>(0), spar::corrupt_message);
+  EXPECT_EQ(in.piece<std::byte>(0).size(), 7U);
+}
+
+TEST(message_buffer, gives_borrowed_memory_back_once) {
+  spar::pool pool;
+  int given_back = 0;
+  const std::array<float, 2> theirs{1, 2};
+  {
+    spar::message_buffer in(pool);
+    ASSERT_TRUE(in.accept(header_of(8, 0)));
+    in.borrow(
+        {std::as_bytes(std::span(theirs)), {}, {}}, [](void* lender) noexcept { ++*static_cast<int*>(lender); },
+        &given_back);
+    EXPECT_EQ(in.piece<float>(0).data(), theirs.data()) << "not copied";
+    EXPECT_EQ(given_back, 0);
+    in.release();
+    EXPECT_EQ(given_back, 1);
+  }
+  EXPECT_EQ(given_back, 1);
+}
+
+TEST(message_buffer, refuses_a_damaged_header) {
+  spar::pool pool;
+  spar::message_buffer in(pool);
+  auto h = header_of(8, 0);
+  h.count = 77;
+  EXPECT_THROW((void)in.accept(h), spar::corrupt_message);
+}
+
+} // namespace

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Narrowing, sentences, element types, reduction operations and checksums.
+#include <spar/core/checked_cast.hpp>
+#include <spar/core/crc32c.hpp>
+#include <spar/core/element.hpp>
+#include <spar/core/op.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+// --- checked_cast ---
+
+TEST(checked_cast, keeps_what_fits) {
+  EXPECT_EQ(spar::checked_cast<std::int32_t>(std::uint64_t{2147483647}), 2147483647);
+  EXPECT_EQ(spar::checked_cast<std::uint8_t>(255), 255);
+  EXPECT_EQ(spar::checked_cast<std::int8_t>(std::int64_t{-128}), -128);
+  static_assert(spar::checked_cast<int>(std::uint64_t{7}) == 7);
+}
+
+template <class To, class From>
+std::string error_of_cast(From value) {
+  try {
+    (void)spar::checked_cast<To>(value);
+  } catch (const spar::invalid_argument& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(checked_cast, refuses_the_rest_with_the_value) {
+  EXPECT_NE(error_of_cast<std::int32_t>(std::uint64_t{2147483648}).find("2147483648"), std::string::npos);
+  EXPECT_NE(error_of_cast<std::uint32_t>(-1).find("-1"), std::string::npos);
+  EXPECT_NE(error_of_cast<std::int8_t>(128).find("8 bits"), std::string::npos);
+  EXPECT_FALSE(error_of_cast<std::int64_t>(std::numeric_limits<std::uint64_t>::max()).empty());
+}
+
+// --- sentence ---
+
+TEST(sentence, joins_words_and_numbers) {
+  EXPECT_EQ(spar::sentence("rank ", 3, " of ", std::uint64_t{18446744073709551615U}, " at ", -0.5, std::string(" s")),
+            "rank 3 of 18446744073709551615 at -0.5 s");
+  EXPECT_EQ(spar::sentence(std::int64_t{-9223372036854775807 - 1}), "-9223372036854775808");
+  EXPECT_EQ(spar::sentence(std::string(5000, 'x'), 1).size(), 5001U);
+}
+
+// --- element types ---
+
+TEST(element, codes_are_different_and_not_zero) {
+  const std::array codes{spar::code_of<float>,        spar::code_of<double>,        spar::code_of<std::int32_t>,
+                         spar::code_of<std::int64_t>, spar::code_of<std::uint32_t>, spar::code_of<std::uint64_t>};
+  for (std::size_t a = 0; a < codes.size(); ++a) {
+    EXPECT_NE(codes[a], spar::element_code{});
+    for (std::size_t b = 0; b < a; ++b) EXPECT_NE(codes[a], codes[b]);
+  }
+}
+
+// --- operations ---
+
+template <class T>
+class operations : public testing::Test {};
+#ifdef SPAR_HAS_HALF
+using elements = testing::Types<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t, spar::half>;
+#else
+using elements = testing::Types<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>;
+#endif
+TYPED_TEST_SUITE(operations, elements);
+
+template <class T, class Op>
+void expect_neutral(Op op) {
+  const T neutral = op.template neutral<T>();
+  for (const int x : {0, 1, 2, 5, 100}) {
+    const T value = static_cast<T>(x);
+    EXPECT_TRUE(op(value, neutral) == value) << Op::name << ' ' << x;
+    EXPECT_TRUE(op(neutral, value) == value) << Op::name << ' ' << x;
+    if (!std::is_unsigned_v<T>) {
+      const T negative = static_cast<T>(-x);
+      EXPECT_TRUE(op(negative, neutral) == negative) << Op::name << ' ' << -x;
+      EXPECT_TRUE(op(neutral, negative) == negative) << Op::name << ' ' << -x;
+    }
+  }
+}
+
+TYPED_TEST(operations, have_a_neutral_element) {
+  expect_neutral<TypeParam>(spar::sum{});
+  expect_neutral<TypeParam>(spar::product{});
+  expect_neutral<TypeParam>(spar::minimum{});
+  expect_neutral<TypeParam>(spar::maximum{});
+  expect_neutral<TypeParam>(spar::average{});
+}
+
+TYPED_TEST(operations, compute) {
+  const auto a = static_cast<TypeParam>(3);
+  const auto b = static_cast<TypeParam>(5);
+  EXPECT_TRUE(spar::sum{}(a, b) == static_cast<TypeParam>(8));
+  EXPECT_TRUE(spar::product{}(a, b) == static_cast<TypeParam>(15));
+  EXPECT_TRUE(spar::minimum{}(a, b) == a && spar::minimum{}(b, a) == a);
+  EXPECT_TRUE(spar::maximum{}(a, b) == b && spar::maximum{}(b, a) == b);
+  EXPECT_TRUE(spar::average::finish(static_cast<TypeParam>(12), 4) == static_cast<TypeParam>(3));
+}
+
+TYPED_TEST(operations, extremes_are_neutral_for_the_extremes) {
+  using limits = std::numeric_limits<TypeParam>;
+  if constexpr (limits::is_specialized) {
+    EXPECT_TRUE(spar::minimum{}(limits::max(), spar::minimum::neutral<TypeParam>()) == limits::max());
+    EXPECT_TRUE(spar::maximum{}(limits::lowest(), spar::maximum::neutral<TypeParam>()) == limits::lowest());
+  } else { // 16-bit types in a standard library that does not know them
+    const auto infinite = static_cast<TypeParam>(std::numeric_limits<float>::infinity());
+    EXPECT_TRUE(spar::minimum{}(infinite, spar::minimum::neutral<TypeParam>()) == infinite);
+    EXPECT_TRUE(spar::maximum{}(static_cast<TypeParam>(-infinite), spar::maximum::neutral<TypeParam>()) == -infinite);
+  }
+}
+
+TEST(minimum_and_maximum, nan_is_never_lost) {
+  constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const double x : {0.0, 1.0, -1.0, infinity, -infinity, nan_value}) {
+    EXPECT_TRUE(std::isnan(spar::minimum{}(x, nan_value))) << x;
+    EXPECT_TRUE(std::isnan(spar::minimum{}(nan_value, x))) << x;
+    EXPECT_TRUE(std::isnan(spar::maximum{}(x, nan_value))) << x;
+    EXPECT_TRUE(std::isnan(spar::maximum{}(nan_value, x))) << x;
+  }
+}
+
+TEST(sum_and_product, wrap_around_instead_of_overflowing) {
+  constexpr auto largest = std::numeric_limits<std::int32_t>::max();
+  constexpr auto smallest = std::numeric_limits<std::int32_t>::min();
+  EXPECT_EQ(spar::sum{}(largest, 1), smallest);
+  EXPECT_EQ(spar::product{}(largest, 2), -2);
+  EXPECT_EQ(spar::sum{}(std::numeric_limits<std::int64_t>::min(), std::int64_t{-1}),
+            std::numeric_limits<std::int64_t>::max());
+}
+
+TEST(average, integers_round_towards_zero) {
+  EXPECT_EQ(spar::average::finish(std::int32_t{-7}, 2), -3);
+  EXPECT_EQ(spar::average::finish(std::int64_t{7}, 3), 2);
+}
+
+TEST(operations_by_name, differ) {
+  const std::array<std::string_view, 5> names{spar::sum::name, spar::product::name, spar::minimum::name,
+                                              spar::maximum::name, spar::average::name};
+  for (std::size_t a = 0; a < names.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) EXPECT_NE(names[a], names[b]);
+}
+
+// --- crc32c: vectors from RFC 3720, appendix B.4 ---
+
+TEST(crc32c, known_vectors) {
+  EXPECT_EQ(spar::crc32c("123456789", 9), 0xE3069283U);
+  std::array<unsigned char, 32> data{};
+  EXPECT_EQ(spar::crc32c(data.data(), data.size()), 0x8A9136AAU);
+  data.fill(0xFF);
+  EXPECT_EQ(spar::crc32c(data.data(), data.size()), 0x62A8AB43U);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i);
+  EXPECT_EQ(spar::crc32c(data.data(), data.size()), 0x46DD794EU);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(31 - i);
+  EXPECT_EQ(spar::crc32c(data.data(), data.size()), 0x113FDB5CU);
+  EXPECT_EQ(spar::crc32c(nullptr, 0), 0U);
+}
+
+TEST(crc32c, by_instruction_and_by_table_agree) {
+  std::mt19937 random(1);
+  std::vector<unsigned char> data(300);
+  for (auto& byte : data) byte = static_cast<unsigned char>(random());
+  for (std::size_t begin = 0; begin < 9; ++begin)
+    for (std::size_t size = 0; size + begin <= data.size(); ++size)
+      ASSERT_EQ(spar::crc32c(data.data() + begin, size), spar::detail::crc32c_portable(data.data() + begin, size));
+}
+
+TEST(crc32c, notices_every_single_bit) {
+  std::array<unsigned char, 68> data{};
+  const auto intact = spar::crc32c(data.data(), data.size());
+  for (std::size_t bit = 0; bit < 8 * data.size(); ++bit) {
+    data[bit / 8] = static_cast<unsigned char>(data[bit / 8] ^ (1U << (bit % 8)));
+    ASSERT_NE(spar::crc32c(data.data(), data.size()), intact) << "bit " << bit;
+    data[bit / 8] = 0;
+  }
+}
+
+} // namespace
