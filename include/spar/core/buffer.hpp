@@ -34,7 +34,7 @@ class buffer {
     return *this;
   }
   ~buffer() {
-    if (data_ != nullptr) memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T));
+    if (data_ != nullptr) give_back();
   }
 
   [[nodiscard]] T* data() noexcept { return data_; }
@@ -49,6 +49,8 @@ class buffer {
   }
 
  private:
+  [[gnu::noinline]] void give_back() noexcept { memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T)); }
+
   std::pmr::memory_resource* memory_ = nullptr;
   T* data_ = nullptr;
   std::size_t size_ = 0;

@@ -32,6 +32,7 @@ struct call_record {
   std::uint64_t sequence = 0;
   statistics cost;
   double started = 0;
+  call_record* next = nullptr;
 };
 
 /// The state of one rank that is the same on every transport; transports derive from it.
@@ -63,7 +64,7 @@ class endpoint {
   /// Numbers a collective that starts at time `now`.
   call_record& open(double now) {
     call_record& call = *calls_.acquire();
-    call = {next_++, {}, now};
+    call = {next_++, {}, now, nullptr};
     in_flight_.set(call.sequence % max_in_flight);
     return call;
   }

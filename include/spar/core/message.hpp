@@ -83,7 +83,7 @@ class message_buffer {
  public:
   explicit message_buffer(pool& memory) : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
-  ~message_buffer() { release(); }
+  [[gnu::noinline]] ~message_buffer() { release(); }
 
   /// Piece `i` has exactly the size of `destination` and is to be written there.
   template <class T>

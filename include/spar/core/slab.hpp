@@ -2,31 +2,46 @@
 // Recycled records with stable addresses.
 #pragma once
 
-#include <deque>
-#include <vector>
+#include <cstddef>
+#include <memory>
 
 namespace spar::detail {
 
-/// `acquire` gives a record as it was left by its last user, at an address that stays; `recycle` takes it back.
+/// `acquire` gives a record as its last user left it, at an address that stays; `recycle` takes it back. `Record` has a
+/// member `Record* next`. Memory is given back at the end.
 template <class Record>
 class slab {
  public:
   Record* acquire() {
-    if (free_.empty()) {
-      if (free_.capacity() <= records_.size()) free_.reserve(2 * records_.size() + 8); // recycling must not throw
-      return &records_.emplace_back();
-    }
-    Record* r = free_.back();
-    free_.pop_back();
+    if (free_ == nullptr) grow();
+    Record* r = free_;
+    free_ = r->next;
     return r;
   }
-  void recycle(Record* r) noexcept { free_.push_back(r); }
-
-  [[nodiscard]] bool all_free() const noexcept { return free_.size() == records_.size(); }
+  void recycle(Record* r) noexcept {
+    r->next = free_;
+    free_ = r;
+  }
 
  private:
-  std::deque<Record> records_;
-  std::vector<Record*> free_;
+  struct block {
+    Record records[8];
+    std::unique_ptr<block> older;
+    // A long chain must not be destroyed by recursion.
+    ~block() {
+      while (older) older = std::move(older->older);
+    }
+  };
+
+  [[gnu::noinline]] void grow() {
+    auto added = std::make_unique<block>();
+    for (Record& r : added->records) recycle(&r);
+    added->older = std::move(blocks_);
+    blocks_ = std::move(added);
+  }
+
+  Record* free_ = nullptr;
+  std::unique_ptr<block> blocks_;
 };
 
 } // namespace spar::detail

@@ -2,51 +2,41 @@
 // Matching of arrived messages with posted receives, by (source, tag) in order; for the in-process transports.
 #pragma once
 
-#include <spar/core/endpoint.hpp>
-
-#include <algorithm>
-#include <vector>
+#include <spar/core/record_queue.hpp>
 
 namespace spar::detail {
 
-/// One rank's receives that wait for a message, and messages that wait for a receive. `Arrival` and `Receive` are
-/// pointers to records with members `source` and `tag`. Both lists are short, so a scan beats a hash table.
+/// One rank's receives that wait for a message, and messages that wait for a receive: records with members `source` and
+/// `tag`. Both queues are short, so a scan beats a hash table.
 template <class Arrival, class Receive>
 class matching {
  public:
   /// The receive that waits for `arrived`; a null pointer where none does: the message is kept.
-  Receive arrive(Arrival arrived) {
-    if (Receive found = take(receives_, *arrived)) return found;
-    arrivals_.push_back(arrived);
-    return nullptr;
+  Receive* arrive(Arrival* arrived) {
+    Receive* found =
+        receives_.take([=](const Receive& r) { return r.source == arrived->source && r.tag == arrived->tag; });
+    if (found == nullptr) arrivals_.push_back(arrived);
+    return found;
   }
 
   /// The message that `posted` waits for; a null pointer where there is none: the receive is kept.
-  Arrival post(Receive posted) {
-    if (Arrival found = take(arrivals_, *posted)) return found;
-    receives_.push_back(posted);
-    return nullptr;
+  Arrival* post(Receive* posted) {
+    Arrival* found =
+        arrivals_.take([=](const Arrival& a) { return a.source == posted->source && a.tag == posted->tag; });
+    if (found == nullptr) receives_.push_back(posted);
+    return found;
   }
 
-  void withdraw(Receive posted) noexcept { std::erase(receives_, posted); }
+  void withdraw(Receive* posted) noexcept {
+    receives_.take([=](const Receive& r) { return &r == posted; });
+  }
 
-  [[nodiscard]] const std::vector<Receive>& receives() const noexcept { return receives_; }
-  [[nodiscard]] std::vector<Arrival>& arrivals() noexcept { return arrivals_; }
+  [[nodiscard]] const record_queue<Receive>& receives() const noexcept { return receives_; }
+  [[nodiscard]] record_queue<Arrival>& arrivals() noexcept { return arrivals_; }
 
  private:
-  template <class Pointer, class Key>
-  static Pointer take(std::vector<Pointer>& list, const Key& key) {
-    const auto found = std::find_if(list.begin(), list.end(), [&](Pointer candidate) {
-      return candidate->source == key.source && candidate->tag == key.tag;
-    });
-    if (found == list.end()) return nullptr;
-    Pointer taken = *found;
-    list.erase(found);
-    return taken;
-  }
-
-  std::vector<Arrival> arrivals_;
-  std::vector<Receive> receives_;
+  record_queue<Arrival> arrivals_;
+  record_queue<Receive> receives_;
 };
 
 } // namespace spar::detail

@@ -109,10 +109,12 @@ class mpi : public endpoint {
   struct envelope {
     alignas(16) std::array<std::byte, envelope_bytes> bytes;
     mpi* owner = nullptr;
+    envelope* next = nullptr;
   };
 
   /// What a request in the wait set belongs to.
   struct request_owner : detail::operation_record {
+    request_owner* next = nullptr;
     bool receives = false;
     std::size_t outstanding = 0; // requests that have not ended
     envelope* cover = nullptr;
@@ -190,7 +192,7 @@ class mpi : public endpoint {
     scheduler().run();
   }
 
-  void abandon(request_owner* r, bool ended = false) {
+  [[gnu::noinline]] void abandon(request_owner* r, bool ended = false) {
     if (!ended && r->outstanding > 0) cancel(r);
     if (r->cover != nullptr) envelopes_.recycle(r->cover);
     r->cover = nullptr;

@@ -57,6 +57,7 @@ class sim : public endpoint {
   friend class simulator;
 
   struct shipment : detail::operation_record {
+    shipment* next = nullptr;
     rank_t source = 0;
     rank_t destination = 0;
     tag_t tag = 0;
@@ -67,6 +68,7 @@ class sim : public endpoint {
     int holders = 0; // the operation, the network and the receiver's buffer
   };
   struct expectation : detail::operation_record {
+    expectation* next = nullptr;
     rank_t source = 0;
     tag_t tag = 0;
     message_buffer* into = nullptr;
@@ -95,7 +97,7 @@ class sim : public endpoint {
   simulator* engine_;
   double clock_ = 0;
   detail::slab<expectation> expectations_;
-  detail::matching<shipment*, expectation*> matching_;
+  detail::matching<shipment, expectation> matching_;
 };
 
 /// The ranks, the links between them and the queue of events.
@@ -302,12 +304,12 @@ class simulator {
                        ", lane ", tag % max_lanes, ")");
     };
     for (const auto& r : ranks_) {
-      for (const sim::expectation* e : r->matching_.receives()) {
+      for (auto* e = r->matching_.receives().first(); e != nullptr; e = e->next) {
         add(r->rank(), " waits for a message from rank ", e->source, e->tag);
       }
     }
     for (const auto& r : ranks_) {
-      for (const sim::shipment* m : r->matching_.arrivals()) {
+      for (auto* m = r->matching_.arrivals().first(); m != nullptr; m = m->next) {
         add(r->rank(), " does not receive a message from rank ", m->source, m->tag);
       }
     }

@@ -48,6 +48,7 @@ class threads : public endpoint {
 
   /// A message under way; it belongs to the sender and comes back to it.
   struct shipment : detail::operation_record {
+    shipment* next = nullptr;
     threads* owner = nullptr;
     rank_t source = 0;
     tag_t tag = 0;
@@ -60,6 +61,7 @@ class threads : public endpoint {
   };
 
   struct expectation : detail::operation_record {
+    expectation* next = nullptr;
     rank_t source = 0;
     tag_t tag = 0;
     message_buffer* into = nullptr;
@@ -81,7 +83,7 @@ class threads : public endpoint {
   /// Throws `peer_failed` where a rank of the group has failed.
   void progress(bool block);
 
-  void abandon(shipment* s) {
+  [[gnu::noinline]] void abandon(shipment* s) {
     if (!s->done) {
       offer expected = offer::open;
       if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
@@ -94,13 +96,13 @@ class threads : public endpoint {
     shipments_.recycle(s);
   }
 
-  void abandon(expectation* r) noexcept {
+  [[gnu::noinline]] void abandon(expectation* r) noexcept {
     if (!r->done) matching_.withdraw(r);
     expectations_.recycle(r);
   }
 
  private:
-  void deliver(shipment* s, expectation* r) {
+  [[gnu::noinline]] void deliver(shipment* s, expectation* r) {
     offer expected = offer::open;
     if (!s->state.compare_exchange_strong(expected, offer::taken)) { // its sender has failed
       give_back(s);
@@ -144,14 +146,13 @@ class threads : public endpoint {
   bool synchronous_;
   detail::slab<shipment> shipments_;
   detail::slab<expectation> expectations_;
-  detail::matching<shipment*, expectation*> matching_;
-  std::vector<shipment*> arrived_; // scratch of collect
+  detail::matching<shipment, expectation> matching_;
 
   // What other ranks leave here.
   std::mutex mutex_;
   std::condition_variable signal_;
-  std::vector<shipment*> incoming_;
-  std::vector<shipment*> returned_;
+  detail::record_queue<shipment> incoming_;
+  detail::record_queue<shipment> returned_;
 };
 
 /// P ranks in this process.
@@ -252,26 +253,25 @@ inline operation<threads, threads::shipment> threads::send(const message_pieces&
 }
 
 inline bool threads::collect(bool block) {
+  detail::record_queue<shipment> arrived;
   {
     std::unique_lock lock(mutex_);
     if (block) {
       signal_.wait(lock, [&] { return !incoming_.empty() || !returned_.empty() || group_->failed(); });
     }
-    arrived_.swap(incoming_);
-    for (shipment* s : returned_) {
+    arrived.swap(incoming_);
+    while (shipment* s = returned_.pop_front()) {
       s->returned = true;
       if (s->awaited)
         s->complete(scheduler());
       else
         shipments_.recycle(s);
     }
-    returned_.clear();
   }
-  const bool any = !arrived_.empty() || !scheduler().idle();
-  for (shipment* s : arrived_) {
+  const bool any = !arrived.empty() || !scheduler().idle();
+  while (shipment* s = arrived.pop_front()) {
     if (expectation* r = matching_.arrive(s)) deliver(s, r);
   }
-  arrived_.clear();
   return any;
 }
 

@@ -53,10 +53,11 @@ class position_random {
 
 } // namespace detail
 
-/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of -s..s,
-/// s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1). The error is below
-/// scale / s, an entry with |x| = scale is exact, and the expectation of the decoded value is x but for the roundings of
-/// the arithmetic (relative 2^-22, for double 2^-51) and 2^-24 of scale / s, as u has 24 bits (4-bit levels: 28, 2: 30).
+/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of
+/// -s..s, s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1). The error is
+/// below scale / s, an entry with |x| = scale is exact, and the expectation of the decoded value is x but for the
+/// roundings of the arithmetic (relative 2^-22, for double 2^-51) and 2^-24 of scale / s, as u has 24 bits (4-bit
+/// levels: 28, 2: 30).
 ///
 /// Layout: bucket after bucket, each the scale as a T (unaligned), then its levels in two's complement, the first entry
 /// in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of bytes.
