@@ -84,11 +84,9 @@ TEST(Measure, AnAlgorithmOfOnesOwn) {
 
 TEST(Measure, PoliciesOfOnesOwn) {
   const auto add = [](auto& systems) {
-    // clang-format off
-  systems.add("star", own::star{});                                                     // a collective
-  systems.add("truncated", spar::split_allgather<own::truncated>{}, 1.0 / 128);         // a storage, lossy
-  systems.add("at_least", spar::collective<own::at_least, spar::sparcml>{{.threshold = 1}, {}}); // a selector
-                                                                                              // clang-format on
+    systems.add("star", own::star{});
+    systems.add("truncated", spar::split_allgather<own::truncated>{}, 1.0 / 128);
+    systems.add("at_least", spar::collective<own::at_least, spar::sparcml>{{.threshold = 1}, {}});
   };
   for (const char* name : {"star", "truncated", "at_least"}) {
     for (const double density : {0.01, 1.0}) {

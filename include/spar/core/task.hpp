@@ -59,14 +59,15 @@ class promise_base {
   explicit promise_base(Args&... args) noexcept : scheduler_(&scheduler_among(args...)) {}
 
   // Frames come from the rank's pool. The pool is remembered in front of the frame, as delete sees no parameters.
+  // Inlined because GCC takes a template and a plain function for a mismatched pair and warns in the user's code.
   template <class... Args>
-  static void* operator new(std::size_t size, Args&... args) {
+  [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
     pool& memory = scheduler_among(args...).memory();
     auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
     ::new (p) prefix{&memory, size + frame_prefix};
     return p + frame_prefix;
   }
-  static void operator delete(void* frame) noexcept {
+  static void operator delete(void* frame, std::size_t) noexcept {
     auto* p = static_cast<std::byte*>(frame) - frame_prefix;
     const prefix kept = *reinterpret_cast<prefix*>(p);
     kept.memory->deallocate(p, kept.size, frame_prefix);
