@@ -22,6 +22,7 @@ COROUTINE = {"co_await", "co_return", "co_yield"}
 KEYWORDS = COROUTINE | {"return", "else", "throw", "case", "new", "delete", "sizeof", "do"}
 HARMLESS = re.compile(r"(\w+_t|bool|char|short|int|long|unsigned|float|double|byte|span|sum|product|minimum|maximum)$")
 VOUCH = "coroutine-lint: trivial"
+CANARY = "tests/core/coroutine_canary_test.cpp"  # breaks the rules to show what the compiler does
 BLOCK_AFTER = {None, ";", "{", "}", ")", ":", "]]", '""', "&&", "&", "...", "else", "do", "try", "const", "noexcept",
                "mutable", "override", "final"}
 LIST_AFTER = {"=", ",", "(", "?", "<", "return", "co_return", "co_yield", "co_await"}
@@ -213,7 +214,7 @@ def faults(source):
 def check():
     for name in tree.files(".hpp", ".cpp", ".cuh", ".cu"):
         source = tree.text(name)
-        if "co_" in source:
+        if name != CANARY and "co_" in source:
             for line, sentence in faults(source):
                 yield name, line, sentence
 

@@ -6,7 +6,7 @@ import re
 
 import tree
 
-ASSERTION = re.compile(r"\b(EXPECT_|ASSERT_|static_assert|FAIL\(|INSTANTIATE_)")
+ASSERTION = re.compile(r"\b(EXPECT_|ASSERT_|static_assert|FAIL\(|int main\(|INSTANTIATE_|\w*check_?\w*\()")
 
 
 def listed(name, lists):

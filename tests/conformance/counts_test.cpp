@@ -292,10 +292,15 @@ TEST(counts, sparcml_is_an_agreement_and_its_choice) {
         const auto n = static_cast<double>(mine[0].n);
         const auto k = static_cast<double>(mine[0].indices.size());
         spar::simulator engine{1};
-        const auto choice = spar::choose_sparcml(spar::network_of(engine.rank(0)), {ranks, n, k, 4, 4}, 4);
+        spar::thread_group group{1};
+        const spar::network_model model =
+            where == mode::sim ? spar::network_of(engine.rank(0)) : spar::network_of(group.rank(0));
+        const spar::problem call{ranks, n, k, 4, 4};
+        const auto choice = spar::choose_sparcml(model, call, 4);
         seen.insert(choice);
         std::vector<measured> chosen;
-        if (choice == spar::sparcml_choice::doubling) chosen = measure(where, mine, spar::recursive_doubling{});
+        if (choice == spar::sparcml_choice::doubling)
+          chosen = measure(where, mine, spar::recursive_doubling{.dense_from = call.dense_fraction(model)});
         if (choice == spar::sparcml_choice::ssar) chosen = measure(where, mine, spar::ssar_split{});
         if (choice == spar::sparcml_choice::dsar) chosen = measure(where, mine, spar::dsar_split{});
         for (std::size_t r = 0; r < mine.size(); ++r) {

@@ -20,17 +20,15 @@ class buffer {
 
  public:
   buffer() = default;
-  buffer(std::pmr::memory_resource& memory, std::size_t size) : memory_(&memory), size_(size), capacity_(size) {
+  buffer(std::pmr::memory_resource& memory, std::size_t size) : memory_(&memory), size_(size) {
     if (size > 0) data_ = static_cast<T*>(memory.allocate(size * sizeof(T), alignof(T)));
   }
   buffer(buffer&& other) noexcept
-      : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
+      : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   buffer& operator=(buffer&& other) noexcept {
     std::swap(memory_, other.memory_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
     return *this;
   }
   ~buffer() {
@@ -43,18 +41,12 @@ class buffer {
   [[nodiscard]] std::span<T> span() noexcept { return {data_, size_}; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data_, size_}; }
 
-  /// Forgets the elements from `size` on; the memory stays.
-  void shrink(std::size_t size) noexcept {
-    if (size < size_) size_ = size;
-  }
-
  private:
-  [[gnu::noinline]] void give_back() noexcept { memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T)); }
+  [[gnu::noinline]] void give_back() noexcept { memory_->deallocate(data_, size_ * sizeof(T), alignof(T)); }
 
   std::pmr::memory_resource* memory_ = nullptr;
   T* data_ = nullptr;
   std::size_t size_ = 0;
-  std::size_t capacity_ = 0;
 };
 
 } // namespace spar

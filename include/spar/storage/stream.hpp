@@ -13,6 +13,7 @@
 #include <spar/storage/kernel/validate.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -175,13 +176,21 @@ class stream {
   using space = Space;
 
   stream() = default;
+  stream(stream&& other) noexcept { swap(other); }
+  stream& operator=(stream&& other) noexcept {
+    swap(other);
+    return *this;
+  }
 
   /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
   [[gnu::noinline]] static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
     stream s;
     s.n_ = n;
-    s.indices_ = buffer<Index, Space>(memory, capacity);
-    s.values_ = buffer<T, Space>(memory, capacity);
+    // One block for both: a sparse stream takes as many blocks as a dense one.
+    const std::size_t values_at = (capacity * sizeof(Index) + pool::alignment - 1) / pool::alignment * pool::alignment;
+    s.storage_ = buffer<std::byte, Space>(memory, capacity == 0 ? 0 : values_at + capacity * sizeof(T));
+    s.indices_ = {reinterpret_cast<Index*>(s.storage_.data()), capacity};
+    s.values_ = {reinterpret_cast<T*>(s.storage_.data() + (capacity == 0 ? 0 : values_at)), capacity};
     return s;
   }
   /// `count` uninitialised values from index `first` on.
@@ -189,7 +198,8 @@ class stream {
     stream s;
     s.n_ = n;
     s.first_ = first;
-    s.values_ = buffer<T, Space>(memory, count);
+    s.storage_ = buffer<std::byte, Space>(memory, count * sizeof(T));
+    s.values_ = {reinterpret_cast<T*>(s.storage_.data()), count};
     s.dense_ = true;
     return s;
   }
@@ -202,23 +212,23 @@ class stream {
   }
 
   [[nodiscard]] stream_view<T, Index, Space> view() const noexcept {
-    return dense_ ? stream_view<T, Index, Space>::dense(n_, first_, values_.span())
-                  : stream_view<T, Index, Space>::sparse(n_, indices_.span(), values_.span());
+    return dense_ ? stream_view<T, Index, Space>::dense(n_, first_, values_)
+                  : stream_view<T, Index, Space>::sparse(n_, indices_, values_);
   }
 
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
   [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
-  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_.span(); }
-  [[nodiscard]] std::span<const T> values() const noexcept { return values_.span(); }
-  [[nodiscard]] std::span<Index> indices() noexcept { return indices_.span(); }
-  [[nodiscard]] std::span<T> values() noexcept { return values_.span(); }
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
+  [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
+  [[nodiscard]] std::span<T> values() noexcept { return values_; }
 
   /// Keeps the first `count` entries.
   void shrink(std::size_t count) noexcept {
-    indices_.shrink(count);
-    values_.shrink(count);
+    if (!dense_) indices_ = indices_.first(count);
+    values_ = values_.first(count);
   }
   template <class F>
   void for_each(F&& f) const {
@@ -227,10 +237,20 @@ class stream {
   void to_dense(std::span<T> out, T absent = T{}) const { view().to_dense(out, absent); }
 
  private:
+  void swap(stream& other) noexcept {
+    std::swap(n_, other.n_);
+    std::swap(first_, other.first_);
+    std::swap(storage_, other.storage_);
+    std::swap(indices_, other.indices_);
+    std::swap(values_, other.values_);
+    std::swap(dense_, other.dense_);
+  }
+
   std::uint64_t n_ = 0;
   std::uint64_t first_ = 0;
-  buffer<Index, Space> indices_;
-  buffer<T, Space> values_;
+  buffer<std::byte, Space> storage_;
+  std::span<Index> indices_; // in the storage
+  std::span<T> values_;
   bool dense_ = false;
 };
 

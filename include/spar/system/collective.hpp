@@ -21,10 +21,13 @@ struct collective {
   Algorithm algorithm{};
 
   template <transport Net, element T, reduction<T> Op>
+    requires selects<Selector, T, std::uint32_t>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-    static_assert(selects<Selector, T, std::uint32_t>,
-                  "this selector has no name or does not select: it must be callable as selector.operator()<Index>("
-                  "std::span<T>, pool&) -> stream<T, Index>");
+    if (op.template neutral<T>() != T{}) {
+      throw invalid_argument(
+          "a selector leaves zeros out, so a collective of selected entries needs an operation whose "
+          "neutral element is zero");
+    }
     const stream<T> mine = select.template operator()<std::uint32_t>(x, net.memory());
     const stream<T> sum = co_await algorithm(net, mine.view(), op);
     sum.to_dense(x, op.template neutral<T>());

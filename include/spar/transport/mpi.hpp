@@ -89,6 +89,7 @@ class owned_communicator {
 /// One rank of an MPI communicator. A message is an envelope of at most 4 KiB with the header and, where it fits, the
 /// payload; a larger payload follows piece by piece from its own memory, under the same tag. The receiver learns the
 /// size from the envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time.
+/// Make it after MPI_Init and let it go before MPI_Finalize; both are collective.
 class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.

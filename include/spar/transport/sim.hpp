@@ -43,8 +43,8 @@ class simulator;
 /// One rank of a simulator.
 class sim : public endpoint {
  public:
-  sim(simulator& engine, rank_t rank, rank_t size, std::pmr::memory_resource& memory)
-      : endpoint(rank, size, memory), engine_(&engine) {}
+  sim(simulator& engine, rank_t rank, rank_t size, std::shared_ptr<pool_owner> memory)
+      : endpoint(rank, size, std::move(memory)), engine_(&engine) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] simulator& engine() noexcept { return *engine_; }
@@ -119,7 +119,9 @@ class simulator {
       throw invalid_argument(sentence("a simulator needs a bandwidth above 0 and at least 1 rank per host, not ",
                                       options.bandwidth, " B/s and ", options.ranks_per_host));
     }
-    for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<sim>(*this, r, size, *options.memory));
+    // All ranks share a thread, so they can share a pool: what one has used serves the others.
+    const auto memory = std::make_shared<pool_owner>(*options.memory);
+    for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<sim>(*this, r, size, memory));
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
     outgoing_.assign(hosts, 0);
     incoming_.assign(hosts, 0);

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The conformance suite over MPI: the results are those of the simulator, bit for bit, for every number of ranks it is
+// started with; sub-groups; many calls in flight; messages of every size; exact counts.
+#include "support/allreduce_program.hpp"
+
+#include <spar/mpi.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+using index = std::uint32_t;
+
+/// Runs the program on this rank of MPI, and on all ranks of a simulator, which have the same inputs.
+template <class T, class Index, class Algorithm, class Op, class Value>
+void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
+                   const std::vector<std::uint64_t>& dimensions) {
+  const std::vector<pattern> shapes{std::begin(all_patterns), std::end(all_patterns)};
+  auto cases = make_cases<T, Index>(net.size(), dimensions, shapes, value);
+  auto simulated = make_cases<T, Index>(net.size(), dimensions, shapes, value);
+  using program = allreduce_program<T, Index, Algorithm, Op>;
+  const program on_mpi{&cases, algorithm, op};
+  spar::wait(net, on_mpi(net));
+  run(mode::sim, net.size(), program{&simulated, algorithm, op});
+  const auto rank = static_cast<std::size_t>(net.rank());
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    SCOPED_TRACE(testing::Message() << Algorithm::name << ", P = " << net.size() << ", n = " << cases[c].n << ", "
+                                    << cases[c].shape);
+    ASSERT_TRUE(same_stream(cases[c].results[rank], simulated[c].results[rank]));
+    if (net.rank() != 0) continue;
+    const auto expected = expected_of(cases[c].inputs, op);
+    double largest = 0;
+    for (const double x : expected.weight) largest = std::max(largest, x);
+    const double bound = loss_of<Algorithm>::bound(largest);
+    ASSERT_NO_FATAL_FAILURE(expect_result(simulated[c].results, expected, op, [&](std::size_t i) {
+      return bound + (std::is_integral_v<T> ? 0 : expected.weight[i] * net.size() * 0x1p-24);
+    }));
+  }
+}
+
+template <class Algorithm>
+class mpi_streams : public testing::Test {};
+using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
+                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
+TYPED_TEST_SUITE(mpi_streams, algorithms);
+
+TYPED_TEST(mpi_streams, sum_of_floats) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto p = static_cast<std::uint64_t>(net.size());
+  check_streams<float, std::uint32_t>(net, TypeParam{}, spar::sum{}, real_value<float>,
+                                      {0, 1, 3, p - 1, p, 100, 1000, 20'000});
+}
+
+TYPED_TEST(mpi_streams, average_of_doubles_with_wide_indices) {
+  spar::mpi net{MPI_COMM_WORLD};
+  check_streams<double, std::uint64_t>(net, TypeParam{}, spar::average{}, real_value<double>, {1, 100, 3000});
+}
+
+template <class Algorithm>
+class mpi_integers : public testing::Test {};
+using lossless = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
+                                spar::dsar_split, spar::sparcml>;
+TYPED_TEST_SUITE(mpi_integers, lossless);
+
+TYPED_TEST(mpi_integers, maximum) {
+  spar::mpi net{MPI_COMM_WORLD};
+  check_streams<std::int32_t, std::uint32_t>(net, TypeParam{}, spar::maximum{}, exact_value<std::int32_t>,
+                                             {1, 100, 5000});
+}
+
+TYPED_TEST(mpi_integers, an_operation_of_the_user) {
+  spar::mpi net{MPI_COMM_WORLD};
+  check_streams<std::int64_t, std::uint32_t>(net, TypeParam{}, greatest_divisor{}, positive_value<std::int64_t>,
+                                             {1, 100, 5000});
+}
+
+// --- dense ---
+
+template <class Algorithm>
+class mpi_dense : public testing::Test {};
+using dense_algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::dense>;
+TYPED_TEST_SUITE(mpi_dense, dense_algorithms);
+
+TYPED_TEST(mpi_dense, sums_of_every_size) {
+  spar::mpi net{MPI_COMM_WORLD};
+  for (const std::size_t n : {0U, 1U, 2U, 100U, 1000U, 1023U, 1024U, 1025U, 100'000U, 1'000'003U}) {
+    std::vector<float> x(n);
+    for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>((i + static_cast<std::size_t>(net.rank())) % 17);
+    std::vector<float> out(n);
+    spar::allreduce(net, std::span<const float>(x), std::span<float>(out), TypeParam{});
+    spar::allreduce(net, std::span<float>(x), TypeParam{});
+    for (std::size_t i = 0; i < n; ++i) {
+      float expected = 0;
+      for (std::size_t r = 0; r < static_cast<std::size_t>(net.size()); ++r)
+        expected += static_cast<float>((i + r) % 17);
+      ASSERT_EQ(x[i], expected) << "n = " << n << ", index " << i;
+      ASSERT_EQ(out[i], expected) << "n = " << n << ", index " << i;
+    }
+  }
+}
+
+// --- pieces ---
+
+TEST(mpi_pieces, of_dense_spans) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto p = static_cast<std::size_t>(net.size());
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, p, std::size_t{1000}, std::size_t{70'000}}) {
+    const spar::uniform_ownership owner{n, net.size()};
+    const spar::index_range own = owner[net.rank()];
+    std::vector<double> x(n, static_cast<double>(net.rank() + 1));
+    const double total = static_cast<double>(p * (p + 1)) / 2;
+    spar::reduce_scatter(net, std::span<double>(x));
+    for (std::uint64_t i = own.begin; i < own.end; ++i) ASSERT_EQ(x[i], total);
+    spar::allgather(net, std::span<double>(x));
+    ASSERT_EQ(x, std::vector<double>(n, total));
+    for (spar::rank_t root = 0; root < net.size(); ++root) {
+      x.assign(n, static_cast<double>(net.rank() + 1));
+      spar::reduce(net, std::span<double>(x), root);
+      if (net.rank() == root) {
+        ASSERT_EQ(x, std::vector<double>(n, total));
+      }
+      x.assign(n, static_cast<double>(net.rank()));
+      spar::broadcast(net, std::span<double>(x), root);
+      ASSERT_EQ(x, std::vector<double>(n, static_cast<double>(root)));
+    }
+  }
+}
+
+TEST(mpi_pieces, of_streams) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto rank = static_cast<std::size_t>(net.rank());
+  for (const std::uint64_t n : {1, 100, 30'000}) {
+    const auto all = contributions<float, index>(pattern::random, net.size(), n, n, exact_value<float>);
+    const auto expected = expected_of(all, spar::sum{});
+    const auto block = spar::reduce_scatter(net, all[rank].view());
+    const spar::uniform_ownership owner{n, net.size()};
+    std::uint64_t entries = 0;
+    for (std::uint64_t i = owner[net.rank()].begin; i < owner[net.rank()].end; ++i)
+      entries += expected.present[i] ? 1U : 0U;
+    ASSERT_EQ(block.count(), entries);
+    block.for_each([&](index i, float x) { ASSERT_EQ(x, static_cast<float>(expected.values[i])); });
+    const auto gathered = spar::allgather(net, all[rank].view());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      ASSERT_TRUE(same_bits<index>(gathered.part(r).indices(), all[r].indices));
+      ASSERT_TRUE(same_bits<float>(gathered.part(r).values(), all[r].values));
+    }
+    for (spar::rank_t root = 0; root < net.size(); ++root) {
+      const auto sum = spar::reduce(net, all[rank].view(), root);
+      if (net.rank() == root) {
+        std::vector<float> dense(n);
+        sum.to_dense(dense);
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(dense[i], static_cast<float>(expected.values[i]));
+      }
+      const auto theirs = spar::broadcast(net, all[rank].view(), root);
+      ASSERT_TRUE(same_bits<index>(theirs.indices(), all[static_cast<std::size_t>(root)].indices));
+      ASSERT_TRUE(same_bits<float>(theirs.values(), all[static_cast<std::size_t>(root)].values));
+    }
+  }
+}
+
+// --- many in flight ---
+
+TEST(mpi_nonblocking, finished_in_another_order_than_started) {
+  spar::mpi net{MPI_COMM_WORLD};
+  constexpr std::size_t calls = 30;
+  std::vector<std::vector<double>> x(calls);
+  std::vector<std::vector<contribution<float, index>>> inputs;
+  std::vector<spar::pending<spar::mpi, void>> dense;
+  std::vector<spar::pending<spar::mpi, spar::stream<float, index>>> sparse;
+  for (std::size_t c = 0; c < calls; ++c) {
+    x[c].assign(c % 3 == 0 ? 50'000 : 10 + c, static_cast<double>(net.rank()) + static_cast<double>(c));
+    inputs.push_back(
+        contributions<float, index>(pattern::random, net.size(), c % 4 == 0 ? 60'000 : 200, c, exact_value<float>));
+    dense.push_back(spar::start_allreduce(net, std::span<double>(x[c]), spar::ring{}));
+    const auto mine = inputs[c][static_cast<std::size_t>(net.rank())].view();
+    if (c % 2 == 0)
+      sparse.push_back(spar::start_allreduce(net, mine, spar::ssar_split{}));
+    else
+      sparse.push_back(spar::start_allreduce(net, mine, spar::recursive_doubling{}));
+  }
+  std::vector<std::size_t> order(calls);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(static_cast<unsigned>(net.rank()));
+  std::shuffle(order.begin(), order.end(), random);
+  const double p = net.size();
+  for (const std::size_t c : order) {
+    while (c % 2 == 0 && !sparse[c].done()) {
+    }
+    const auto sum = sparse[c].wait();
+    const auto expected = expected_of(inputs[c], spar::sum{});
+    std::vector<float> values(inputs[c][0].n);
+    sum.to_dense(values);
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(expected.values[i]));
+    dense[calls - 1 - c].wait();
+  }
+  for (std::size_t c = 0; c < calls; ++c)
+    EXPECT_EQ(x[c], std::vector<double>(x[c].size(), p * static_cast<double>(c) + p * (p - 1) / 2));
+}
+
+TEST(mpi_nonblocking, a_dropped_handle_waits) {
+  spar::mpi net{MPI_COMM_WORLD};
+  for (const std::size_t n : {10U, 100'000U}) {
+    std::vector<float> x(n, 1.0F);
+    {
+      const auto dropped = spar::start_allreduce(net, std::span<float>(x), spar::rabenseifner{});
+    }
+    EXPECT_EQ(x, std::vector<float>(n, static_cast<float>(net.size())));
+  }
+}
+
+TEST(mpi_nonblocking, tags_wrap_around) {
+  spar::mpi net{MPI_COMM_WORLD};
+  for (std::size_t c = 0; c < spar::max_in_flight + 10; ++c) {
+    std::int64_t x = net.rank() + static_cast<std::int64_t>(c);
+    spar::allreduce(net, std::span<std::int64_t>(&x, 1), spar::recursive_doubling{});
+    const std::int64_t p = net.size();
+    ASSERT_EQ(x, p * static_cast<std::int64_t>(c) + p * (p - 1) / 2);
+  }
+}
+
+TEST(mpi_nonblocking, does_not_disturb_the_communicator_it_was_made_from) {
+  spar::mpi net{MPI_COMM_WORLD};
+  std::vector<float> x(1000, 1.0F);
+  auto pending = spar::start_allreduce(net, std::span<float>(x), spar::ring{});
+  int sum = net.rank();
+  MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  EXPECT_EQ(sum, net.size() * (net.size() - 1) / 2);
+  pending.wait();
+  EXPECT_EQ(x[999], static_cast<float>(net.size()));
+}
+
+// --- groups, counts, errors ---
+
+TEST(mpi_groups, by_colour_and_key) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  const int colour = world.rank() % 2;
+  spar::mpi half = world.split(colour, -world.rank()); // the highest first
+  const spar::rank_t size = (world.size() + 1 - colour) / 2;
+  EXPECT_EQ(half.size(), size);
+  EXPECT_EQ(half.rank(), size - 1 - world.rank() / 2);
+  std::vector<std::int32_t> x(5000, world.rank());
+  spar::allreduce(half, std::span<std::int32_t>(x));
+  std::int32_t expected = 0;
+  for (int r = colour; r < world.size(); r += 2) expected += r;
+  EXPECT_EQ(x, std::vector<std::int32_t>(5000, expected));
+}
+
+TEST(mpi_groups, several_at_once_do_not_mix) {
+  spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi again{MPI_COMM_WORLD};
+  spar::mpi alone = world.split(world.rank(), 0);
+  EXPECT_EQ(alone.size(), 1);
+  std::vector<double> a(20'000, 1.0), b(20'000, 2.0), c(20'000, 3.0);
+  auto first = spar::start_allreduce(world, std::span<double>(a), spar::ring{});
+  auto second = spar::start_allreduce(again, std::span<double>(b), spar::ring{});
+  auto third = spar::start_allreduce(alone, std::span<double>(c), spar::ring{});
+  third.wait();
+  while (!first.done() || !second.done()) {
+  }
+  second.wait();
+  first.wait();
+  const double p = world.size();
+  EXPECT_EQ(a, std::vector<double>(20'000, p));
+  EXPECT_EQ(b, std::vector<double>(20'000, 2 * p));
+  EXPECT_EQ(c, std::vector<double>(20'000, 3.0));
+}
+
+TEST(mpi_counts, are_those_of_the_other_transports) {
+  spar::mpi inner{MPI_COMM_WORLD};
+  spar::counting<spar::mpi> net{inner};
+  const auto rank = static_cast<std::size_t>(net.rank());
+  const auto all = contributions<float, index>(pattern::random, net.size(), 20'000, 1, exact_value<float>);
+  spar::allreduce(net, all[rank].view(), spar::ssar_split{});
+  const spar::statistics cost = net.last_call();
+  EXPECT_EQ(net.sent().messages, cost.messages_sent);
+  EXPECT_EQ(net.sent().bytes, cost.bytes_sent);
+  EXPECT_EQ(net.received().messages, cost.messages_received);
+  EXPECT_EQ(net.received().bytes, cost.bytes_received);
+  EXPECT_EQ(cost.header_bytes_sent, cost.messages_sent * sizeof(spar::header));
+
+  std::vector<spar::statistics> simulated(all.size());
+  spar::simulator engine{net.size()};
+  struct program {
+    const std::vector<contribution<float, index>>* inputs;
+    std::vector<spar::statistics>* costs;
+    spar::task<void> operator()(spar::sim& at) const& {
+      const auto r = static_cast<std::size_t>(at.rank());
+      auto pending = spar::start_allreduce(at, (*inputs)[r].view(), spar::ssar_split{});
+      co_await std::move(pending);
+      (*costs)[r] = pending.statistics();
+    }
+  };
+  const program p{&all, &simulated};
+  engine.run([&](spar::sim& at) { return p(at); });
+  EXPECT_EQ(cost.messages_sent, simulated[rank].messages_sent);
+  EXPECT_EQ(cost.bytes_sent, simulated[rank].bytes_sent);
+  EXPECT_EQ(cost.bytes_received, simulated[rank].bytes_received);
+  EXPECT_GE(cost.seconds, 0.0);
+}
+
+TEST(mpi_errors, no_communicator) {
+  try {
+    const spar::mpi net{MPI_COMM_NULL};
+    ADD_FAILURE() << "no error";
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("MPI_COMM_NULL"), std::string::npos);
+  }
+}
+
+TEST(mpi_errors, bad_input_is_refused_before_anything_is_sent) {
+  spar::mpi inner{MPI_COMM_WORLD};
+  spar::counting<spar::mpi> net{inner};
+  const std::vector<index> indices{5, 3};
+  const std::vector<float> values{1, 2};
+  EXPECT_THROW(spar::allreduce(net, spar::sparse_view(10, indices, values)), spar::invalid_argument);
+  EXPECT_THROW(spar::allreduce(net, spar::sparse_view(1, indices, values)), spar::invalid_argument);
+  std::vector<float> x(3);
+  EXPECT_THROW(spar::broadcast(net, std::span<float>(x), net.size()), spar::invalid_argument);
+  EXPECT_EQ(net.sent().messages, 0U);
+  spar::allreduce(net, std::span<float>(x)); // and it goes on
+}
+
+TEST(mpi_errors, two_ranks_that_disagree_are_both_told) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi pair = world.split(world.rank() / 2, world.rank());
+  if (pair.size() < 2) return; // the odd one out has nobody to disagree with
+  for (const std::size_t n : {10U, 50'000U}) {
+    std::vector<index> indices(n);
+    for (std::size_t e = 0; e < n; ++e) indices[e] = static_cast<index>(3 * e);
+    const std::vector<float> values(n);
+    const std::uint64_t dimension = 200'000 + static_cast<std::uint64_t>(pair.rank());
+    try {
+      spar::allreduce(pair, spar::sparse_view(dimension, indices, values), spar::recursive_doubling{});
+      ADD_FAILURE() << "no error";
+    } catch (const spar::mismatch& e) {
+      EXPECT_NE(std::string(e.what()).find("200000"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("200001"), std::string::npos) << e.what();
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test
