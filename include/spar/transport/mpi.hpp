@@ -20,6 +20,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -205,7 +206,8 @@ class mpi : public endpoint {
   static_assert(offset_of_payload >= sizeof(header));
 
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), memory), comm_(std::move(comm)), upstream_(&memory) {}
+      : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
+        upstream_(&memory) {}
 
   static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
   static std::size_t padded_bytes(const header& h) noexcept {
