@@ -57,6 +57,10 @@ TYPED_TEST(rounding, bits_are_the_same_in_every_order_of_arrival) {
       run_sim(ranks, program{&again}, random_order(seed, seed % 2 == 0));
       ASSERT_NO_FATAL_FAILURE(expect_same(again, "seed", seed));
     }
+    if (depends_on_the_network<TypeParam>) {
+      first = rounded_cases<float, std::uint32_t>(ranks);
+      run(mode::threads, ranks, program{&first});
+    }
     for (const mode where : {mode::threads, mode::threads_synchronous}) {
       auto again = rounded_cases<float, std::uint32_t>(ranks);
       run(where, ranks, program{&again});

@@ -55,6 +55,13 @@ std::vector<allreduce_case<T, Index>> make_cases(spar::rank_t ranks, const std::
   return cases;
 }
 
+/// Whether an algorithm chooses among others by what the transport knows of its network; then its bits are the same on
+/// all transports only where that is the same.
+template <class Algorithm>
+inline constexpr bool depends_on_the_network = false;
+template <class Second>
+inline constexpr bool depends_on_the_network<spar::basic_sparcml<Second>> = true;
+
 /// What the error of a lossless algorithm is: nothing, where sums are exact.
 template <class Algorithm>
 struct loss_of {

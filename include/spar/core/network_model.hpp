@@ -4,13 +4,12 @@
 
 namespace spar {
 
-/// Seconds for a message, for a byte, and for local work on an entry or on a value. The defaults fit ranks on one
-/// machine.
+/// Seconds for a message, for a byte, and for local work. The defaults were fitted to ranks on one machine.
 struct network_model {
   double alpha = 1e-6;        ///< a message
-  double beta = 2e-10;        ///< a byte
-  double gamma_sparse = 2e-9; ///< merging an entry
-  double gamma_dense = 3e-10; ///< reducing a value
+  double beta = 1e-10;        ///< a byte
+  double gamma_sparse = 2e-9; ///< merging an entry; adding one to a dense vector takes a third of it
+  double gamma_dense = 1e-10; ///< going over a value of a dense vector
 };
 
 } // namespace spar

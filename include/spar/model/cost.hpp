@@ -47,7 +47,12 @@ struct problem {
   }
   /// Seconds of merging two streams of so many entries together.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
-    return entries <= dense_limit(net) ? entries * net.gamma_sparse : (n + entries / 2) * net.gamma_dense;
+    return entries <= dense_limit(net) ? entries * net.gamma_sparse
+                                       : n * net.gamma_dense + scatter_seconds(net, entries);
+  }
+  /// Seconds of adding entries to a dense vector.
+  [[nodiscard]] static double scatter_seconds(const network_model& net, double entries) noexcept {
+    return entries * net.gamma_sparse / 3;
   }
 };
 
@@ -72,17 +77,18 @@ inline double seconds_split(const network_model& net, const problem& p) noexcept
   return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
 }
 
-/// SSAR split-allgather.
+/// SSAR split-allgather: P k / P entries are merged into a block, the result's are copied and checked on their way.
 inline double seconds_ssar_split(const network_model& net, const problem& p) noexcept {
   const double result = p.expected_union(static_cast<double>(p.ranks));
-  return seconds_split(net, p) + p.k * net.gamma_sparse + p.rounds() * net.alpha +
-         net.beta * p.others() * result * p.entry_bytes() + 2 * result * net.gamma_dense;
+  return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
+         net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }
 
 /// DSAR split-allgather with `second_phase_bytes` a value in the second phase (4 for floats, Bits / 8 for QSGD).
 inline double seconds_dsar_split(const network_model& net, const problem& p, double second_phase_bytes) noexcept {
-  return seconds_split(net, p) + p.k * net.gamma_dense * 2 + p.n / static_cast<double>(p.ranks) * net.gamma_dense +
-         p.rounds() * net.alpha + net.beta * p.others() * p.n * second_phase_bytes;
+  return seconds_split(net, p) + problem::scatter_seconds(net, p.k) +
+         p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
+         net.beta * p.others() * p.n * second_phase_bytes;
 }
 
 /// Dense recursive doubling.

@@ -26,14 +26,27 @@ void accumulate(const stream_view<T, Index>& part, index_range range, T* values,
 /// The fold, from the left, of parts that lie in `range`, as its dense values.
 template <element T, index_type Index, reduction<T> Op>
 void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* values, Op op) {
-  std::size_t next = 0;
-  if (!parts.empty() && parts[0].is_dense() && parts[0].count() == range.size()) {
-    std::copy(parts[0].values().begin(), parts[0].values().end(), values);
-    next = 1;
-  } else {
-    std::fill_n(values, range.size(), op.template neutral<T>());
+  // A window at a time, which stays in the cache while one part after the other is folded into it.
+  constexpr std::uint64_t window = 65536 / sizeof(T);
+  std::uint64_t entries = 0;
+  for (const auto& part : parts) entries += part.count();
+  const std::uint64_t step = entries < range.size() / 16 ? range.size() : window; // few entries: one sweep
+  for (index_range w{range.begin, range.begin}; w.begin < range.end; w.begin = w.end) {
+    w.end = std::min(range.end, w.begin + step);
+    T* const out = values + (w.begin - range.begin);
+    std::size_t next = 0;
+    if (const auto first = parts[0].slice(w.begin, w.end); first.is_dense() && first.count() == w.size()) {
+      std::copy(first.values().begin(), first.values().end(), out);
+      next = 1;
+    } else {
+      std::fill_n(out, w.size(), op.template neutral<T>());
+      if (!first.is_dense()) { // the neutral element needs no operation
+        kernel::scatter_assign(first.entries(), w.begin, out);
+        next = 1;
+      }
+    }
+    for (; next < parts.size(); ++next) accumulate(parts[next].slice(w.begin, w.end), w, out, op);
   }
-  for (; next < parts.size(); ++next) accumulate(parts[next], range, values, op);
 }
 
 /// left op right, both in `range`: sparse while it may have at most `limit` entries, by the bound |left| + |right|;

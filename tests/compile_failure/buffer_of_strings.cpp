@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A buffer's elements are sent as their bytes: a type whose bytes are not its value is refused.
+#include <spar/core/buffer.hpp>
+
+#include <string>
+
+#ifdef POSITIVE_CONTROL
+spar::buffer<char> b;
+#else
+spar::buffer<std::string> b;
+#endif

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Quantisation rounds to levels between values: integers are refused.
+#include <spar/spar.hpp>
+
+#ifdef POSITIVE_CONTROL
+using value = float;
+#else
+using value = int;
+#endif
+
+void f(spar::threads& net, spar::stream_view<value> mine) {
+  (void)spar::allreduce(net, mine, spar::split_allgather<spar::storage::qsgd<4>>{});
+}
