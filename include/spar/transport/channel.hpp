@@ -129,7 +129,17 @@ class channel {
     spar::check(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
   }
 
-  [[gnu::noinline]] void check(const header& h, rank_t peer) const {
+  void check(const header& h, rank_t peer) const {
+    const bool same = h.sequence == call_->sequence && h.dimension == agreed_.dimension &&
+                      h.element == agreed_.element && h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
+                      h.operation == agreed_.operation && h.lane == lane_;
+    if (!same) throw_mismatch(h, peer);
+    ++call_->cost.messages_received;
+    call_->cost.bytes_received += h.payload_bytes();
+    call_->cost.header_bytes_received += sizeof(header);
+  }
+
+  [[gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
     compare("the number of the collective", h.sequence, call_->sequence, peer);
     compare("the dimension n", h.dimension, agreed_.dimension, peer);
     compare("the element type (code)", static_cast<unsigned>(h.element), static_cast<unsigned>(agreed_.element), peer);
@@ -137,12 +147,9 @@ class channel {
     compare("the algorithm (code)", h.algorithm, agreed_.algorithm, peer);
     compare("the operation (code)", h.operation, agreed_.operation, peer);
     compare("the lane", h.lane, lane_, peer);
-    ++call_->cost.messages_received;
-    call_->cost.bytes_received += h.payload_bytes();
-    call_->cost.header_bytes_received += sizeof(header);
   }
 
-  [[gnu::noinline]] void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
+  void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
     if (theirs == ours) return;
     throw mismatch(
         sentence("ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank(), " has ", ours));

@@ -253,23 +253,25 @@ class mpi : public endpoint {
 
   /// Waits for, or looks at, the requests; ends the operations whose requests have all ended.
   void complete_some(bool block) {
+    if (requests_.size() == 1 && block) { // the usual case of a blocking call
+      MPI_Status status;
+      status.MPI_ERROR = MPI_Wait(requests_.data(), &status);
+      const slot its = slots_[0];
+      requests_.clear();
+      slots_.clear();
+      --its.owner->outstanding;
+      end(its, status);
+      return;
+    }
     const auto n = static_cast<int>(requests_.size());
     finished_.resize(requests_.size());
     statuses_.resize(requests_.size());
     int count = 0;
-    int code = MPI_SUCCESS;
-    if (n == 1 && block) {
-      count = 1;
-      finished_[0] = 0;
-      code = MPI_Wait(requests_.data(), statuses_.data());
-      statuses_[0].MPI_ERROR = code;
-    } else {
-      code = block ? MPI_Waitsome(n, requests_.data(), &count, finished_.data(), statuses_.data())
-                   : MPI_Testsome(n, requests_.data(), &count, finished_.data(), statuses_.data());
-      if (code != MPI_ERR_IN_STATUS) {
-        detail::check_mpi(code, "MPI_Waitsome");
-        for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
-      }
+    const int code = block ? MPI_Waitsome(n, requests_.data(), &count, finished_.data(), statuses_.data())
+                           : MPI_Testsome(n, requests_.data(), &count, finished_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) {
+      detail::check_mpi(code, "MPI_Waitsome");
+      for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
     }
     ended_.clear();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {

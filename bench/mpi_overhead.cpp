@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the abstraction costs: dense recursive doubling through spar against the same algorithm written by hand with
+// MPI_Sendrecv, and spar's dense algorithms against MPI_Allreduce. Run it on a power of two of ranks.
+#include <spar/mpi.hpp>
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <vector>
+
+namespace {
+
+void add(float* __restrict to, const float* __restrict from, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+void by_hand(MPI_Comm comm, std::span<float> x, std::vector<float>& theirs) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const int n = static_cast<int>(x.size());
+  for (int distance = 1; distance < size; distance *= 2) {
+    const int peer = rank ^ distance;
+    MPI_Sendrecv(x.data(), n, MPI_FLOAT, peer, 0, theirs.data(), n, MPI_FLOAT, peer, 0, comm, MPI_STATUS_IGNORE);
+    add(x.data(), theirs.data(), x.size());
+  }
+}
+
+struct spread {
+  double low, median, high; // quartiles
+};
+
+spread quartiles(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return {samples[samples.size() / 4], samples[samples.size() / 2], samples[samples.size() * 3 / 4]};
+}
+
+void print(const char* what, const std::vector<double>& ratios) {
+  const spread s = quartiles(ratios);
+  std::printf("  %s %.2f (%.2f..%.2f)", what, s.median, s.low, s.high);
+}
+
+void measure(spar::mpi& world, std::size_t bytes) {
+  const MPI_Comm comm = world.communicator();
+  std::vector<float> values(bytes / sizeof(float), 0.0F);
+  std::vector<float> theirs(values.size());
+  const std::span<float> x(values);
+  const int calls = static_cast<int>(std::clamp<std::size_t>((std::size_t{64} << 20) / bytes, 4, 2000));
+  const auto seconds = [&](auto call) {
+    MPI_Barrier(comm);
+    const double begin = MPI_Wtime();
+    for (int i = 0; i < calls; ++i) call();
+    return (MPI_Wtime() - begin) / calls;
+  };
+  std::vector<double> hand_seconds, mpi_seconds, doubling, rabenseifner, ring;
+  for (int round = 0; round < 21; ++round) { // all of them in turn, so that the machine's mood hits all alike
+    const double hand = seconds([&] { by_hand(comm, x, theirs); });
+    const double mpi =
+        seconds([&] { MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_FLOAT, MPI_SUM, comm); });
+    hand_seconds.push_back(hand);
+    mpi_seconds.push_back(mpi);
+    doubling.push_back(seconds([&] { spar::allreduce(world, x, spar::recursive_doubling{}); }) / hand);
+    rabenseifner.push_back(seconds([&] { spar::allreduce(world, x, spar::rabenseifner{}); }) / mpi);
+    ring.push_back(seconds([&] { spar::allreduce(world, x, spar::ring{}); }) / mpi);
+  }
+  if (world.rank() != 0) return;
+  std::printf("%9zu B  by hand %9.2f us", bytes, quartiles(hand_seconds).median * 1e6);
+  print("spar / by hand", doubling);
+  std::printf("  MPI_Allreduce %9.2f us", quartiles(mpi_seconds).median * 1e6);
+  print("rabenseifner / MPI", rabenseifner);
+  print("ring / MPI", ring);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  {
+    spar::mpi world(MPI_COMM_WORLD);
+    if (world.rank() == 0) std::printf("%d ranks; medians, with quartiles\n", world.size());
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, std::size_t{1} << 20, std::size_t{64} << 20}) {
+      measure(world, bytes);
+    }
+  }
+  MPI_Finalize();
+}

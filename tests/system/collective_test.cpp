@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compositions of a selector and an algorithm on dense values.
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <spar/selector/exact_topk.hpp>
+#include <spar/system/collective.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+template <class Algorithm, class Op = spar::sum>
+struct collective_program {
+  std::vector<std::vector<float>>* x;
+  Algorithm algorithm{};
+  Op op{};
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = spar::start_allreduce(net, mine, algorithm, op);
+    co_await std::move(pending);
+  }
+};
+
+std::vector<std::vector<float>> sparse_vectors(spar::rank_t ranks, std::size_t n) {
+  std::vector<std::vector<float>> x(static_cast<std::size_t>(ranks), std::vector<float>(n));
+  for (std::size_t r = 0; r < x.size(); ++r)
+    for (std::size_t i = r; i < n; i += 7) x[r][i] = static_cast<float>(i % 5) - 2;
+  return x;
+}
+
+std::vector<float> sum_of(const std::vector<std::vector<float>>& all) {
+  std::vector<float> total(all[0].size());
+  for (const auto& x : all)
+    for (std::size_t i = 0; i < x.size(); ++i) total[i] += x[i];
+  return total;
+}
+
+template <class Algorithm>
+class collectives : public testing::Test {};
+using algorithms = testing::Types<
+    spar::collective<>, spar::collective<spar::selector::all, spar::recursive_doubling>,
+    spar::collective<spar::selector::all, spar::ring>, spar::collective<spar::selector::all, spar::rabenseifner>,
+    spar::collective<spar::selector::all, spar::ssar_split>, spar::collective<spar::selector::all, spar::dsar_split>>;
+TYPED_TEST_SUITE(collectives, algorithms);
+
+TYPED_TEST(collectives, of_all_nonzero_entries_are_the_dense_sum) {
+  for (const mode where : {mode::threads, mode::sim_synchronous}) {
+    for (const spar::rank_t ranks : {1, 2, 3, 4, 8}) {
+      for (const std::size_t n : {0U, 1U, 50U, 3000U}) {
+        auto x = sparse_vectors(ranks, n);
+        const auto total = sum_of(x);
+        run(where, ranks, collective_program<TypeParam>{&x});
+        for (const auto& mine : x) ASSERT_EQ(mine, total) << where << ", P = " << ranks << ", n = " << n;
+      }
+    }
+  }
+}
+
+TEST(collective, averages) {
+  auto x = sparse_vectors(4, 200);
+  auto total = sum_of(x);
+  for (float& value : total) value /= 4;
+  run(mode::sim, 4, collective_program<spar::collective<>, spar::average>{&x});
+  for (const auto& mine : x) EXPECT_EQ(mine, total);
+}
+
+TEST(collective, sends_only_what_is_selected) {
+  using algorithm = spar::collective<spar::selector::exact_topk, spar::recursive_doubling>;
+  spar::selector::exact_topk two;
+  two.k = 2;
+  std::vector<std::vector<float>> x{{9, 1, 0, -8, 2, 0}, {1, 7, 0, 3, 0, -5}};
+  run(mode::threads, 2, collective_program<algorithm>{&x, {two, {}}});
+  const std::vector<float> expected{9, 7, 0, -8, 0, -5};
+  EXPECT_EQ(x[0], expected);
+  EXPECT_EQ(x[1], expected);
+}
+
+TEST(collective, refuses_operations_that_zeros_matter_to) {
+  for (const spar::rank_t ranks : {1, 3}) {
+    std::vector<std::vector<float>> x(static_cast<std::size_t>(ranks), std::vector<float>{-1, 0});
+    const collective_program<spar::collective<>, spar::maximum> program{&x};
+    EXPECT_THROW(run_sim(ranks, program), spar::invalid_argument);
+    spar::thread_group group{ranks};
+    EXPECT_THROW(group.run([&](spar::threads& net) {
+      try {
+        spar::wait(net, program(net));
+      } catch (const spar::invalid_argument&) {
+        EXPECT_EQ(net.statistics().messages_sent, 0U);
+        throw;
+      }
+    }),
+                 spar::invalid_argument);
+  }
+}
+
+} // namespace
+} // namespace spar_test
