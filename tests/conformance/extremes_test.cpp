@@ -135,6 +135,34 @@ TYPED_TEST(extremes, tiny_values_are_kept) {
   }
 }
 
+TYPED_TEST(extremes, the_result_is_dense_above_delta_and_not_before) {
+  // Every other index is on one rank: 500 entries of 1000, which is delta for floats and 32-bit indices. One more, and
+  // coordinates take more bytes than values.
+  for (const spar::rank_t ranks : {1, 2, 4, 5}) {
+    for (const bool one_more : {false, true}) {
+      std::vector<contribution<float, std::uint32_t>> inputs(static_cast<std::size_t>(ranks));
+      for (auto& mine : inputs) mine.n = 1000;
+      for (std::uint32_t i = 0; i < 1000; i += 2) {
+        auto& mine = inputs[(i / 2) % inputs.size()];
+        mine.indices.push_back(i);
+        mine.values.push_back(1);
+        if (one_more && i == 500) {
+          mine.indices.push_back(501);
+          mine.values.push_back(1);
+        }
+      }
+      const auto cases = this->run_one(mode::threads, inputs, spar::sum{});
+      if (std::is_same_v<TypeParam, spar::sparcml> || (one_more && ranks == 1))
+        continue; // decides by the cost of merging; copies
+      const bool always = std::is_same_v<TypeParam, spar::dsar_split>;
+      for (const auto& result : cases[0].results) {
+        EXPECT_EQ(result.is_dense(), always || one_more) << "P = " << ranks << ", one more: " << one_more;
+        EXPECT_EQ(result.count(), result.is_dense() ? 1000U : 500U);
+      }
+    }
+  }
+}
+
 TYPED_TEST(extremes, all_of_a_sum_can_cancel) {
   std::vector<contribution<float, std::uint32_t>> inputs(4, {100, {1, 50, 99}, {2.0F, -3.0F, 4.0F}, false});
   for (const std::size_t r : {1U, 3U})

@@ -4,6 +4,7 @@
 
 #include <spar/collective/allgather.hpp>
 #include <spar/collective/binomial.hpp>
+#include <spar/collective/finishing.hpp>
 #include <spar/collective/pending.hpp>
 #include <spar/collective/ring.hpp>
 #include <spar/collective/split.hpp>
@@ -35,14 +36,15 @@ void check_root(const Net& net, rank_t root) {
 /// Reduce-scatter of `x` in place: afterwards block `rank` of uniform_ownership{x.size(), P} is reduced.
 template <transport Net, element T, reduction<T> Op = sum>
 auto start_reduce_scatter(Net& net, std::span<T> x, Op op = {}) {
-  return start(net, signature_of<T, std::uint32_t, ring_reduce_scatter, Op>(x.size()), ring_reduce_scatter{}, x, op);
+  return start(net, signature_of<T, std::uint32_t, ring_reduce_scatter, Op>(x.size()),
+               detail::with_finish<Op, T>(ring_reduce_scatter{}), x, op);
 }
 /// Reduce-scatter of streams: this rank's block of the sum, sparse.
 template <transport Net, element T, index_type Index, reduction<T> Op = sum>
 auto start_reduce_scatter(Net& net, const stream_view<T, Index>& mine, Op op = {}) {
   validate(mine);
-  return start(net, signature_of<T, Index, split_reduce_scatter, Op>(mine.dimension()), split_reduce_scatter{}, mine,
-               op);
+  return start(net, signature_of<T, Index, split_reduce_scatter, Op>(mine.dimension()),
+               detail::with_finish<Op, T>(split_reduce_scatter{}), mine, op);
 }
 
 /// Allgather of `x` in place: rank r brings block r of uniform_ownership{x.size(), P}.
@@ -67,14 +69,16 @@ auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
 template <transport Net, element T, reduction<T> Op = sum>
 auto start_reduce(Net& net, std::span<T> x, rank_t root, Op op = {}) {
   detail::check_root(net, root);
-  return start(net, signature_of<T, std::uint32_t, binomial_reduce, Op>(x.size()), binomial_reduce{}, x, root, op);
+  return start(net, signature_of<T, std::uint32_t, binomial_reduce, Op>(x.size()),
+               detail::with_finish<Op, T>(binomial_reduce{}), x, root, op);
 }
 /// Reduction of streams to the root; elsewhere the result is an empty stream.
 template <transport Net, element T, index_type Index, reduction<T> Op = sum>
 auto start_reduce(Net& net, const stream_view<T, Index>& mine, rank_t root, Op op = {}) {
   validate(mine);
   detail::check_root(net, root);
-  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension()), binomial_reduce{}, mine, root, op);
+  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension()),
+               detail::with_finish<Op, T>(binomial_reduce{}), mine, root, op);
 }
 
 /// The root's `x` on every rank.
@@ -91,6 +95,24 @@ auto start_broadcast(Net& net, const stream_view<T, Index>& mine, rank_t root) {
   detail::check_root(net, root);
   const auto agreed = signature_of<T, Index, binomial_broadcast, detail::no_operation>(mine.dimension());
   return start(net, agreed, binomial_broadcast{}, mine, root);
+}
+
+// Streams that own their memory.
+template <transport Net, element T, index_type Index, reduction<T> Op = sum>
+auto start_reduce_scatter(Net& net, const stream<T, Index>& mine, Op op = {}) {
+  return start_reduce_scatter(net, mine.view(), op);
+}
+template <transport Net, element T, index_type Index>
+auto start_allgather(Net& net, const stream<T, Index>& mine) {
+  return start_allgather(net, mine.view());
+}
+template <transport Net, element T, index_type Index, reduction<T> Op = sum>
+auto start_reduce(Net& net, const stream<T, Index>& mine, rank_t root, Op op = {}) {
+  return start_reduce(net, mine.view(), root, op);
+}
+template <transport Net, element T, index_type Index>
+auto start_broadcast(Net& net, const stream<T, Index>& mine, rank_t root) {
+  return start_broadcast(net, mine.view(), root);
 }
 
 // The blocking forms, with the same arguments.

@@ -4,8 +4,8 @@
 
 #include <spar/core/error.hpp>
 
-/// 0 none, 1 normal (local checks), 2 communication (ranks also compare what should agree). Arguments of public
-/// functions and bytes from the wire are checked at every level.
+/// 0 none, 1 normal (local checks), 2 communication (for checks that cost messages or passes over the data). Arguments
+/// of public functions, and what ranks must agree on, are checked at every level: every header carries it.
 #ifndef SPAR_ASSERTION_LEVEL
 #ifdef NDEBUG
 #define SPAR_ASSERTION_LEVEL 0

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory_resource>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -19,8 +20,13 @@ class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");
 
  public:
+  /// No buffer is larger, so that sizes can be added and rounded without overflow.
+  static constexpr std::size_t max_bytes = std::size_t{1} << 60;
+
   buffer() = default;
+  /// Throws std::bad_alloc where there is not so much memory.
   buffer(std::pmr::memory_resource& memory, std::size_t size) : memory_(&memory), size_(size) {
+    if (size > max_bytes / sizeof(T)) throw std::bad_alloc();
     if (size > 0) data_ = static_cast<T*>(memory.allocate(size * sizeof(T), alignof(T)));
   }
   buffer(buffer&& other) noexcept

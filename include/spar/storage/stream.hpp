@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -124,6 +125,8 @@ auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) 
   const std::span v(values);
   using Index = std::remove_const_t<typename decltype(i)::element_type>;
   using T = std::remove_const_t<typename decltype(v)::element_type>;
+  static_assert(index_type<Index>, "indices are std::uint32_t or std::uint64_t");
+  static_assert(element<T>, "values are of an element type (see spar/core/element.hpp)");
   return stream_view<T, Index>::sparse(n, i, v);
 }
 
@@ -184,6 +187,7 @@ class stream {
 
   /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
   [[gnu::noinline]] static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
+    if (capacity > buffer<T>::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
     stream s;
     s.n_ = n;
     // One block for both: a sparse stream takes as many blocks as a dense one.
@@ -195,6 +199,7 @@ class stream {
   }
   /// `count` uninitialised values from index `first` on.
   [[gnu::noinline]] static stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
+    if (count > buffer<T>::max_bytes / sizeof(T)) throw std::bad_alloc();
     stream s;
     s.n_ = n;
     s.first_ = first;

@@ -2,6 +2,7 @@
 // The front door: allreduce of sparse streams and of dense spans, blocking or not.
 #pragma once
 
+#include <spar/collective/finishing.hpp>
 #include <spar/collective/pending.hpp>
 #include <spar/system/dense.hpp>
 #include <spar/system/sparcml.hpp>
@@ -31,31 +32,9 @@ concept dense_allreduce = requires(const Algorithm& algorithm, channel<Net> net,
   { algorithm(net, x, op) } -> std::same_as<task<void>>;
 };
 
-namespace detail {
-
-/// Applies what an operation does at the end (the division of an average) to the result.
-template <class Algorithm>
-struct finishing {
-  static constexpr std::string_view name = Algorithm::name;
-  Algorithm algorithm;
-
-  template <transport Net, element T, index_type Index, class Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    stream<T, Index> sum = co_await algorithm(net, mine, op);
-    for (T& x : sum.values()) x = op.finish(x, net.size());
-    co_return sum;
-  }
-  template <transport Net, element T, class Op>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-    co_await algorithm(net, x, op);
-    for (T& value : x) value = op.finish(value, net.size());
-  }
-};
-
-template <class Op, class T>
-concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
-
-} // namespace detail
+/// Contiguous values in memory that outlives the expression: a span or an lvalue container.
+template <class X>
+concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
 /// Starts the sum (or another reduction) of every rank's stream; the result, the same bits on every rank, is a new
 /// stream. `mine` is borrowed until the call has ended. Throws `invalid_argument` for a stream that is not well formed
@@ -67,46 +46,50 @@ auto start_allreduce(Net& net, const stream_view<T, Index>& mine, Algorithm algo
                 "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
   validate(mine);
   const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension());
-  if constexpr (detail::finishes<Op, T>) {
-    return start(net, agreed, detail::finishing<Algorithm>{std::move(algorithm)}, mine, op);
-  } else {
-    return start(net, agreed, std::move(algorithm), mine, op);
-  }
+  return start(net, agreed, detail::with_finish<Op, T>(std::move(algorithm)), mine, op);
 }
 template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
 auto start_allreduce(Net& net, const stream<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
   return start_allreduce(net, mine.view(), std::move(algorithm), op);
 }
 
-/// Starts the reduction of `x`, of the same length on every rank, in place. `x` is borrowed until the call has ended,
-/// and unspecified after an error.
-template <transport Net, element T, class Algorithm = dense, reduction<T> Op = sum>
-auto start_allreduce(Net& net, std::span<T> x, Algorithm algorithm = {}, Op op = {}) {
+template <transport Net, element T, index_type Index, class... Rest>
+void start_allreduce(Net& net, stream<T, Index>&& gone, Rest...) = delete; // it is borrowed until the call has ended
+
+/// Starts the reduction of `values` (a span, vector or array), of the same length on every rank, in place. They are
+/// borrowed until the call has ended, and unspecified after an error.
+template <transport Net, dense_values Values, class Algorithm = dense, class Op = sum>
+  requires(!dense_values<Algorithm&>)
+auto start_allreduce(Net& net, Values&& values, Algorithm algorithm = {}, Op op = {}) {
+  const std::span x(values);
+  using T = typename decltype(x)::element_type;
+  static_assert(element<T> && reduction<Op, T>,
+                "an allreduce in place takes values that can be written, of an element type, "
+                "and an operation on them");
   static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                 "this algorithm has no name or does not allreduce dense values: it must be callable as "
                 "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
   const auto agreed = signature_of<T, std::uint32_t, Algorithm, Op>(x.size());
-  if constexpr (detail::finishes<Op, T>) {
-    return start(net, agreed, detail::finishing<Algorithm>{std::move(algorithm)}, x, op);
-  } else {
-    return start(net, agreed, std::move(algorithm), x, op);
-  }
+  return start(net, agreed, detail::with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
 }
 
 /// Out of place. Throws `invalid_argument` where the lengths differ.
-template <transport Net, element T, class Algorithm = dense, reduction<T> Op = sum>
-auto start_allreduce(Net& net, std::span<const T> in, std::span<T> out, Algorithm algorithm = {}, Op op = {}) {
+template <transport Net, dense_values In, dense_values Out, class Algorithm = dense, class Op = sum>
+auto start_allreduce(Net& net, In&& input, Out&& output, Algorithm algorithm = {}, Op op = {}) {
+  const std::span in(input);
+  const std::span out(output);
   if (in.size() != out.size()) {
     throw invalid_argument(sentence("the input of an allreduce has length ", in.size(), ", its output ", out.size()));
   }
   std::copy(in.begin(), in.end(), out.begin());
-  return start_allreduce(net, out, std::move(algorithm), op);
+  return start_allreduce(net, output, std::move(algorithm), op);
 }
 
 /// The blocking form of each `start_allreduce`, with the same arguments.
 template <transport Net, class First, class... Rest>
 auto allreduce(Net& net, First&& first, Rest&&... rest) {
-  return start_allreduce(net, std::forward<First>(first), std::forward<Rest>(rest)...).wait();
+  return start_allreduce(net, first, std::forward<Rest>(rest)...)
+      .wait(); // an lvalue: it lives until the call has ended
 }
 
 } // namespace spar

@@ -5,6 +5,8 @@
 #include <spar/selector/all.hpp>
 #include <spar/system/allreduce.hpp>
 
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -28,7 +30,12 @@ struct collective {
           "a selector leaves zeros out, so a collective of selected entries needs an operation whose "
           "neutral element is zero");
     }
+    if (x.size() > std::numeric_limits<std::uint32_t>::max()) {
+      throw invalid_argument(
+          sentence("a collective of selected entries has 32-bit indices, too few for ", x.size(), " values"));
+    }
     const stream<T> mine = select.template operator()<std::uint32_t>(x, net.memory());
+    validate(mine.view());
     const stream<T> sum = co_await algorithm(net, mine.view(), op);
     sum.to_dense(x, op.template neutral<T>());
   }

@@ -41,9 +41,8 @@ struct basic_sparcml {
       second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
     }
     std::uint64_t k = mine.count();
-    const auto agreement = net.with(signature_of<std::uint64_t, Index, Second, maximum>(1));
     const recursive_doubling doubling;
-    co_await doubling(agreement, std::span<std::uint64_t>(&k, 1), maximum{});
+    co_await doubling(net.with_algorithm(Second::name), std::span<std::uint64_t>(&k, 1), maximum{});
 
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};

@@ -59,14 +59,7 @@ class channel {
     other.lane_ = number;
     return other;
   }
-  /// The same call with messages of another signature: for what ranks agree on by the way, and once they have chosen an
-  /// algorithm, so that a rank that chose otherwise is found out.
-  [[nodiscard]] channel with(const signature& agreed) const noexcept {
-    channel other = *this;
-    other.agreed_ = agreed;
-    return other;
-  }
-
+  /// The same call once ranks have chosen an algorithm, so that a rank that chose otherwise is found out.
   [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
     channel other = *this;
     other.agreed_.algorithm = name_code(name);

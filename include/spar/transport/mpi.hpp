@@ -59,6 +59,7 @@ class owned_communicator {
   [[nodiscard]] owned_communicator split(int colour, int key) const {
     owned_communicator own;
     check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
+    if (own.comm_ == MPI_COMM_NULL) throw invalid_argument("a rank that splits off with MPI_UNDEFINED is in no group");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }
@@ -97,7 +98,8 @@ class mpi : public endpoint {
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, std::pmr::memory_resource& memory = *std::pmr::new_delete_resource())
       : mpi(detail::owned_communicator::duplicate(comm), memory) {}
 
-  /// The ranks that give the same colour, in order of their keys (collective over this communicator).
+  /// The ranks that give the same colour, in order of their keys (collective over this communicator). Throws
+  /// `invalid_argument` for the colour MPI_UNDEFINED.
   [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), *upstream_); }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
@@ -105,7 +107,9 @@ class mpi : public endpoint {
   void compute(std::uint64_t) const noexcept {}
 
  private:
-  static constexpr std::size_t envelope_bytes = 4096 + sizeof(header);
+  static constexpr std::size_t offset_of_payload = 80; // the header, rounded up to 16
+  static constexpr std::size_t envelope_bytes = offset_of_payload + 4096;
+  static_assert(offset_of_payload >= sizeof(header));
   static constexpr std::size_t chunk_bytes = std::size_t{1} << 30; // MPI counts with an int
 
   struct envelope {
@@ -122,7 +126,6 @@ class mpi : public endpoint {
     envelope* cover = nullptr;
     // of receives:
     bool opened = false; // the envelope has arrived
-    bool pieces_posted = false;
     rank_t peer = 0;
     tag_t tag = 0;
     message_buffer* into = nullptr;
@@ -179,8 +182,6 @@ class mpi : public endpoint {
                                 comm_.get(), &request),
                       "MPI_Irecv");
     add(request, r, true);
-    // A size that is known need not be waited for.
-    if (in.placed() && in.placed_bytes() > envelope_bytes - offset_of_payload) post_pieces(r);
     return operation<mpi, request_owner>(*this, r);
   }
 
@@ -202,9 +203,6 @@ class mpi : public endpoint {
   }
 
  private:
-  static constexpr std::size_t offset_of_payload = 80; // the header, rounded up to 16
-  static_assert(offset_of_payload >= sizeof(header));
-
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
       : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
         upstream_(&memory) {}
@@ -220,7 +218,6 @@ class mpi : public endpoint {
     r->receives = receives;
     r->outstanding = 0;
     r->opened = false;
-    r->pieces_posted = false;
     r->peer = peer;
     r->tag = tag;
     r->cover = envelopes_.acquire();
@@ -240,7 +237,6 @@ class mpi : public endpoint {
   }
 
   void post_pieces(request_owner* r) {
-    r->pieces_posted = true;
     for (std::size_t i = 0; i < max_pieces; ++i) {
       const auto to = r->into->destination(i);
       for_each_chunk(to.size(), [&](std::size_t at, int count) {
@@ -259,7 +255,6 @@ class mpi : public endpoint {
       const slot its = slots_[0];
       requests_.clear();
       slots_.clear();
-      --its.owner->outstanding;
       end(its, status);
       return;
     }
@@ -276,7 +271,6 @@ class mpi : public endpoint {
     ended_.clear();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       slot& its = slots_[static_cast<std::size_t>(finished_[i])];
-      --its.owner->outstanding;
       ended_.push_back({its, statuses_[i]});
       its.owner = nullptr;
     }
@@ -298,6 +292,7 @@ class mpi : public endpoint {
 
   void end(const slot& its, const MPI_Status& status) {
     request_owner* r = its.owner;
+    --r->outstanding;
     if (r->done) return; // it has failed already
     try {
       detail::check_mpi(status.MPI_ERROR, "an MPI message");
@@ -325,7 +320,7 @@ class mpi : public endpoint {
       return;
     }
     if (padded_bytes(head) > envelope_bytes - offset_of_payload) {
-      if (!r->pieces_posted) post_pieces(r);
+      post_pieces(r);
       return;
     }
     if (head.payload_bytes() > 0 && bytes != offset_of_payload + padded_bytes(head)) {
@@ -350,7 +345,8 @@ class mpi : public endpoint {
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends the requests of `r` without their messages: a receive is cancelled, a send is given a second to leave.
+  /// Ends the requests of `r` without their messages: a receive is cancelled, a send is given a second to leave. The
+  /// memory of one that does not leave may still be read by MPI.
   void cancel(request_owner* r) noexcept {
     const double deadline = now() + 1;
     for (std::size_t i = 0; i < slots_.size(); ++i) {

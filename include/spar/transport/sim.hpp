@@ -47,7 +47,6 @@ class sim : public endpoint {
       : endpoint(rank, size, std::move(memory)), engine_(&engine) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
-  [[nodiscard]] simulator& engine() noexcept { return *engine_; }
   [[nodiscard]] double now() const noexcept { return clock_; }
   void compute(std::uint64_t entries) noexcept;
   /// What the cost model needs to know; the simulated one.
@@ -115,6 +114,11 @@ class simulator {
   /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
   explicit simulator(rank_t size, const simulator_options& options = {}) : options_(options) {
     if (size < 1) throw invalid_argument(sentence("a simulator needs at least one rank, not ", size));
+    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
+      throw invalid_argument(sentence("a simulator's times must not be negative: latency ", options.latency,
+                                      ", overhead ", options.overhead, ", compute ", options.compute, ", jitter ",
+                                      options.jitter));
+    }
     if (!(options.bandwidth > 0) || options.ranks_per_host < 1) {
       throw invalid_argument(sentence("a simulator needs a bandwidth above 0 and at least 1 rank per host, not ",
                                       options.bandwidth, " B/s and ", options.ranks_per_host));
@@ -155,15 +159,17 @@ class simulator {
     try {
       for (std::size_t ended = 0; ended < programs.size();) {
         sim& active = step(start);
-        if (!misuse_.empty()) throw error(std::exchange(misuse_, {}));
         auto& its = programs[static_cast<std::size_t>(active.rank())];
-        if (!its || !its->done()) continue;
-        its->result();
+        const bool done = its && its->done();
+        if (done) its->result(); // a program's own error comes before what its unwinding did
+        if (!misuse_.empty()) throw error(misuse_);
+        if (!done) continue;
         its.reset();
         ++ended;
       }
     } catch (...) {
       inside_ = false;
+      misuse_.clear();
       events_ = {};
       for (auto& r : ranks_) r->matching_.arrivals().clear();
       throw;

@@ -85,6 +85,7 @@ class threads : public endpoint {
   void progress(bool block);
 
   [[gnu::noinline]] void abandon(shipment* s) {
+    s->waiting = nullptr; // whoever waited is being destroyed
     if (!s->done) {
       offer expected = offer::open;
       if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
@@ -107,7 +108,7 @@ class threads : public endpoint {
     offer expected = offer::open;
     if (!s->state.compare_exchange_strong(expected, offer::taken)) { // its sender has failed
       give_back(s);
-      matching_.post(r);
+      if (shipment* next = matching_.post(r)) deliver(next, r);
       return;
     }
     try {
@@ -175,14 +176,18 @@ class thread_group {
   void run(Program&& program) {
     std::vector<std::thread> running;
     running.reserve(ranks_.size());
-    for (auto& r : ranks_) {
-      running.emplace_back([this, &program, &net = *r] {
-        try {
-          program(net);
-        } catch (...) {
-          fail(net.rank(), std::current_exception());
-        }
-      });
+    try {
+      for (auto& r : ranks_) {
+        running.emplace_back([this, &program, &net = *r] {
+          try {
+            program(net);
+          } catch (...) {
+            fail(net.rank(), std::current_exception());
+          }
+        });
+      }
+    } catch (...) { // no more threads to be had
+      fail(static_cast<rank_t>(running.size()), std::current_exception());
     }
     for (auto& t : running) t.join();
     if (first_error_) std::rethrow_exception(first_error_);

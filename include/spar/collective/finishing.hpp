@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an operation does once at the end, as the division of an average.
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/storage/stream.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar::detail {
+
+template <class Op, class T>
+concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
+
+template <class T, class Op>
+void finish_values(std::span<T> x, Op op, rank_t ranks) {
+  for (T& value : x) value = op.finish(value, ranks);
+}
+
+/// An algorithm whose result is finished on every rank.
+template <class Algorithm>
+struct finishing {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+
+  template <transport Net, element T, index_type Index, class Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    stream<T, Index> sum = co_await algorithm(net, mine, op);
+    finish_values(sum.values(), op, net.size());
+    co_return sum;
+  }
+  template <transport Net, element T, index_type Index, class Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op) const& {
+    stream<T, Index> sum = co_await algorithm(net, mine, root, op);
+    finish_values(sum.values(), op, net.size());
+    co_return sum;
+  }
+  template <transport Net, element T, class Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    co_await algorithm(net, x, op);
+    finish_values(x, op, net.size());
+  }
+  template <transport Net, element T, class Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, rank_t root, Op op) const& {
+    co_await algorithm(net, x, root, op);
+    if (net.rank() == root) finish_values(x, op, net.size());
+  }
+};
+
+/// `algorithm`, with the end of Op where it has one.
+template <class Op, class T, class Algorithm>
+auto with_finish(Algorithm algorithm) {
+  if constexpr (finishes<Op, T>)
+    return finishing<Algorithm>{std::move(algorithm)};
+  else
+    return algorithm;
+}
+
+} // namespace spar::detail
