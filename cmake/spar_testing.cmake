@@ -18,6 +18,14 @@ macro(spar_test_names path)
   string(REPLACE "/" "_" test_target "${path}")
 endmacro()
 
+# A test of what the library does need not be fast: half of the optimiser takes half of the time. Kernels are tested as
+# users compile them.
+function(spar_compile_quickly target)
+  if(NOT target MATCHES "^storage_")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+endfunction()
+
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out of
 # the quick set where it is sanitized.
@@ -40,6 +48,7 @@ function(spar_add_test path)
   spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${arg_LIBRARIES} ${full})
   target_precompile_headers(${test_target}_test REUSE_FROM spar_test_base)
   target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  spar_compile_quickly(${test_target}_test)
   add_test(NAME ${test_name} COMMAND ${test_target}_test)
   set_tests_properties(
     ${test_name}
@@ -76,6 +85,7 @@ function(spar_add_mpi_test path)
     set(target ${test_target}_test_${flavour})
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    spar_compile_quickly(${target})
     foreach(ranks IN LISTS arg_RANKS)
       set(name ${test_name}.${flavour}.${ranks})
       add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks} $<TARGET_FILE:${target}>)

@@ -136,7 +136,8 @@ static_assert(spar::element<float> && spar::element<double> && spar::element<std
               spar::element<std::int64_t> && spar::element<std::uint32_t> && spar::element<std::uint64_t>);
 static_assert(spar::element<complex_number>, "a user's own type with a code");
 static_assert(!spar::element<without_code>);
-static_assert(!spar::element<with_pointer>, "its bytes are not its value");
+static_assert(spar::code_of<with_pointer> != spar::element_code{} && !spar::element<with_pointer>,
+              "its bytes are not its value");
 static_assert(!spar::element<std::string>);
 static_assert(!spar::element<long double>);
 static_assert(!spar::element<bool> && !spar::element<char>);

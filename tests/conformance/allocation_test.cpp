@@ -143,7 +143,7 @@ TYPED_TEST(allocations, none_by_smaller_calls_in_the_simulator) {
         const taken idle = run_once(engine, upstream, nothing{});
         const std::uint64_t before = upstream.allocations();
         for (const bool first : {true, false}) {
-          for (const std::uint64_t n : {30'000, 25'000, 10'000, 30'000}) {
+          for (const std::uint64_t n : {30'000U, 25'000U, 10'000U, 30'000U}) {
             for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) {
               const auto mine = smaller(large, n, stride);
               const taken now = run_once(engine, upstream, stream_call<TypeParam>{&mine});

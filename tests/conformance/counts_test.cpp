@@ -206,7 +206,7 @@ TEST(counts, random_patterns_stay_inside_the_papers_intervals) {
     const auto p = static_cast<double>(ranks);
     constexpr double k = 500;
     constexpr double n = 200'000;
-    for (const std::uint64_t seed : {1, 2, 3}) {
+    for (const std::uint64_t seed : {1U, 2U, 3U}) {
       const auto mine = random_inputs(ranks, 500, 200'000, seed);
       const auto mean_entries = [&](const std::vector<measured>& results) {
         double bytes = 0;
@@ -332,7 +332,7 @@ template <class Algorithm, class Formula>
 void expect_dense_formula(const Formula& formula) {
   for (const mode where : {mode::threads, mode::sim}) {
     for (const spar::rank_t ranks : ranks_of(where)) {
-      for (const std::uint64_t n : {0, 1, 5, 100, 3001}) {
+      for (const std::uint64_t n : {0U, 1U, 5U, 100U, 3001U}) {
         const auto p = static_cast<std::size_t>(ranks);
         std::vector<std::vector<float>> x(p, std::vector<float>(n, 1.0F));
         std::vector<measured> results(p);

@@ -161,7 +161,7 @@ TEST(mpi_pieces, of_dense_spans) {
 TEST(mpi_pieces, of_streams) {
   spar::mpi net{MPI_COMM_WORLD};
   const auto rank = static_cast<std::size_t>(net.rank());
-  for (const std::uint64_t n : {1, 100, 30'000}) {
+  for (const std::uint64_t n : {1U, 100U, 30'000U}) {
     const auto all = contributions<float, index>(pattern::random, net.size(), n, n, exact_value<float>);
     const auto expected = expected_of(all, spar::sum{});
     const auto block = spar::reduce_scatter(net, all[rank].view());

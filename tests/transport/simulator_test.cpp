@@ -62,7 +62,7 @@ TEST(simulator, the_same_seed_gives_the_same_trace_and_any_seed_the_same_result)
   };
   const auto first = simulate(1);
   ASSERT_FALSE(first.trace.empty());
-  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
     const auto again = simulate(seed);
     const auto replay = simulate(seed);
     EXPECT_EQ(again.trace, replay.trace) << "seed " << seed;
