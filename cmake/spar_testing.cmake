@@ -10,6 +10,7 @@ else()
   add_library(spar_test_base OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp")
   target_link_libraries(spar_test_base PRIVATE spar_development GTest::gtest)
   target_precompile_headers(spar_test_base PRIVATE <gtest/gtest.h>)
+  target_compile_options(spar_test_base PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()
 
 # layer/name -> layer.name, the name in ctest, and layer_name, the stem of the target.
@@ -19,10 +20,11 @@ macro(spar_test_names path)
 endmacro()
 
 # A test of what the library does need not be fast: half of the optimiser takes half of the time. Kernels are tested as
-# users compile them.
+# users compile them. gtest.h is compiled once for all that have the same flags.
 function(spar_compile_quickly target)
   if(NOT target MATCHES "^storage_")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_precompile_headers(${target} REUSE_FROM spar_test_base)
   endif()
 endfunction()
 
@@ -46,7 +48,6 @@ function(spar_add_test path)
     set(full FULL)
   endif()
   spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${arg_LIBRARIES} ${full})
-  target_precompile_headers(${test_target}_test REUSE_FROM spar_test_base)
   target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   spar_compile_quickly(${test_target}_test)
   add_test(NAME ${test_name} COMMAND ${test_target}_test)
@@ -85,7 +86,7 @@ function(spar_add_mpi_test path)
     set(target ${test_target}_test_${flavour})
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-    spar_compile_quickly(${target})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
     foreach(ranks IN LISTS arg_RANKS)
       set(name ${test_name}.${flavour}.${ranks})
       add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks} $<TARGET_FILE:${target}>)
