@@ -21,7 +21,7 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 /// called; at most one receive is under way per (source, tag), concurrent parts of a collective use different lanes.
 ///
 /// - `send` borrows the pieces until it has ended; `receive` needs no size in advance, the header tells.
-/// - `progress(true)` waits until at least one operation has ended, `progress(false)` only looks; both then resume what
+/// - `progress(true)` waits until an operation may have ended, `progress(false)` only looks; both then resume what
 ///   is ready.
 /// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries is done
 ///   here (the simulator advances its clock).
