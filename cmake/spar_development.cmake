@@ -24,8 +24,8 @@ if(SPAR_SANITIZE)
                                                     -fno-omit-frame-pointer)
   target_link_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Instrumentation and -Og mislead the flow analysis of g++ (a member operator new that is inlined counts as the global
-    # one); the release build keeps these warnings.
+    # Instrumentation and -Og mislead the flow analysis of g++ (a member operator new that is inlined counts as the
+    # global one); the release build keeps these warnings.
     target_compile_options(spar_development INTERFACE -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
   endif()
 endif()

@@ -63,8 +63,8 @@ else()
   endif()
 endif()
 
-# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): <name>_<flavour> for each MPI library found. The quick set
-# builds the first only; scripts/program builds any of them.
+# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): <name>_<flavour> for each MPI library found. The quick
+# set builds the first only; scripts/program builds any of them.
 function(spar_add_mpi_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   set(full "")

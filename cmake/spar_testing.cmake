@@ -29,8 +29,8 @@ function(spar_compile_quickly target)
 endfunction()
 
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE])
-# A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out of
-# the quick set where it is sanitized.
+# A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
+# of the quick set where it is sanitized.
 function(spar_add_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND)

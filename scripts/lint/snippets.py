@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""C++ in the documentation is real: a block is a whole program, which the tests compile and run, or stands in a source file.
+"""C++ in the documentation is real: a block is a whole program, which tests compile and run, or is in a source file.
 
 snippets.py --programs FILE.md DIRECTORY writes the whole programs of a page into a directory and prints their names.
 """

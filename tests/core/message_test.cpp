@@ -23,8 +23,8 @@ spar::header good_header() {
   h.dimension = 1'000'000'007;
   h.count = 5;
   h.lengths = {20, 20, 0};
-  h.algorithm = 0xABCDEF01;
-  h.operation = 0x12345678;
+  h.algorithm = 0xABCD;
+  h.operation = 0x1234;
   h.element = spar::element_code::float32;
   h.index = spar::element_code::uint32;
   h.checksum = h.expected_checksum();
@@ -92,7 +92,7 @@ TEST(header, a_stranger_and_another_version_are_named) {
 TEST(header, absurd_lengths_are_refused) {
   for (std::size_t piece = 0; piece < spar::max_pieces; ++piece) {
     auto h = good_header();
-    h.lengths[piece] = (std::uint64_t{1} << 62) + 1;
+    h.lengths[piece] = (std::uint64_t{1} << 58) + 1;
     h.checksum = h.expected_checksum();
     EXPECT_FALSE(error_of(h).empty());
   }
@@ -100,25 +100,24 @@ TEST(header, absurd_lengths_are_refused) {
 
 // --- message_buffer ---
 
-spar::header header_of(std::size_t first, std::size_t second) {
-  spar::header h;
-  h.lengths = {first, second, 0};
-  h.checksum = h.expected_checksum();
-  return h;
+/// The header of a message with pieces of these lengths arrives.
+void arrive(spar::message_buffer& in, std::size_t first, std::size_t second) {
+  in.arrived().lengths = {first, second, 0};
 }
 
 TEST(message_buffer, takes_memory_for_what_arrives) {
   spar::pool pool;
   {
     spar::message_buffer in(pool);
-    ASSERT_TRUE(in.accept(header_of(8, 4)));
+    arrive(in, 8, 4);
+    ASSERT_TRUE(in.fits());
     const std::array<std::uint32_t, 2> indices{7, 9};
     const std::array<float, 1> values{2.5F};
     in.copy_from({std::as_bytes(std::span(indices)), std::as_bytes(std::span(values)), {}});
     EXPECT_EQ(in.piece<std::uint32_t>(0)[1], 9U);
     EXPECT_EQ(in.piece<float>(1)[0], 2.5F);
     EXPECT_TRUE(in.piece<float>(2).empty());
-    EXPECT_EQ(pool.live(), 2U);
+    EXPECT_EQ(pool.live(), 1U) << "both pieces lie in one block";
     in.release();
     EXPECT_EQ(pool.live(), 0U);
   }
@@ -129,7 +128,8 @@ TEST(message_buffer, writes_to_places) {
   std::array<float, 3> here{};
   spar::message_buffer in(pool);
   in.place(0, std::span<float>(here));
-  ASSERT_TRUE(in.accept(header_of(12, 0)));
+  arrive(in, 12, 0);
+  ASSERT_TRUE(in.fits());
   const std::array<float, 3> values{1, 2, 3};
   in.copy_from({std::as_bytes(std::span(values)), {}, {}});
   EXPECT_EQ(here, values);
@@ -141,7 +141,8 @@ TEST(message_buffer, a_place_of_another_size_is_a_mismatch_with_both) {
   std::array<float, 3> here{};
   spar::message_buffer in(pool);
   in.place(0, std::span<float>(here));
-  EXPECT_FALSE(in.accept(header_of(16, 0)));
+  arrive(in, 16, 0);
+  EXPECT_FALSE(in.fits());
   try {
     in.check_fit();
     ADD_FAILURE() << "no error";
@@ -154,7 +155,8 @@ TEST(message_buffer, a_place_of_another_size_is_a_mismatch_with_both) {
 TEST(message_buffer, a_piece_that_is_no_multiple_of_its_elements_is_corrupt) {
   spar::pool pool;
   spar::message_buffer in(pool);
-  ASSERT_TRUE(in.accept(header_of(7, 0)));
+  arrive(in, 7, 0);
+  ASSERT_TRUE(in.fits());
   const std::array<std::byte, 7> bytes{};
   in.copy_from({std::span(bytes), {}, {}});
   EXPECT_THROW((void)in.piece<float>(0), spar::corrupt_message);
@@ -167,7 +169,8 @@ TEST(message_buffer, gives_borrowed_memory_back_once) {
   const std::array<float, 2> theirs{1, 2};
   {
     spar::message_buffer in(pool);
-    ASSERT_TRUE(in.accept(header_of(8, 0)));
+    arrive(in, 8, 0);
+    ASSERT_TRUE(in.fits());
     in.borrow(
         {std::as_bytes(std::span(theirs)), {}, {}}, [](void* lender) noexcept { ++*static_cast<int*>(lender); },
         &given_back);
@@ -177,14 +180,6 @@ TEST(message_buffer, gives_borrowed_memory_back_once) {
     EXPECT_EQ(given_back, 1);
   }
   EXPECT_EQ(given_back, 1);
-}
-
-TEST(message_buffer, refuses_a_damaged_header) {
-  spar::pool pool;
-  spar::message_buffer in(pool);
-  auto h = header_of(8, 0);
-  h.count = 77;
-  EXPECT_THROW((void)in.accept(h), spar::corrupt_message);
 }
 
 } // namespace

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 
-KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received header_bytes
-words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi max_error error_bound correct""".split()
+KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
+header_bytes words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi max_error error_bound
+correct""".split()
 
 program = sys.argv[1]
 failures = []

@@ -107,7 +107,6 @@ spar::message_pieces message_of(std::span<const std::byte> payload, std::uint64_
   out.head.format = spar::wire_format::dense;
   out.head.count = number;
   out.head.lengths[0] = payload.size();
-  out.head.checksum = out.head.expected_checksum();
   out.pieces[0] = payload;
   return out;
 }

@@ -35,7 +35,7 @@ class [[nodiscard]] pending {
     } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
     }
     work_.reset(); // before the record of the call is used again
-    net_->node().close(*call_);
+    net_->node().recycle(*call_);
   }
 
   /// Whether the call has ended; looks for progress first.
@@ -63,11 +63,18 @@ class [[nodiscard]] pending {
 namespace detail {
 
 template <transport Net>
-class closing_call {
+void open(Net& net, call_record& call) {
+  while (net.node().full()) net.progress(true);
+  net.node().open(call, net.now());
+}
+
+/// Finishes a call at the end of its scope.
+template <transport Net>
+class finished_call {
  public:
-  closing_call(Net& net, call_record& call) noexcept : net_(&net), call_(&call) {}
-  closing_call(const closing_call&) = delete;
-  ~closing_call() { net_->node().finish(*call_, net_->now()); }
+  finished_call(Net& net, call_record& call) noexcept : net_(&net), call_(&call) {}
+  finished_call(const finished_call&) = delete;
+  ~finished_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
   Net* net_;
@@ -80,7 +87,7 @@ using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<N
 /// The algorithm lives in this frame for as long as it runs.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
-  const closing_call<Net> closing(net.net(), *call);
+  const finished_call<Net> finishing(net.net(), *call);
   co_return co_await algorithm(net, args...);
 }
 
@@ -91,10 +98,38 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
 template <transport Net, class Algorithm, class... Args>
 auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
   using work = detail::task_of<Net, Algorithm, Args...>;
-  while (net.node().full()) net.progress(true);
-  call_record& call = net.node().open(net.now());
+  call_record& call = net.node().acquire();
+  detail::open(net, call);
   return pending<Net, decltype(std::declval<work&>().result())>(
       net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
 }
+
+/// Runs `algorithm(channel, args...)` as the next collective on `net`; its result. The same as to start it and wait,
+/// with one coroutine less.
+template <transport Net, class Algorithm, class... Args>
+auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
+  call_record call;
+  detail::open(net, call);
+  const detail::finished_call<Net> finishing(net, call);
+  return wait(net, algorithm(channel<Net>(net, call, agreed), args...));
+}
+
+namespace detail {
+
+// How the front door begins a call.
+struct blocking {
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    return run(std::forward<Args>(args)...);
+  }
+};
+struct nonblocking {
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    return start(std::forward<Args>(args)...);
+  }
+};
+
+} // namespace detail
 
 } // namespace spar

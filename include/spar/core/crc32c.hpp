@@ -38,8 +38,23 @@ __attribute__((target("sse4.2"))) inline std::uint32_t crc32c_sse42(const void* 
     crc = __builtin_ia32_crc32di(crc, word);
   }
   auto narrow = static_cast<std::uint32_t>(crc);
+  if (size >= 4) {
+    std::uint32_t word;
+    std::memcpy(&word, p, 4);
+    narrow = __builtin_ia32_crc32si(narrow, word);
+    size -= 4;
+    p += 4;
+  }
   for (; size > 0; --size) narrow = __builtin_ia32_crc32qi(narrow, *p++);
   return ~narrow;
+}
+__attribute__((target("sse4.2"))) inline std::uint32_t crc32c_sse42(std::uint64_t first, std::uint32_t last) noexcept {
+  const std::uint64_t crc = __builtin_ia32_crc32di(0xFFFFFFFFU, first);
+  return ~__builtin_ia32_crc32si(static_cast<std::uint32_t>(crc), last);
+}
+inline bool has_crc32c() noexcept {
+  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+  return has;
 }
 #endif
 
@@ -48,10 +63,20 @@ __attribute__((target("sse4.2"))) inline std::uint32_t crc32c_sse42(const void* 
 /// CRC-32C of `size` bytes.
 inline std::uint32_t crc32c(const void* data, std::size_t size) noexcept {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
-  static const bool by_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  if (by_instruction) return detail::crc32c_sse42(data, size);
+  if (detail::has_crc32c()) return detail::crc32c_sse42(data, size);
 #endif
   return detail::crc32c_portable(data, size);
+}
+
+/// CRC-32C of twelve bytes: those of `first`, then those of `last`.
+inline std::uint32_t crc32c(std::uint64_t first, std::uint32_t last) noexcept {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+  if (detail::has_crc32c()) return detail::crc32c_sse42(first, last);
+#endif
+  std::array<unsigned char, 12> bytes;
+  std::memcpy(bytes.data(), &first, 8);
+  std::memcpy(bytes.data() + 8, &last, 4);
+  return detail::crc32c_portable(bytes.data(), bytes.size());
 }
 
 } // namespace spar

@@ -2,7 +2,9 @@
 // The types that values and indices can have, and their codes on the wire.
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -44,6 +46,12 @@ inline constexpr element_code code_of<half> = element_code::float16;
 template <>
 inline constexpr element_code code_of<bfloat16> = element_code::bfloat16;
 #endif
+
+/// Bytes of a value of the library's own element types; 0 for others.
+constexpr std::size_t size_of(element_code code) noexcept {
+  constexpr std::array<std::uint8_t, 9> sizes{0, 4, 8, 4, 8, 4, 8, 2, 2};
+  return static_cast<std::size_t>(code) < sizes.size() ? sizes[static_cast<std::size_t>(code)] : 0;
+}
 
 /// A value that can be sent as its bytes and has a code on the wire. Rejects std::string (not trivially copyable) and
 /// long double (no code: its size and padding differ between machines).

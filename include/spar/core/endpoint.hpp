@@ -29,6 +29,12 @@ constexpr tag_t make_tag(std::uint64_t sequence, std::uint8_t lane) noexcept {
   return static_cast<tag_t>((sequence % max_in_flight) * max_lanes + lane);
 }
 
+constexpr std::uint8_t lane_of(tag_t tag) noexcept {
+  return static_cast<std::uint8_t>(static_cast<std::uint32_t>(tag) % max_lanes);
+}
+/// The sequence number that a tag was made from, modulo `max_in_flight`.
+constexpr std::uint32_t sequence_of(tag_t tag) noexcept { return static_cast<std::uint32_t>(tag) / max_lanes; }
+
 /// The record of one call while it is in flight.
 struct call_record {
   std::uint64_t sequence = 0;
@@ -64,11 +70,9 @@ class endpoint {
   [[nodiscard]] bool full() const noexcept { return in_flight_[next_ % max_in_flight]; }
 
   /// Numbers a collective that starts at time `now`.
-  call_record& open(double now) {
-    call_record& call = *calls_.acquire();
+  void open(call_record& call, double now) noexcept {
     call = {next_++, {}, now, nullptr};
     in_flight_.set(call.sequence % max_in_flight);
-    return call;
   }
   /// The collective has ended at time `now`: its tags are free.
   void finish(call_record& call, double now) noexcept {
@@ -77,7 +81,10 @@ class endpoint {
     last_ = call.cost;
     total_ += call.cost;
   }
-  void close(call_record& call) noexcept { calls_.recycle(&call); }
+
+  /// A record for a call that outlives the scope it was started in; `recycle` takes it back.
+  [[nodiscard]] call_record& acquire() { return *calls_.acquire(); }
+  void recycle(call_record& call) noexcept { calls_.recycle(&call); }
 
  private:
   rank_t rank_;

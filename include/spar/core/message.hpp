@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The wire format: a validated header of 72 bytes, followed by up to three pieces of payload.
+// A message: a validated header of 64 bytes and up to three pieces of payload.
 #pragma once
 
 #include <spar/core/buffer.hpp>
@@ -36,20 +36,23 @@ struct header {
   static constexpr std::uint32_t expected_magic = 0x72617073; // "spar"
   static constexpr std::uint16_t current_version = 1;
 
+  /// Numbers of collectives are kept modulo this.
+  static constexpr std::uint32_t sequences = 1U << 24;
+
   std::uint32_t magic = expected_magic;
   std::uint16_t version = current_version;
   wire_format format{};
   std::uint8_t lane = 0;
-  std::uint64_t sequence = 0;                      ///< number of the collective on its communicator
+  std::uint32_t sequence = 0;                      ///< number of the collective on its communicator
+  std::uint16_t algorithm = 0;                     ///< hash of the algorithm's name
+  std::uint16_t operation = 0;                     ///< hash of the operation's name
   std::uint64_t dimension = 0;                     ///< n
   std::uint64_t count = 0;                         ///< entries in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< bytes of each piece
-  std::uint32_t algorithm = 0;                     ///< hash of the algorithm's name
-  std::uint32_t operation = 0;                     ///< hash of the operation's name
   element_code element{};
   element_code index{};
   std::uint16_t reserved = 0;
-  std::uint32_t checksum = 0; ///< CRC-32C of what stands before it
+  std::uint32_t checksum = 0; ///< CRC-32C of what stands before it; written where the header leaves its process
 
   [[nodiscard]] std::uint64_t payload_bytes() const noexcept { return lengths[0] + lengths[1] + lengths[2]; }
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
@@ -62,13 +65,22 @@ struct header {
           sentence("a message has version ", version, " of the wire format; this is version ", current_version));
     }
     if (checksum != expected_checksum()) throw corrupt_message("the checksum of a message's header is wrong");
-    constexpr std::uint64_t limit = std::uint64_t{1} << 62;
+    constexpr std::uint64_t limit = std::uint64_t{1} << 58;
     if (lengths[0] > limit || lengths[1] > limit || lengths[2] > limit) {
-      throw corrupt_message("a message's header gives a piece of more than 2^62 bytes");
+      throw corrupt_message("a message's header gives a piece of more than 2^58 bytes");
     }
   }
 };
-static_assert(sizeof(header) == 72 && std::is_trivially_copyable_v<header>);
+static_assert(sizeof(header) == 64 && std::is_trivially_copyable_v<header>);
+
+/// Pieces that share a block begin at multiples of 16 bytes.
+constexpr std::size_t padded_bytes(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
+/// Bytes of the first `pieces` pieces in one block.
+constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& lengths, std::size_t pieces) noexcept {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < pieces; ++i) sum += padded_bytes(lengths[i]);
+  return sum;
+}
 
 /// An outgoing message; the pieces are borrowed until the send has ended.
 struct message_pieces {
@@ -108,7 +120,7 @@ class message_buffer {
   [[gnu::noinline]] void release() noexcept {
     if (release_ != nullptr) std::exchange(release_, nullptr)(lender_);
     pieces_ = {};
-    for (auto& s : storage_) s = {};
+    storage_ = {};
   }
 
   // For transports.
@@ -119,18 +131,18 @@ class message_buffer {
   }
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
 
-  /// Takes the header that has arrived; throws `corrupt_message`. False where a place has another size than its piece:
-  /// then the receive ends without a payload, and `check_fit` throws once the headers have been compared.
-  [[nodiscard, gnu::noinline]] bool accept(const header& arrived) {
-    arrived.validate();
-    head_ = arrived;
-    for (std::size_t i = 0; placed_ && i < max_pieces; ++i) fits_ = fits_ && arrived.lengths[i] == places_[i].size();
-    return fits_;
+  /// Where the header of the message that has arrived is to be written.
+  [[nodiscard]] header& arrived() noexcept { return head_; }
+  /// False where a place has another size than its piece: then the receive ends without a payload, and `check_fit`
+  /// throws once the headers have been compared.
+  [[nodiscard]] bool fits() const noexcept {
+    return !placed_ || (head_.lengths[0] == places_[0].size() && head_.lengths[1] == places_[1].size() &&
+                        head_.lengths[2] == places_[2].size());
   }
 
   /// Throws `mismatch` where a place has another size than the piece that came.
   void check_fit() const {
-    if (fits_) return;
+    if (fits()) return;
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (head_.lengths[i] != places_[i].size()) {
         throw mismatch(
@@ -139,15 +151,15 @@ class message_buffer {
     }
   }
 
-  /// Memory for piece `i`, whose length the accepted header gives.
+  /// Memory for piece `i`, whose length the accepted header gives; all pieces share a block.
   std::span<std::byte> destination(std::size_t i) {
-    if (placed_) {
-      pieces_[i] = places_[i];
-      return places_[i];
+    std::span<std::byte> to = places_[i];
+    if (!placed_) {
+      if (storage_.size() == 0) storage_ = buffer<std::byte>(*memory_, padded_bytes(head_.lengths, max_pieces));
+      to = storage_.span().subspan(padded_bytes(head_.lengths, i), head_.lengths[i]);
     }
-    storage_[i] = buffer<std::byte>(*memory_, head_.lengths[i]);
-    pieces_[i] = storage_[i].span();
-    return storage_[i].span();
+    pieces_[i] = to;
+    return to;
   }
 
   /// The pieces lie in memory that `lender` owns until `give_back(lender)` is called.
@@ -170,11 +182,10 @@ class message_buffer {
   header head_{};
   std::array<std::span<const std::byte>, max_pieces> pieces_{};
   std::array<std::span<std::byte>, max_pieces> places_{};
-  std::array<buffer<std::byte>, max_pieces> storage_{};
+  buffer<std::byte> storage_;
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
   bool placed_ = false;
-  bool fits_ = true;
 };
 
 } // namespace spar

@@ -6,7 +6,8 @@
 
 namespace spar {
 
-/// Messages, bytes and seconds of one call, or of all calls, on one rank. Bytes are payload; headers stand apart.
+/// Messages, bytes and seconds of one call, or of all calls, on one rank. Bytes are payload; headers stand apart, each
+/// counted in full although that of a few dense values is shortened on its way.
 struct statistics {
   std::uint64_t messages_sent = 0;
   std::uint64_t messages_received = 0;

@@ -36,31 +36,27 @@ concept dense_allreduce = requires(const Algorithm& algorithm, channel<Net> net,
 template <class X>
 concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
-/// Starts the sum (or another reduction) of every rank's stream; the result, the same bits on every rank, is a new
-/// stream. `mine` is borrowed until the call has ended. Throws `invalid_argument` for a stream that is not well formed
-/// (see `validate`), before anything is sent.
-template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
-auto start_allreduce(Net& net, const stream_view<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
+namespace detail {
+
+// The forms of an allreduce, each begun in a `Mode`: blocking or nonblocking.
+
+template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
+auto allreduce(Mode begin, Net& net, const stream_view<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
   static_assert(stream_allreduce<Algorithm, Net, T, Index, Op>,
                 "this algorithm has no name or does not allreduce sparse streams: it must be callable as "
                 "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
   validate(mine);
   const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension());
-  return start(net, agreed, detail::with_finish<Op, T>(std::move(algorithm)), mine, op);
+  return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
 }
-template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
-auto start_allreduce(Net& net, const stream<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
-  return start_allreduce(net, mine.view(), std::move(algorithm), op);
+template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
+auto allreduce(Mode begin, Net& net, const stream<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
+  return allreduce(begin, net, mine.view(), std::move(algorithm), op);
 }
 
-template <transport Net, element T, index_type Index, class... Rest>
-void start_allreduce(Net& net, stream<T, Index>&& gone, Rest...) = delete; // it is borrowed until the call has ended
-
-/// Starts the reduction of `values` (a span, vector or array), of the same length on every rank, in place. They are
-/// borrowed until the call has ended, and unspecified after an error.
-template <transport Net, dense_values Values, class Algorithm = dense, class Op = sum>
+template <class Mode, transport Net, dense_values Values, class Algorithm = dense, class Op = sum>
   requires(!dense_values<Algorithm&>)
-auto start_allreduce(Net& net, Values&& values, Algorithm algorithm = {}, Op op = {}) {
+auto allreduce(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}, Op op = {}) {
   const std::span x(values);
   using T = typename decltype(x)::element_type;
   static_assert(element<T> && reduction<Op, T>,
@@ -70,26 +66,43 @@ auto start_allreduce(Net& net, Values&& values, Algorithm algorithm = {}, Op op 
                 "this algorithm has no name or does not allreduce dense values: it must be callable as "
                 "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
   const auto agreed = signature_of<T, std::uint32_t, Algorithm, Op>(x.size());
-  return start(net, agreed, detail::with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
+  return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
 }
-
-/// Out of place. Throws `invalid_argument` where the lengths differ.
-template <transport Net, dense_values In, dense_values Out, class Algorithm = dense, class Op = sum>
-auto start_allreduce(Net& net, In&& input, Out&& output, Algorithm algorithm = {}, Op op = {}) {
+template <class Mode, transport Net, dense_values In, dense_values Out, class Algorithm = dense, class Op = sum>
+auto allreduce(Mode begin, Net& net, In&& input, Out&& output, Algorithm algorithm = {}, Op op = {}) {
   const std::span in(input);
   const std::span out(output);
   if (in.size() != out.size()) {
     throw invalid_argument(sentence("the input of an allreduce has length ", in.size(), ", its output ", out.size()));
   }
   std::copy(in.begin(), in.end(), out.begin());
-  return start_allreduce(net, output, std::move(algorithm), op);
+  return allreduce(begin, net, output, std::move(algorithm), op);
 }
 
-/// The blocking form of each `start_allreduce`, with the same arguments.
+} // namespace detail
+
+/// The sum, or another reduction, of what every rank brings; the same bits on every rank. What is borrowed must outlive
+/// the call.
+///
+/// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` for a stream or a view of one: the result is a new
+/// stream.
+///   Throws `invalid_argument` for a stream that is not well formed (see `validate`), before anything is sent.
+/// - `allreduce(net, values, algorithm = dense{}, op = sum{})` for a span, vector or array of the same length on every
+///   rank: in place. The values are unspecified after an error.
+/// - `allreduce(net, input, output, algorithm = dense{}, op = sum{})`: out of place. Throws `invalid_argument` where
+/// the
+///   lengths differ.
 template <transport Net, class First, class... Rest>
 auto allreduce(Net& net, First&& first, Rest&&... rest) {
-  return start_allreduce(net, first, std::forward<Rest>(rest)...)
-      .wait(); // an lvalue: it lives until the call has ended
+  return detail::allreduce(detail::blocking{}, net, first, std::forward<Rest>(rest)...);
 }
+
+/// The non-blocking form of each: a `pending` handle. The arguments are borrowed until the call has ended.
+template <transport Net, class First, class... Rest>
+auto start_allreduce(Net& net, First&& first, Rest&&... rest) {
+  return detail::allreduce(detail::nonblocking{}, net, first, std::forward<Rest>(rest)...);
+}
+template <transport Net, element T, index_type Index, class... Rest>
+void start_allreduce(Net& net, stream<T, Index>&& gone, Rest...) = delete; // it is borrowed until the call has ended
 
 } // namespace spar

@@ -13,17 +13,17 @@
 
 namespace spar {
 
-/// FNV-1a, the code of a name on the wire.
-constexpr std::uint32_t name_code(std::string_view name) noexcept {
+/// FNV-1a folded to 16 bits, the code of a name on the wire.
+constexpr std::uint16_t name_code(std::string_view name) noexcept {
   std::uint32_t hash = 2166136261U;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return hash;
+  return static_cast<std::uint16_t>(hash ^ (hash >> 16));
 }
 
 /// What all ranks of a call must agree on; every header carries it.
 struct signature {
-  std::uint32_t algorithm = 0;
-  std::uint32_t operation = 0;
+  std::uint16_t algorithm = 0;
+  std::uint16_t operation = 0;
   element_code element{};
   element_code index{};
   std::uint64_t dimension = 0;
@@ -69,23 +69,7 @@ class channel {
   /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
   /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
   /// rank and the peer.
-  [[gnu::noinline]] auto send(rank_t peer, message_pieces out) const {
-    check_address(peer);
-    header& h = out.head;
-    h.lane = lane_;
-    h.sequence = call_->sequence;
-    h.dimension = agreed_.dimension;
-    h.algorithm = agreed_.algorithm;
-    h.operation = agreed_.operation;
-    h.element = agreed_.element;
-    h.index = agreed_.index;
-    for (std::size_t i = 0; i < max_pieces; ++i) h.lengths[i] = out.pieces[i].size();
-    h.checksum = h.expected_checksum();
-    ++call_->cost.messages_sent;
-    call_->cost.bytes_sent += h.payload_bytes();
-    call_->cost.header_bytes_sent += sizeof(header);
-    return net_->send(out, peer, make_tag(call_->sequence, lane_));
-  }
+  auto send(rank_t peer, message_pieces out) const { return stamp_and_send(peer, out); }
 
   /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
   /// `mismatch` where the sender is not doing the same call.
@@ -96,6 +80,23 @@ class channel {
   }
 
  private:
+  [[gnu::noinline]] auto stamp_and_send(rank_t peer, message_pieces& out) const {
+    check_address(peer);
+    header& h = out.head;
+    h.lane = lane_;
+    h.sequence = number();
+    h.dimension = agreed_.dimension;
+    h.algorithm = agreed_.algorithm;
+    h.operation = agreed_.operation;
+    h.element = agreed_.element;
+    h.index = agreed_.index;
+    for (std::size_t i = 0; i < max_pieces; ++i) h.lengths[i] = out.pieces[i].size();
+    ++call_->cost.messages_sent;
+    call_->cost.bytes_sent += h.payload_bytes();
+    call_->cost.header_bytes_sent += sizeof(header);
+    return net_->send(out, peer, make_tag(call_->sequence, lane_));
+  }
+
   template <class Inner>
   class checked_receive {
    public:
@@ -116,6 +117,11 @@ class channel {
     rank_t peer_;
   };
 
+  /// The sequence number as headers have it.
+  [[nodiscard]] std::uint32_t number() const noexcept {
+    return static_cast<std::uint32_t>(call_->sequence % header::sequences);
+  }
+
   void check_address(rank_t peer) const {
     spar::check(peer >= 0 && peer < size() && peer != rank(),
                 "an algorithm addresses its own rank or none that exists");
@@ -123,8 +129,8 @@ class channel {
   }
 
   void check(const header& h, rank_t peer) const {
-    const bool same = h.sequence == call_->sequence && h.dimension == agreed_.dimension &&
-                      h.element == agreed_.element && h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
+    const bool same = h.sequence == number() && h.dimension == agreed_.dimension && h.element == agreed_.element &&
+                      h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
                       h.operation == agreed_.operation && h.lane == lane_;
     if (!same) throw_mismatch(h, peer);
     ++call_->cost.messages_received;
@@ -133,7 +139,7 @@ class channel {
   }
 
   [[gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
-    compare("the number of the collective", h.sequence, call_->sequence, peer);
+    compare("the number of the collective", h.sequence, number(), peer);
     compare("the dimension n", h.dimension, agreed_.dimension, peer);
     compare("the element type (code)", static_cast<unsigned>(h.element), static_cast<unsigned>(agreed_.element), peer);
     compare("the index type (code)", static_cast<unsigned>(h.index), static_cast<unsigned>(agreed_.index), peer);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <spar/core/checked_cast.hpp>
-#include <spar/core/endpoint.hpp>
+#include <spar/transport/envelope.hpp>
 #include <spar/transport/operation.hpp>
 
 // The C++ bindings that MPI 3.0 removed only cost time and warnings.
@@ -102,20 +102,31 @@ class mpi : public endpoint {
   /// `invalid_argument` for the colour MPI_UNDEFINED.
   [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), *upstream_); }
 
+  /// Gives the last messages a second to leave.
+  ~mpi() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    const double deadline = now() + 1;
+    while (finalised == 0 && !leaving_.empty() && now() < deadline) {
+      try {
+        look_after_leaving();
+      } catch (...) {
+        return;
+      }
+    }
+  }
+
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_.get(); }
   void compute(std::uint64_t) const noexcept {}
 
  private:
-  static constexpr std::size_t offset_of_payload = 80; // the header, rounded up to 16
-  static constexpr std::size_t envelope_bytes = offset_of_payload + 4096;
-  static_assert(offset_of_payload >= sizeof(header));
   static constexpr std::size_t chunk_bytes = std::size_t{1} << 30; // MPI counts with an int
 
   struct envelope {
-    alignas(16) std::array<std::byte, envelope_bytes> bytes;
     mpi* owner = nullptr;
     envelope* next = nullptr;
+    alignas(16) std::array<std::byte, envelope_bytes> bytes;
   };
 
   /// What a request in the wait set belongs to.
@@ -135,47 +146,40 @@ class mpi : public endpoint {
     bool is_envelope;
   };
 
+  /// A whole message on its way out. More of them than this are waited for, so that memory is bounded.
+  struct departure {
+    MPI_Request request;
+    envelope* cover;
+  };
+  static constexpr std::size_t max_leaving = 64;
+
  public:
   operation<mpi, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
-    request_owner* s = begin(false, peer, tag);
-    std::size_t bytes = sizeof(header);
-    std::memcpy(s->cover->bytes.data(), &out.head, sizeof(header));
-    const bool enclosed = padded_bytes(out.head) <= envelope_bytes - offset_of_payload;
-    if (enclosed && out.head.payload_bytes() > 0) {
-      std::byte* to = s->cover->bytes.data() + offset_of_payload;
-      for (const auto& piece : out.pieces) {
-        if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
-        to += padded(piece.size());
-      }
-      bytes = static_cast<std::size_t>(to - s->cover->bytes.data());
-    }
+    envelope* cover = envelopes_.acquire();
+    const std::size_t bytes = write_envelope(out, cover->bytes.data());
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check_mpi(
-        MPI_Isend(s->cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
+        MPI_Isend(cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
         "MPI_Isend");
-    if (enclosed) { // has usually left already: then nothing needs to be waited for
-      int left = 0;
-      detail::check_mpi(MPI_Test(&request, &left, MPI_STATUS_IGNORE), "MPI_Test");
-      if (left != 0) {
-        abandon(s, true);
-        return operation<mpi, request_owner>(*this);
-      }
+    if (is_enclosed(out.head) && leaving_.size() < max_leaving) { // all of it is in our memory: nobody needs to wait
+      leaving_.push_back({request, cover});
+      return operation<mpi, request_owner>(*this);
     }
+    request_owner* s = begin(false, peer, tag, cover);
     add(request, s, true);
-    if (!enclosed) {
-      for (const auto& piece : out.pieces) {
-        for_each_chunk(piece.size(), [&](std::size_t at, int count) {
-          MPI_Request part = MPI_REQUEST_NULL;
-          detail::check_mpi(MPI_Isend(piece.data() + at, count, MPI_BYTE, peer, tag, comm_.get(), &part), "MPI_Isend");
-          add(part, s);
-        });
-      }
+    for (std::size_t i = 0; !is_enclosed(out.head) && i < max_pieces; ++i) {
+      const auto& piece = out.pieces[i];
+      for_each_chunk(piece.size(), [&](std::size_t at, int count) {
+        MPI_Request part = MPI_REQUEST_NULL;
+        detail::check_mpi(MPI_Isend(piece.data() + at, count, MPI_BYTE, peer, tag, comm_.get(), &part), "MPI_Isend");
+        add(part, s);
+      });
     }
     return operation<mpi, request_owner>(*this, s);
   }
 
   operation<mpi, request_owner> receive(message_buffer& in, rank_t source, tag_t tag) {
-    request_owner* r = begin(true, source, tag);
+    request_owner* r = begin(true, source, tag, envelopes_.acquire());
     r->into = &in;
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check_mpi(MPI_Irecv(r->cover->bytes.data(), static_cast<int>(envelope_bytes), MPI_BYTE, source, tag,
@@ -187,6 +191,7 @@ class mpi : public endpoint {
 
   void progress(bool block) {
     if (scheduler().idle()) {
+      look_after_leaving(); // now, as the wait hides what it costs
       if (!requests_.empty())
         complete_some(block);
       else if (block)
@@ -195,8 +200,8 @@ class mpi : public endpoint {
     scheduler().run();
   }
 
-  [[gnu::noinline]] void abandon(request_owner* r, bool ended = false) {
-    if (!ended && r->outstanding > 0) cancel(r);
+  void abandon(request_owner* r) {
+    if (r->outstanding > 0) cancel(r);
     if (r->cover != nullptr) envelopes_.recycle(r->cover);
     r->cover = nullptr;
     owners_.recycle(r);
@@ -207,12 +212,7 @@ class mpi : public endpoint {
       : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
         upstream_(&memory) {}
 
-  static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
-  static std::size_t padded_bytes(const header& h) noexcept {
-    return padded(h.lengths[0]) + padded(h.lengths[1]) + padded(h.lengths[2]);
-  }
-
-  request_owner* begin(bool receives, rank_t peer, tag_t tag) {
+  request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
     request_owner* r = owners_.acquire();
     r->reset();
     r->receives = receives;
@@ -220,9 +220,24 @@ class mpi : public endpoint {
     r->opened = false;
     r->peer = peer;
     r->tag = tag;
-    r->cover = envelopes_.acquire();
-    r->cover->owner = this;
+    r->cover = cover;
+    cover->owner = this;
     return r;
+  }
+
+  /// Takes back the envelopes that have left.
+  void look_after_leaving() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < leaving_.size(); ++i) {
+      departure& d = leaving_[i];
+      int left = 0;
+      detail::check_mpi(MPI_Test(&d.request, &left, MPI_STATUS_IGNORE), "a send");
+      if (left != 0)
+        envelopes_.recycle(d.cover);
+      else
+        leaving_[kept++] = d;
+    }
+    leaving_.resize(kept);
   }
 
   void add(MPI_Request request, request_owner* owner, bool is_envelope = false) {
@@ -309,31 +324,13 @@ class mpi : public endpoint {
     r->opened = true;
     int arrived = 0;
     MPI_Get_count(&status, MPI_BYTE, &arrived);
-    const auto bytes = static_cast<std::size_t>(arrived);
-    if (arrived < 0 || bytes < sizeof(header)) {
-      throw corrupt_message(sentence("a message from rank ", r->peer, " has ", arrived, " bytes, fewer than a header"));
-    }
-    header head;
-    std::memcpy(&head, r->cover->bytes.data(), sizeof(header));
-    if (!r->into->accept(head)) {
-      cancel(r); // the pieces do not fit
-      return;
-    }
-    if (padded_bytes(head) > envelope_bytes - offset_of_payload) {
+    const std::span<const std::byte> bytes(r->cover->bytes.data(), static_cast<std::size_t>(std::max(arrived, 0)));
+    const payload_views pieces = read_envelope(bytes, r->tag, r->into->arrived());
+    if (!r->into->fits()) {
+      cancel(r); // a rank expects other sizes: the call ends in a mismatch
+    } else if (!is_enclosed(r->into->head())) {
       post_pieces(r);
-      return;
-    }
-    if (head.payload_bytes() > 0 && bytes != offset_of_payload + padded_bytes(head)) {
-      throw corrupt_message(sentence("an envelope from rank ", r->peer, " has ", bytes, " bytes; its header gives ",
-                                     offset_of_payload + padded_bytes(head)));
-    }
-    std::array<std::span<const std::byte>, max_pieces> pieces;
-    const std::byte* from = r->cover->bytes.data() + offset_of_payload;
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      pieces[i] = {from, static_cast<std::size_t>(head.lengths[i])};
-      from += padded(pieces[i].size());
-    }
-    if (r->into->placed()) {
+    } else if (r->into->placed()) {
       r->into->copy_from(pieces);
     } else {
       r->into->borrow(pieces, &give_back, std::exchange(r->cover, nullptr));
@@ -368,6 +365,7 @@ class mpi : public endpoint {
   std::pmr::memory_resource* upstream_;
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;
+  std::vector<departure> leaving_;
   std::vector<MPI_Request> requests_; // the wait set, and what each belongs to
   std::vector<slot> slots_;
   std::vector<int> finished_; // scratch of complete_some

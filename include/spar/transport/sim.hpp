@@ -393,7 +393,8 @@ inline void sim::deliver(shipment* s, expectation* r) {
                       engine_->hash(s->source, s->destination, s->tag));
   }
   try {
-    if (!r->into->accept(s->head)) {
+    r->into->arrived() = s->head;
+    if (!r->into->fits()) {
       engine_->drop(s);
     } else if (r->into->placed()) {
       r->into->copy_from(s->pieces);

@@ -112,7 +112,8 @@ class threads : public endpoint {
       return;
     }
     try {
-      if (!r->into->accept(s->head)) {
+      r->into->arrived() = s->head;
+      if (!r->into->fits()) {
         give_back(s);
       } else if (r->into->placed()) {
         r->into->copy_from(s->pieces);

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Text is UTF-8 in lines of at most 120 characters, without blanks at their ends; rows of tables may be longer."""
+
+import tree
+
+LIMIT = 120
+BINARY = (".png", ".gz", ".bin")
+
+
+def faults(name, content):
+    """(line, sentence) of a file's bytes."""
+    try:
+        lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        yield 1, f"is no UTF-8: {error.reason} at byte {error.start}"
+        return
+    for number, line in enumerate(lines, 1):
+        row = name.endswith(".md") and line.startswith("|")
+        if len(line) > LIMIT and not row and " " in line.strip()[:LIMIT]:
+            yield number, f"has {len(line)} characters, more than {LIMIT}"
+        if line != line.rstrip():
+            yield number, "ends in a blank"
+
+
+def check():
+    for name in tree.files():
+        if not name.endswith(BINARY) and name != "LICENSE":
+            for line, sentence in faults(name, (tree.ROOT / name).read_bytes()):
+                yield name, line, sentence
+
+
+def self_test():
+    long = b"word " * 24 + b"x"
+    yield "121 characters", len(list(faults("a.hpp", long))) == 1
+    yield "120 characters", not list(faults("a.hpp", long[1:]))
+    yield "120 characters of more bytes", not list(faults("a.hpp", "é ".encode() * 59 + b"xy"))
+    yield "a table", not list(faults("a.md", b"| " + long))
+    yield "a table elsewhere", len(list(faults("a.py", b"| " + long))) == 1
+    yield "a blank at the end", [n for n, _ in faults("a.md", b"one\ntwo \n")] == [2]
+    yield "another encoding", len(list(faults("a.md", "é".encode("latin-1")))) == 1
+
+
+tree.main(check, self_test)

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Envelopes: what is written is read, in the short form and in the full one; what is damaged or cut off is refused.
+#include <spar/spar.hpp>
+#include <spar/transport/envelope.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+constexpr std::uint64_t sequence = 0xABCDEF;
+const spar::tag_t tag = spar::make_tag(sequence, 5);
+
+/// A message as a channel stamps it.
+template <class T>
+spar::message_pieces dense_message(std::span<const T> values, std::uint64_t n) {
+  spar::message_pieces out = spar::encode(values);
+  out.head.lane = 5;
+  out.head.sequence = sequence;
+  out.head.dimension = n;
+  out.head.algorithm = 0x89AB;
+  out.head.operation = 0xFEDC;
+  out.head.element = spar::code_of<T>;
+  out.head.index = spar::element_code::uint64;
+  for (std::size_t i = 0; i < spar::max_pieces; ++i) out.head.lengths[i] = out.pieces[i].size();
+  return out;
+}
+
+struct written {
+  alignas(16) std::array<std::byte, spar::envelope_bytes> memory{};
+  std::size_t size;
+
+  explicit written(const spar::message_pieces& out) : size(spar::write_envelope(out, memory.data())) {}
+  [[nodiscard]] std::span<const std::byte> bytes() const { return std::span(memory).first(size); }
+};
+
+bool same(const spar::header& a, const spar::header& b) {
+  return a.magic == b.magic && a.version == b.version && a.format == b.format && a.lane == b.lane &&
+         a.sequence == b.sequence && a.algorithm == b.algorithm && a.operation == b.operation &&
+         a.dimension == b.dimension && a.count == b.count && a.lengths == b.lengths && a.element == b.element &&
+         a.index == b.index;
+}
+
+/// Written and read again.
+void expect_round_trip(const spar::message_pieces& out) {
+  const written w(out);
+  spar::header h;
+  const spar::payload_views pieces = spar::read_envelope(w.bytes(), tag, h);
+  EXPECT_TRUE(same(h, out.head));
+  for (std::size_t i = 0; i < spar::max_pieces; ++i) {
+    const auto expected = spar::is_enclosed(out.head) ? out.pieces[i] : std::span<const std::byte>{};
+    EXPECT_TRUE(std::equal(pieces[i].begin(), pieces[i].end(), expected.begin(), expected.end())) << "piece " << i;
+    EXPECT_EQ(pieces[i].empty() ? 0 : reinterpret_cast<std::uintptr_t>(pieces[i].data()) % 16, 0U) << "piece " << i;
+  }
+}
+
+template <class T>
+class dense_envelope : public testing::Test {};
+using values = testing::Types<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>;
+TYPED_TEST_SUITE(dense_envelope, values);
+
+TYPED_TEST(dense_envelope, is_read_as_it_was_written) {
+  constexpr std::uint64_t last_short = std::numeric_limits<std::uint32_t>::max();
+  for (const std::size_t count : {0U, 1U, 2U, 3U, 100U, 511U, 512U, 513U, 1024U, 1025U, 5000U}) {
+    std::vector<TypeParam> x(count);
+    for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<TypeParam>(3 * i + 1);
+    for (const std::uint64_t n : {std::uint64_t{count}, last_short, last_short + 1}) {
+      SCOPED_TRACE(testing::Message() << count << " of " << n);
+      expect_round_trip(dense_message<TypeParam>(x, n));
+    }
+  }
+}
+
+TEST(envelope, of_a_few_dense_values_has_sixteen_bytes_more) {
+  const std::array<float, 2> x{1, 2};
+  EXPECT_EQ(written(dense_message<float>(x, 2)).size, 16U + 8U);
+  EXPECT_EQ(written(dense_message<float>(x, std::uint64_t{1} << 32)).size, 64U + 16U) << "the dimension needs 33 bits";
+  const std::vector<float> most(1024);
+  EXPECT_EQ(written(dense_message<float>(most, 1024)).size, 16U + 4096U);
+  const std::vector<float> many(1025);
+  EXPECT_EQ(written(dense_message<float>(many, 1025)).size, 64U) << "the values follow by themselves";
+}
+
+spar::message_pieces sparse_message(std::span<const std::uint32_t> indices, std::span<const double> x) {
+  auto out = dense_message<double>(x, 1000);
+  out.head.format = spar::wire_format::sparse;
+  out.head.index = spar::element_code::uint32;
+  out.pieces = {std::as_bytes(indices), std::as_bytes(x), {}};
+  out.head.lengths = {indices.size_bytes(), x.size_bytes(), 0};
+  return out;
+}
+
+TEST(envelope, of_a_stream_is_read_as_it_was_written) {
+  for (const std::size_t count : {0U, 1U, 3U, 300U, 341U, 342U, 4000U}) {
+    SCOPED_TRACE(count);
+    std::vector<std::uint32_t> indices(count);
+    std::vector<double> x(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      indices[i] = static_cast<std::uint32_t>(2 * i);
+      x[i] = static_cast<double>(i) + 0.5;
+    }
+    expect_round_trip(sparse_message(indices, x));
+  }
+}
+
+TEST(envelope, of_three_pieces_is_read_as_it_was_written) {
+  const std::array<std::uint64_t, 3> counts{1, 0, 2};
+  const std::array<std::uint32_t, 3> indices{7, 8, 9};
+  const std::array<double, 3> x{1, 2, 3};
+  auto out = sparse_message(indices, x);
+  out.head.format = spar::wire_format::parts;
+  out.pieces = {std::as_bytes(std::span(counts)), std::as_bytes(std::span(indices)), std::as_bytes(std::span(x))};
+  out.head.lengths = {24, 12, 24};
+  expect_round_trip(out);
+}
+
+/// Two pieces of the same dense vector, as a ring's wrapped range, and a count that differs from the values sent.
+TEST(envelope, that_a_short_header_does_not_describe_has_a_full_one) {
+  const std::array<float, 4> x{1, 2, 3, 4};
+  auto two = dense_message<float>(std::span(x).first(1), 4);
+  two.pieces[1] = std::as_bytes(std::span(x).subspan(1));
+  two.head.lengths[1] = two.pieces[1].size();
+  two.head.count = 4;
+  expect_round_trip(two);
+  auto other = dense_message<float>(x, 4);
+  other.head.count = 3;
+  expect_round_trip(other);
+  auto own_type = dense_message<float>(x, 4);
+  own_type.head.element = static_cast<spar::element_code>(77);
+  expect_round_trip(own_type);
+  auto bytes = dense_message<float>(x, 4);
+  bytes.head.format = spar::wire_format::encoded;
+  expect_round_trip(bytes);
+}
+
+/// Nothing is accepted as something else: neither with a bit flipped in the header nor with bytes missing or added.
+void expect_damage_is_noticed(const spar::message_pieces& out, std::size_t header_size) {
+  const written good(out);
+  spar::header h;
+  for (std::size_t bit = 0; bit < 8 * header_size; ++bit) {
+    written bad = good;
+    bad.memory[bit / 8] ^= std::byte{static_cast<unsigned char>(1U << (bit % 8))};
+    EXPECT_THROW((void)spar::read_envelope(bad.bytes(), tag, h), spar::corrupt_message) << "bit " << bit;
+  }
+  for (std::size_t size = 0; size < header_size; ++size) {
+    EXPECT_THROW((void)spar::read_envelope(good.bytes().first(size), tag, h), spar::corrupt_message) << size;
+  }
+}
+
+TEST(envelope, with_a_damaged_short_header_is_refused) {
+  const std::array<float, 2> x{1, 2};
+  expect_damage_is_noticed(dense_message<float>(x, 2), 16);
+}
+
+TEST(envelope, with_a_damaged_full_header_is_refused) {
+  const std::array<std::uint32_t, 3> indices{7, 8, 9};
+  const std::array<double, 3> x{1, 2, 3};
+  expect_damage_is_noticed(sparse_message(indices, x), sizeof(spar::header));
+  const std::vector<float> many(5000);
+  expect_damage_is_noticed(dense_message<float>(many, 5000), sizeof(spar::header));
+}
+
+TEST(envelope, that_is_cut_off_is_refused) {
+  const std::array<std::uint32_t, 3> indices{7, 8, 9};
+  const std::array<double, 3> x{1, 2, 3};
+  const written w(sparse_message(indices, x));
+  spar::header h;
+  for (std::size_t size = 0; size < w.size; ++size) {
+    EXPECT_THROW((void)spar::read_envelope(w.bytes().first(size), tag, h), spar::corrupt_message) << size;
+  }
+  EXPECT_THROW((void)spar::read_envelope(std::span(w.memory).first(w.size + 1), tag, h), spar::corrupt_message);
+}
+
+/// A short message carries no length of its own: a loss of whole values shows in `count`, which a receiver compares
+/// with what is due; a loss of parts of one is refused here.
+TEST(envelope, of_dense_values_that_is_cut_off_never_passes_for_the_whole) {
+  const std::array<double, 3> x{1, 2, 3};
+  const written w(dense_message<double>(x, 3));
+  for (std::size_t size = 0; size < w.size; ++size) {
+    spar::header h;
+    try {
+      (void)spar::read_envelope(w.bytes().first(size), tag, h);
+      EXPECT_LT(h.count, 3U) << size;
+      EXPECT_EQ(h.payload_bytes(), size - 16) << size;
+    } catch (const spar::corrupt_message&) {
+    }
+  }
+}
+
+TEST(name_code, differs_among_all_names_that_can_meet) {
+  const std::vector<std::string_view> names{spar::recursive_doubling::name,
+                                            spar::ring::name,
+                                            spar::ring_reduce_scatter::name,
+                                            spar::rabenseifner::name,
+                                            spar::bruck_allgather::name,
+                                            spar::split_reduce_scatter::name,
+                                            spar::ssar_split::name,
+                                            spar::dsar_split::name,
+                                            spar::split_allgather<spar::storage::qsgd<2>>::name,
+                                            spar::split_allgather<spar::storage::qsgd<4>>::name,
+                                            spar::split_allgather<spar::storage::qsgd<8>>::name,
+                                            spar::sparcml::name,
+                                            spar::dense::name,
+                                            spar::binomial_reduce::name,
+                                            spar::binomial_broadcast::name,
+                                            spar::storage::dense::name,
+                                            spar::storage::sparse::name,
+                                            spar::sum::name,
+                                            spar::average::name,
+                                            spar::maximum::name,
+                                            spar::minimum::name,
+                                            spar::product::name};
+  std::set<std::string_view> distinct(names.begin(), names.end());
+  std::set<std::uint16_t> codes;
+  for (const auto name : distinct) codes.insert(spar::name_code(name));
+  EXPECT_EQ(codes.size(), distinct.size());
+  EXPECT_GT(distinct.size(), 15U);
+}
+
+} // namespace
