@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the abstraction costs: dense recursive doubling through spar against the same algorithm written by hand with
-// MPI_Sendrecv, and spar's dense algorithms against MPI_Allreduce. Run it on a power of two of ranks.
+// MPI_Sendrecv, as it is and with as many bytes more as spar's header has (what no layer with a header can undercut);
+// and spar's dense algorithms against MPI_Allreduce. Run it on a power of two of ranks.
 #include <spar/mpi.hpp>
 
 #include <mpi.h>
@@ -17,15 +18,16 @@ void add(float* __restrict to, const float* __restrict from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
-void by_hand(MPI_Comm comm, std::span<float> x, std::vector<float>& theirs) {
+/// Both vectors have room for `more` bytes behind the values; they travel along.
+void by_hand(MPI_Comm comm, std::span<float> x, std::vector<float>& theirs, int more) {
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  const int n = static_cast<int>(x.size());
+  const int bytes = static_cast<int>(x.size_bytes()) + more;
   for (int distance = 1; distance < size; distance *= 2) {
     const int peer = rank ^ distance;
-    MPI_Sendrecv(x.data(), n, MPI_FLOAT, peer, 0, theirs.data(), n, MPI_FLOAT, peer, 0, comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(x.data(), bytes, MPI_BYTE, peer, 0, theirs.data(), bytes, MPI_BYTE, peer, 0, comm, MPI_STATUS_IGNORE);
     add(x.data(), theirs.data(), x.size());
   }
 }
@@ -46,9 +48,10 @@ void print(const char* what, const std::vector<double>& ratios) {
 
 void measure(spar::mpi& world, std::size_t bytes) {
   const MPI_Comm comm = world.communicator();
-  std::vector<float> values(bytes / sizeof(float), 0.0F);
+  constexpr int header = sizeof(spar::short_header);
+  std::vector<float> values((bytes + header) / sizeof(float), 0.0F);
   std::vector<float> theirs(values.size());
-  const std::span<float> x(values);
+  const std::span<float> x(values.data(), bytes / sizeof(float));
   const int calls = static_cast<int>(std::clamp<std::size_t>((std::size_t{64} << 20) / bytes, 4, 2000));
   const auto seconds = [&](auto call) {
     MPI_Barrier(comm);
@@ -56,9 +59,10 @@ void measure(spar::mpi& world, std::size_t bytes) {
     for (int i = 0; i < calls; ++i) call();
     return (MPI_Wtime() - begin) / calls;
   };
-  std::vector<double> hand_seconds, mpi_seconds, doubling, rabenseifner, ring;
+  std::vector<double> hand_seconds, mpi_seconds, with_header, doubling, rabenseifner, ring;
   for (int round = 0; round < 21; ++round) { // all of them in turn, so that the machine's mood hits all alike
-    const double hand = seconds([&] { by_hand(comm, x, theirs); });
+    const double hand = seconds([&] { by_hand(comm, x, theirs, 0); });
+    with_header.push_back(seconds([&] { by_hand(comm, x, theirs, header); }) / hand);
     const double mpi =
         seconds([&] { MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_FLOAT, MPI_SUM, comm); });
     hand_seconds.push_back(hand);
@@ -69,6 +73,7 @@ void measure(spar::mpi& world, std::size_t bytes) {
   }
   if (world.rank() != 0) return;
   std::printf("%9zu B  by hand %9.2f us", bytes, quartiles(hand_seconds).median * 1e6);
+  print("with a header", with_header);
   print("spar / by hand", doubling);
   std::printf("  MPI_Allreduce %9.2f us", quartiles(mpi_seconds).median * 1e6);
   print("rabenseifner / MPI", rabenseifner);
