@@ -26,7 +26,10 @@ const spar::tag_t tag = spar::make_tag(sequence, 5);
 /// A message as a channel stamps it.
 template <class T>
 spar::message_pieces dense_message(std::span<const T> values, std::uint64_t n) {
-  spar::message_pieces out = spar::encode(values);
+  const spar::payload what = spar::encode(values);
+  spar::message_pieces out{{}, what.pieces};
+  out.head.format = what.format;
+  out.head.count = what.count;
   out.head.lane = 5;
   out.head.sequence = sequence;
   out.head.dimension = n;

@@ -49,11 +49,8 @@ struct bruck_allgather {
       const rank_t count = std::min(distance, p - distance);
       const rank_t source = (net.rank() + distance) % p;
       const rank_t destination = (net.rank() + p - distance) % p;
-      message_pieces out;
-      out.head.format = format;
-      out.head.count = static_cast<std::uint64_t>(count);
-      out.pieces[0] = piece(net.rank(), count, false);
-      out.pieces[1] = piece(net.rank(), count, true);
+      const payload out{
+          format, static_cast<std::uint64_t>(count), {piece(net.rank(), count, false), piece(net.rank(), count, true)}};
       auto sending = net.send(destination, out);
       message_buffer in(net.memory());
       in.place(0, piece(source, count, false));

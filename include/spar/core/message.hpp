@@ -82,10 +82,19 @@ constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& 
   return sum;
 }
 
-/// An outgoing message; the pieces are borrowed until the send has ended.
+using payload_views = std::array<std::span<const std::byte>, max_pieces>;
+
+/// What an algorithm sends; the pieces are borrowed until the send has ended.
+struct payload {
+  wire_format format{};
+  std::uint64_t count = 0; ///< entries
+  payload_views pieces{};
+};
+
+/// What a transport sends: the payload below the header that the call's channel has given it.
 struct message_pieces {
   header head;
-  std::array<std::span<const std::byte>, max_pieces> pieces{};
+  payload_views pieces{};
 };
 
 /// Where an incoming message goes: by default wherever it is cheapest for the transport (memory of the pool, or the
@@ -163,15 +172,14 @@ class message_buffer {
   }
 
   /// The pieces lie in memory that `lender` owns until `give_back(lender)` is called.
-  void borrow(const std::array<std::span<const std::byte>, max_pieces>& pieces, void (*give_back)(void*) noexcept,
-              void* lender) noexcept {
+  void borrow(const payload_views& pieces, void (*give_back)(void*) noexcept, void* lender) noexcept {
     pieces_ = pieces;
     release_ = give_back;
     lender_ = lender;
   }
 
   /// Copies the pieces to their destinations.
-  [[gnu::noinline]] void copy_from(const std::array<std::span<const std::byte>, max_pieces>& pieces) {
+  [[gnu::noinline]] void copy_from(const payload_views& pieces) {
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (!pieces[i].empty()) std::memcpy(destination(i).data(), pieces[i].data(), pieces[i].size());
     }
@@ -180,7 +188,7 @@ class message_buffer {
  private:
   pool* memory_;
   header head_{};
-  std::array<std::span<const std::byte>, max_pieces> pieces_{};
+  payload_views pieces_{};
   std::array<std::span<std::byte>, max_pieces> places_{};
   buffer<std::byte> storage_;
   void (*release_)(void*) noexcept = nullptr;

@@ -44,14 +44,11 @@ class gathered {
   // For the algorithm.
 
   /// The message of the first `parts` parts.
-  [[nodiscard]] message_pieces encode_first(std::size_t parts) const {
-    message_pieces out;
-    out.head.format = wire_format::parts;
-    out.head.count = begin_[parts];
-    out.pieces[0] = std::as_bytes(std::span(begin_).subspan(1, parts));
-    out.pieces[1] = std::as_bytes(entries_.indices().first(begin_[parts]));
-    out.pieces[2] = std::as_bytes(entries_.values().first(begin_[parts]));
-    return out;
+  [[nodiscard]] payload encode_first(std::size_t parts) const {
+    return {wire_format::parts,
+            begin_[parts],
+            {std::as_bytes(std::span(begin_).subspan(1, parts)), std::as_bytes(entries_.indices().first(begin_[parts])),
+             std::as_bytes(entries_.values().first(begin_[parts]))}};
   }
 
   /// These parts and the `parts` that a message brings; `check(i, indices)` throws where the i-th of them is wrong.

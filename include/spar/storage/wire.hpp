@@ -13,24 +13,15 @@ namespace spar {
 
 /// The message of contiguous values.
 template <element T>
-message_pieces encode(std::span<const T> values) noexcept {
-  message_pieces out;
-  out.head.format = wire_format::dense;
-  out.head.count = values.size();
-  out.pieces[0] = std::as_bytes(values);
-  return out;
+payload encode(std::span<const T> values) noexcept {
+  return {wire_format::dense, values.size(), {std::as_bytes(values)}};
 }
 
 /// The message of a stream.
 template <element T, index_type Index>
-message_pieces encode(const stream_view<T, Index>& v) noexcept {
+payload encode(const stream_view<T, Index>& v) noexcept {
   if (v.is_dense()) return encode(v.values());
-  message_pieces out;
-  out.head.format = wire_format::sparse;
-  out.head.count = v.count();
-  out.pieces[0] = std::as_bytes(v.indices());
-  out.pieces[1] = std::as_bytes(v.values());
-  return out;
+  return {wire_format::sparse, v.count(), {std::as_bytes(v.indices()), std::as_bytes(v.values())}};
 }
 
 /// Throws `corrupt_message` unless the indices ascend, each once, inside `range`.

@@ -69,7 +69,24 @@ class channel {
   /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
   /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
   /// rank and the peer.
-  auto send(rank_t peer, message_pieces out) const { return stamp_and_send(peer, out); }
+  [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
+    check_address(peer);
+    message_pieces out{{.format = what.format,
+                        .lane = lane_,
+                        .sequence = number(),
+                        .algorithm = agreed_.algorithm,
+                        .operation = agreed_.operation,
+                        .dimension = agreed_.dimension,
+                        .count = what.count,
+                        .lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()},
+                        .element = agreed_.element,
+                        .index = agreed_.index},
+                       what.pieces};
+    ++call_->cost.messages_sent;
+    call_->cost.bytes_sent += out.head.payload_bytes();
+    call_->cost.header_bytes_sent += sizeof(header);
+    return net_->send(out, peer, make_tag(call_->sequence, lane_));
+  }
 
   /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
   /// `mismatch` where the sender is not doing the same call.
@@ -80,23 +97,6 @@ class channel {
   }
 
  private:
-  [[gnu::noinline]] auto stamp_and_send(rank_t peer, message_pieces& out) const {
-    check_address(peer);
-    header& h = out.head;
-    h.lane = lane_;
-    h.sequence = number();
-    h.dimension = agreed_.dimension;
-    h.algorithm = agreed_.algorithm;
-    h.operation = agreed_.operation;
-    h.element = agreed_.element;
-    h.index = agreed_.index;
-    for (std::size_t i = 0; i < max_pieces; ++i) h.lengths[i] = out.pieces[i].size();
-    ++call_->cost.messages_sent;
-    call_->cost.bytes_sent += h.payload_bytes();
-    call_->cost.header_bytes_sent += sizeof(header);
-    return net_->send(out, peer, make_tag(call_->sequence, lane_));
-  }
-
   template <class Inner>
   class checked_receive {
    public:

@@ -92,8 +92,6 @@ inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noex
   return sizeof(h) + padded_bytes(h.lengths, max_pieces);
 }
 
-using payload_views = std::array<std::span<const std::byte>, max_pieces>;
-
 /// Reads what `write_envelope` wrote, the header to `h`; the pieces are views of `bytes`, which begin at a multiple of
 /// 16, and empty where they are not enclosed. Throws `corrupt_message`.
 inline payload_views read_envelope(std::span<const std::byte> bytes, tag_t tag, header& h) {

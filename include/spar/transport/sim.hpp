@@ -62,7 +62,7 @@ class sim : public endpoint {
     tag_t tag = 0;
     header head;
     buffer<std::byte> payload;
-    std::array<std::span<const std::byte>, max_pieces> pieces{};
+    payload_views pieces{};
     sim* sender = nullptr;
     int holders = 0; // the operation, the network and the receiver's buffer
   };

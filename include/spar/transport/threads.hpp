@@ -54,7 +54,7 @@ class threads : public endpoint {
     rank_t source = 0;
     tag_t tag = 0;
     header head;
-    std::array<std::span<const std::byte>, max_pieces> pieces{};
+    payload_views pieces{};
     std::atomic<offer> state{offer::open};
     bool awaited = false; // an operation still points here
     bool returned = false;
