@@ -205,7 +205,16 @@ class mpi : public endpoint {
  private:
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
       : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
-        upstream_(&memory) {}
+        upstream_(&memory), owners_(room()), envelopes_(room()) {
+    requests_.reserve(room());
+    slots_.reserve(room());
+    finished_.reserve(room());
+    statuses_.reserve(room());
+    ended_.reserve(room());
+  }
+
+  /// Operations of the usual call, each of up to four requests: none is allocated later.
+  [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(size()) + 16; }
 
   static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
   static std::size_t padded_bytes(const header& h) noexcept {
