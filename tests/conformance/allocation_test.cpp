@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A call no larger than an earlier one allocates nothing: neither from the resource that the transport was given, nor,
-// in the simulator, where the order of events repeats, from anywhere.
+// After one call, calls that are no larger allocate nothing: neither from the resource that the transport was given nor
+// from anywhere else. On every rank, in any order of events, also while the result of the call before is kept.
 #include "support/counting_resource.hpp"
 #include "support/global_allocations.hpp"
 #include "support/ranks.hpp"
+#include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <type_traits>
@@ -20,6 +22,81 @@ namespace {
 
 using index = std::uint32_t;
 using inputs = std::vector<contribution<float, index>>;
+using vectors = std::vector<std::vector<float>>;
+
+// Calls, which `repeated` makes; all of them borrow what they are given.
+
+template <class Algorithm>
+struct sparse_allreduce {
+  const inputs* mine;
+  template <class Net>
+  auto operator()(Net& net) const {
+    return spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), Algorithm{});
+  }
+};
+
+template <class Algorithm>
+struct dense_allreduce {
+  vectors* x;
+  template <class Net>
+  auto operator()(Net& net) const {
+    return spar::start_allreduce(net, std::span<float>((*x)[static_cast<std::size_t>(net.rank())]), Algorithm{});
+  }
+};
+
+enum class piece { reduce_scatter, allgather, reduce, broadcast };
+
+/// In a reduction or a broadcast some ranks only send and may be any number of calls ahead, with messages on their way:
+/// these are in the sender's memory where they are copied.
+template <class Call>
+inline constexpr bool in_step = true;
+
+template <piece What>
+struct sparse_piece {
+  const inputs* mine;
+  template <class Net>
+  auto operator()(Net& net) const {
+    const auto own = (*mine)[static_cast<std::size_t>(net.rank())].view();
+    const spar::rank_t root = net.size() - 1;
+    if constexpr (What == piece::reduce_scatter) return spar::start_reduce_scatter(net, own);
+    if constexpr (What == piece::allgather) return spar::start_allgather(net, own);
+    if constexpr (What == piece::reduce) return spar::start_reduce(net, own, root);
+    if constexpr (What == piece::broadcast) return spar::start_broadcast(net, own, root);
+  }
+};
+
+template <piece What>
+struct dense_piece {
+  vectors* x;
+  template <class Net>
+  auto operator()(Net& net) const {
+    const std::span<float> own((*x)[static_cast<std::size_t>(net.rank())]);
+    const spar::rank_t root = net.size() - 1;
+    if constexpr (What == piece::reduce_scatter) return spar::start_reduce_scatter(net, own);
+    if constexpr (What == piece::allgather) return spar::start_allgather(net, own);
+    if constexpr (What == piece::reduce) return spar::start_reduce(net, own, root);
+    if constexpr (What == piece::broadcast) return spar::start_broadcast(net, own, root);
+  }
+};
+
+template <piece What>
+inline constexpr bool in_step<sparse_piece<What>> = What != piece::reduce && What != piece::broadcast;
+template <piece What>
+inline constexpr bool in_step<dense_piece<What>> = What != piece::reduce && What != piece::broadcast;
+
+/// A tenth of 30000, evenly spread, as otherwise a rank may own more entries of a smaller vector.
+inputs even(pattern shape, spar::rank_t ranks) {
+  inputs all(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    all[r].n = 30'000;
+    if (shape == pattern::some_empty && r % 3 != 1) continue;
+    for (index i = shape == pattern::disjoint ? static_cast<index>(r % 10) : 0; i < 30'000; i += 10) {
+      all[r].indices.push_back(i);
+      all[r].values.push_back(1.0F);
+    }
+  }
+  return all;
+}
 
 /// Of each rank's entries every `stride`-th, as far as they lie below n: in every respect no larger.
 inputs smaller(const inputs& all, std::uint64_t n, std::size_t stride) {
@@ -42,31 +119,7 @@ inputs smaller(const inputs& all, std::uint64_t n, std::size_t stride) {
   return some;
 }
 
-/// One call.
-template <class Algorithm>
-struct stream_call {
-  const inputs* mine;
-  template <class Net>
-  spar::task<void> operator()(Net& net) const& {
-    auto pending = spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), Algorithm{});
-    const auto sum = co_await std::move(pending);
-    EXPECT_EQ(sum.dimension(), (*mine)[0].n);
-  }
-};
-
-template <class Algorithm>
-struct dense_call {
-  std::vector<std::vector<float>>* x;
-  template <class Net>
-  spar::task<void> operator()(Net& net) const& {
-    auto pending =
-        spar::start_allreduce(net, std::span<float>((*x)[static_cast<std::size_t>(net.rank())]), Algorithm{});
-    co_await std::move(pending);
-  }
-};
-
-/// Allocations by one run of `program` on a simulator: from the transport's memory and altogether. Each call is a run
-/// of its own: a rank that is a call ahead of others holds more messages at once.
+/// Allocations: from the transport's memory, and altogether.
 struct taken {
   std::uint64_t pooled;
   std::uint64_t global;
@@ -76,17 +129,70 @@ std::ostream& operator<<(std::ostream& out, const taken& t) {
   return out << t.pooled << " pooled, " << t.global << " global";
 }
 
-template <class Program>
-taken run_once(spar::simulator& engine, const counting_resource& upstream, const Program& program) {
-  const taken before{upstream.allocations(), global_allocations()};
-  engine.run([&](spar::sim& net) { return program(net); });
-  return {upstream.allocations() - before.pooled, global_allocations() - before.global};
+/// What a run itself takes: the list of the ranks' programs, or the threads.
+struct nothing {
+  template <class Net>
+  spar::task<void> operator()(Net&) const& {
+    co_return;
+  }
+};
+
+struct simulated {
+  spar::simulator engine;
+  template <class Program>
+  void run(const Program& program) {
+    engine.run([&](spar::sim& net) { return program(net); });
+  }
+};
+struct threaded {
+  spar::thread_group group;
+  template <class Program>
+  void run(const Program& program) {
+    group.run([&](spar::threads& net) { spar::wait(net, program(net)); });
+  }
+};
+
+/// One call of `first`; then nothing is allocated any more, however often it, and the `others`, are called.
+template <class Machine, class Call>
+void expect_none_after_one(Machine& ranks, const counting_resource& upstream, const Call& first,
+                           const std::vector<Call>& others, bool loops) {
+  const auto run = [&](const auto& program) -> taken {
+    const taken before{upstream.allocations(), global_allocations()};
+    ranks.run(program);
+    return {upstream.allocations() - before.pooled, global_allocations() - before.global};
+  };
+  run(repeated<Call>{first, 1});
+  const taken idle = run(nothing{});
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(run(repeated<Call>{first, 1}), idle) << "call " << call;
+  const int times = loops ? 6 : 1;
+  EXPECT_EQ(run(repeated<Call>{first, times}), idle) << "in a loop";
+  EXPECT_EQ(run(repeated<Call>{first, times, true}), idle) << "in a loop, results kept";
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    EXPECT_EQ(run(repeated<Call>{others[i], 1}), idle) << "smaller call " << i;
+    EXPECT_EQ(run(repeated<Call>{others[i], times, true}), idle) << "smaller call " << i << ", results kept";
+    EXPECT_EQ(run(repeated<Call>{first, 1}), idle) << "after smaller call " << i;
+  }
 }
 
-/// What the run itself takes: the list of the ranks' programs, and their frames in the pools' spare blocks.
-struct nothing {
-  spar::task<void> operator()(spar::sim&) const& { co_return; }
-};
+/// The same on every in-process transport.
+template <class Call>
+void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vector<Call>& others = {}) {
+  for (const bool synchronous : {false, true}) {
+    for (const std::uint64_t seed : {0U, 1U, 7U}) {
+      SCOPED_TRACE(testing::Message() << "simulated, P = " << ranks << ", seed " << seed
+                                      << (synchronous ? ", synchronous" : ""));
+      counting_resource upstream;
+      auto options = seed == 0 ? spar::simulator_options{.synchronous = synchronous} : random_order(seed, synchronous);
+      options.memory = &upstream;
+      simulated machine{spar::simulator(ranks, options)};
+      expect_none_after_one(machine, upstream, first, others, synchronous || in_step<Call>);
+    }
+    SCOPED_TRACE(testing::Message() << "threads, P = " << ranks << (synchronous ? ", synchronous" : ""));
+    counting_resource upstream;
+    threaded machine{spar::thread_group(ranks, {.synchronous = synchronous, .memory = &upstream})};
+    expect_none_after_one(machine, upstream, first, others, true);
+  }
+}
 
 template <class Algorithm>
 class allocations : public testing::Test {};
@@ -94,116 +200,99 @@ using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::ra
                                   spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
-/// The pool has met every order of taking and giving back after so many calls.
-constexpr int warm = 20;
-
-TYPED_TEST(allocations, none_by_repeated_calls_in_the_simulator) {
-  for (const spar::rank_t ranks : {1, 2, 3, 4, 7, 8, 13}) {
+TYPED_TEST(allocations, none_by_repeated_calls) {
+  for (const spar::rank_t ranks : all_ranks) {
     for (const pattern shape :
          {pattern::random, pattern::identical, pattern::disjoint, pattern::mixed, pattern::dense}) {
-      for (const bool synchronous : {false, true}) {
-        if (!synchronous && ranks > 4) continue; // a late receiver may make a sender hold one message more at any time
-        SCOPED_TRACE(testing::Message() << "P = " << ranks << ", " << shape << ", synchronous: " << synchronous);
-        counting_resource upstream;
-        spar::simulator_options options;
-        options.memory = &upstream;
-        options.synchronous = synchronous;
-        spar::simulator engine{ranks, options};
-        const auto mine = contributions<float, index>(shape, ranks, 6000, 1, exact_value<float>);
-        const stream_call<TypeParam> program{&mine};
-        EXPECT_GT(run_once(engine, upstream, program).pooled, 0U);
-        for (int call = 1; call < warm; ++call) run_once(engine, upstream, program);
-        const taken idle = run_once(engine, upstream, nothing{});
-        for (int call = 0; call < 20; ++call) EXPECT_EQ(run_once(engine, upstream, program), idle) << "call " << call;
-      }
+      SCOPED_TRACE(shape);
+      const auto mine = contributions<float, index>(shape, ranks, 6000, 1, exact_value<float>);
+      expect_none_after_one(ranks, sparse_allreduce<TypeParam>{&mine});
     }
   }
 }
 
-/// Smaller in every respect: fewer entries, a smaller dimension, or both. Streams stay sparse, as another
-/// representation has other blocks, and sparcml is left out, as it may choose another algorithm. The pool gives the
-/// smallest block that fits, so the first time that sizes stand in another proportion to each other it may be a block
-/// or two short.
-TYPED_TEST(allocations, none_by_smaller_calls_in_the_simulator) {
+/// Fewer entries, a smaller dimension, or both. Not sparcml, which may choose another algorithm.
+TYPED_TEST(allocations, none_by_smaller_calls) {
   if constexpr (!std::is_same_v<TypeParam, spar::sparcml>) {
-    for (const spar::rank_t ranks : {1, 2, 3, 4, 7}) {
-      for (const pattern shape : {pattern::identical, pattern::some_empty}) {
-        SCOPED_TRACE(testing::Message() << "P = " << ranks << ", " << shape);
-        counting_resource upstream;
-        spar::simulator_options options;
-        options.memory = &upstream;
-        options.synchronous = true;
-        spar::simulator engine{ranks, options};
-        auto large = contributions<float, index>(shape, ranks, 3000, 1, exact_value<float>);
-        for (auto& mine : large) { // a density of a hundredth, evenly spread
-          mine.n = 30'000;
-          for (auto& i : mine.indices) i *= 10;
+    for (const spar::rank_t ranks : all_ranks) {
+      for (const pattern shape : {pattern::identical, pattern::some_empty, pattern::disjoint}) {
+        SCOPED_TRACE(shape);
+        const inputs large = even(shape, ranks);
+        std::vector<inputs> some;
+        for (const std::uint64_t n : {30'000U, 25'000U, 10'000U, 500U}) {
+          for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) some.push_back(smaller(large, n, stride));
         }
-        for (int call = 0; call < warm; ++call) run_once(engine, upstream, stream_call<TypeParam>{&large});
-        const taken idle = run_once(engine, upstream, nothing{});
-        const std::uint64_t before = upstream.allocations();
-        for (const bool first : {true, false}) {
-          for (const std::uint64_t n : {30'000U, 25'000U, 10'000U, 30'000U}) {
-            for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) {
-              const auto mine = smaller(large, n, stride);
-              const taken now = run_once(engine, upstream, stream_call<TypeParam>{&mine});
-              if (!first) {
-                EXPECT_EQ(now, idle) << n << ", stride " << stride;
-              }
-            }
-          }
-          EXPECT_LE(upstream.allocations() - before, 2U);
-        }
+        std::vector<sparse_allreduce<TypeParam>> others;
+        for (const auto& mine : some) others.push_back({&mine});
+        expect_none_after_one(ranks, sparse_allreduce<TypeParam>{&large}, others);
       }
     }
   }
 }
 
-TYPED_TEST(allocations, none_by_repeated_calls_on_threads) {
-  for (const spar::rank_t ranks : {1, 2, 4, 5}) {
-    for (const bool synchronous : {false, true}) {
-      SCOPED_TRACE(testing::Message() << "P = " << ranks << ", synchronous: " << synchronous);
-      counting_resource upstream;
-      spar::thread_options options;
-      options.memory = &upstream;
-      options.synchronous = synchronous;
-      spar::thread_group group{ranks, options};
-      const auto mine = contributions<float, index>(pattern::random, ranks, 6000, 1, exact_value<float>);
-      const stream_call<TypeParam> program{&mine};
-      std::uint64_t after_warm = 0;
-      for (int call = 0; call < warm + 10; ++call) {
-        group.run([&](spar::threads& net) { spar::wait(net, program(net)); });
-        if (call < warm) after_warm = upstream.allocations();
-      }
-      EXPECT_GT(after_warm, 0U);
-      EXPECT_EQ(upstream.allocations(), after_warm);
-    }
-  }
-}
-
-template <class Algorithm>
+template <class Call>
 void expect_no_dense_allocations() {
-  for (const spar::rank_t ranks : {1, 2, 3, 4, 7, 8, 13}) {
-    counting_resource upstream;
-    spar::simulator_options options;
-    options.memory = &upstream;
-    spar::simulator engine{ranks, options};
-    std::vector<std::vector<float>> x(static_cast<std::size_t>(ranks), std::vector<float>(3000, 0.0F));
-    for (int call = 0; call < warm; ++call) run_once(engine, upstream, dense_call<Algorithm>{&x});
-    const taken idle = run_once(engine, upstream, nothing{});
-    for (const std::size_t n : {3000U, 2000U, 600U, 600U, 3000U}) {
-      if (std::is_same_v<Algorithm, spar::dense> && n < 3000) continue; // may choose another algorithm
-      for (auto& mine : x) mine.resize(n);
-      EXPECT_EQ(run_once(engine, upstream, dense_call<Algorithm>{&x}), idle) << "P = " << ranks << ", n = " << n;
+  for (const spar::rank_t ranks : all_ranks) {
+    std::vector<vectors> x;
+    for (const std::size_t n : {30'000U, 20'000U, 3000U, 600U, 10U}) {
+      x.emplace_back(static_cast<std::size_t>(ranks), std::vector<float>(n, 0.0F));
     }
+    std::vector<Call> others;
+    if (!std::is_same_v<Call, dense_allreduce<spar::dense>>) { // it may choose another algorithm
+      for (auto& smaller : x) others.push_back({&smaller});
+    }
+    expect_none_after_one(ranks, Call{&x[0]}, others);
   }
 }
 
 TEST(dense_allocations, none_after_the_first_call) {
-  expect_no_dense_allocations<spar::recursive_doubling>();
-  expect_no_dense_allocations<spar::ring>();
-  expect_no_dense_allocations<spar::rabenseifner>();
-  expect_no_dense_allocations<spar::dense>();
+  expect_no_dense_allocations<dense_allreduce<spar::recursive_doubling>>();
+  expect_no_dense_allocations<dense_allreduce<spar::ring>>();
+  expect_no_dense_allocations<dense_allreduce<spar::rabenseifner>>();
+  expect_no_dense_allocations<dense_allreduce<spar::dense>>();
+}
+
+template <piece What>
+void expect_no_allocations_of_a_piece() {
+  expect_no_dense_allocations<dense_piece<What>>();
+  for (const spar::rank_t ranks : all_ranks) {
+    const auto large = contributions<float, index>(pattern::random, ranks, 30'000, 1, exact_value<float>);
+    const auto small = smaller(large, 20'000, 3);
+    expect_none_after_one(ranks, sparse_piece<What>{&large}, {{&small}});
+  }
+}
+
+TEST(allocations_of_pieces, none_by_reduce_scatter) { expect_no_allocations_of_a_piece<piece::reduce_scatter>(); }
+TEST(allocations_of_pieces, none_by_allgather) { expect_no_allocations_of_a_piece<piece::allgather>(); }
+TEST(allocations_of_pieces, none_by_reduce) { expect_no_allocations_of_a_piece<piece::reduce>(); }
+TEST(allocations_of_pieces, none_by_broadcast) { expect_no_allocations_of_a_piece<piece::broadcast>(); }
+
+/// Every rank's calls go through a decorator.
+template <class Algorithm>
+struct counted_calls {
+  const inputs* mine;
+  int times;
+  std::vector<std::optional<spar::counting<spar::sim>>>* decorators;
+  spar::task<void> operator()(spar::sim& net) const& {
+    auto& counted = (*decorators)[static_cast<std::size_t>(net.rank())];
+    if (!counted) counted.emplace(net);
+    const repeated<sparse_allreduce<Algorithm>> calls{{mine}, times, true};
+    co_await calls(*counted);
+  }
+};
+
+TEST(allocations_of_a_decorator, none_after_the_first_call) {
+  for (const spar::rank_t ranks : all_ranks) {
+    SCOPED_TRACE(testing::Message() << "P = " << ranks);
+    const auto mine = contributions<float, index>(pattern::random, ranks, 6000, 1, exact_value<float>);
+    counting_resource upstream;
+    simulated machine{spar::simulator(ranks, {.memory = &upstream})};
+    std::vector<std::optional<spar::counting<spar::sim>>> decorators(static_cast<std::size_t>(ranks));
+    machine.run(counted_calls<spar::ssar_split>{&mine, 1, &decorators});
+    const std::uint64_t before = upstream.allocations();
+    machine.run(counted_calls<spar::ssar_split>{&mine, 10, &decorators});
+    EXPECT_EQ(upstream.allocations(), before);
+  }
 }
 
 /// Everything that spar takes comes back when transports and results are gone.

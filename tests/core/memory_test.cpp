@@ -8,9 +8,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <memory_resource>
 #include <new>
 #include <random>
 #include <string>
@@ -90,18 +93,146 @@ TEST(pool, wastes_at_most_a_quarter_and_its_own_header) {
   }
 }
 
-TEST(pool, trim_gives_unused_blocks_back) {
+/// Requests and frees of one call: `size` bytes are allocated, or, where it is 0, one of the live blocks is freed.
+using calls = std::vector<std::size_t>;
+
+calls random_call(std::mt19937& random, std::size_t largest) {
+  calls steps(1 + random() % 60);
+  for (auto& size : steps) size = random() % 2 == 0 ? 0 : 1 + random() % (std::size_t{1} << (random() % largest));
+  return steps;
+}
+
+/// One call; what it leaves behind is kept until the next has ended. The pool's `held` blocks go first.
+class caller {
+ public:
+  explicit caller(spar::pool& memory) : memory_(&memory) {}
+  caller(const caller&) = delete;
+  ~caller() { give_back(held_); }
+
+  void call(const calls& steps, std::mt19937& random, std::size_t keep) {
+    memory_->begin_call();
+    std::vector<taken> live;
+    for (const std::size_t size : steps) {
+      if (size > 0) {
+        live.push_back({memory_->allocate(size, 8), size});
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        memory_->deallocate(live.back().at, live.back().size, 8);
+        live.pop_back();
+      }
+    }
+    memory_->end_call();
+    std::vector<taken> left;
+    while (left.size() < keep && !live.empty()) {
+      left.push_back(live.back());
+      live.pop_back();
+    }
+    give_back(live);
+    give_back(held_);
+    held_ = std::move(left);
+  }
+
+ private:
+  struct taken {
+    void* at;
+    std::size_t size;
+  };
+  void give_back(std::vector<taken>& blocks) {
+    for (const taken& b : blocks) memory_->deallocate(b.at, b.size, 8);
+    blocks.clear();
+  }
+  spar::pool* memory_;
+  std::vector<taken> held_;
+};
+
+/// The promise of pool.hpp: the requests in any order, each of the same size or smaller, with any frees in between.
+TEST(pool, takes_nothing_upstream_for_calls_that_are_no_larger) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 400; ++round) {
+    counting_resource upstream;
+    {
+      spar::pool pool{upstream};
+      caller rank(pool);
+      const calls first = random_call(random, 1 + random() % 20);
+      rank.call(first, random, 0);
+      const std::uint64_t before = upstream.allocations();
+      for (int repetition = 0; repetition < 50; ++repetition) {
+        calls next = first;
+        std::shuffle(next.begin(), next.end(), random);
+        for (auto& size : next) {
+          if (size > 0 && random() % 2 == 0) size = 1 + random() % size;
+        }
+        rank.call(next, random, 0);
+        ASSERT_EQ(upstream.allocations(), before) << "round " << round << ", repetition " << repetition;
+      }
+    }
+    EXPECT_EQ(upstream.outstanding_bytes(), 0);
+  }
+}
+
+/// While the result of the call before is kept.
+TEST(pool, takes_nothing_upstream_while_results_are_kept) {
+  std::mt19937 random(12);
+  for (int round = 0; round < 400; ++round) {
+    counting_resource upstream;
+    spar::pool pool{upstream};
+    caller rank(pool);
+    calls first = random_call(random, 1 + random() % 20);
+    first.push_back(1 + random() % 200'000); // the result
+    rank.call(first, random, 1);
+    const std::uint64_t before = upstream.allocations();
+    for (int repetition = 0; repetition < 50; ++repetition) {
+      rank.call(first, random, 1);
+      ASSERT_EQ(upstream.allocations(), before) << "round " << round << ", repetition " << repetition;
+    }
+  }
+}
+
+TEST(pool, sets_nothing_aside_for_requests_outside_calls) {
   counting_resource upstream;
   spar::pool pool{upstream};
-  void* kept = pool.allocate(100, 8);
-  void* unused = pool.allocate(200, 8);
-  pool.deallocate(unused, 200, 8);
-  pool.trim();
-  EXPECT_EQ(upstream.outstanding(), 1);
-  std::memset(kept, 1, 100);
-  pool.deallocate(kept, 100, 8);
-  pool.trim();
-  EXPECT_EQ(upstream.outstanding(), 0);
+  for (int i = 0; i < 1000; ++i) pool.deallocate(pool.allocate(1000, 8), 1000, 8);
+  pool.begin_call();
+  pool.deallocate(pool.allocate(500, 8), 500, 8);
+  pool.end_call();
+  EXPECT_LE(upstream.bytes(), 5000U);
+}
+
+TEST(pool, takes_large_blocks_once_more_only_where_they_stay_in_use) {
+  counting_resource upstream;
+  spar::pool pool{upstream};
+  constexpr std::size_t size = 1'000'000;
+  pool.begin_call();
+  void* scratch = pool.allocate(size, 8);
+  pool.deallocate(scratch, size, 8);
+  pool.end_call();
+  EXPECT_EQ(upstream.allocations(), 1U) << "one large request, one block";
+}
+
+/// Nothing may be set aside if the upstream has no more: that is no error.
+TEST(pool, goes_on_where_nothing_can_be_set_aside) {
+  class limited final : public std::pmr::memory_resource {
+   public:
+    std::size_t left = 4000;
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+      if (bytes > left) throw std::bad_alloc();
+      left -= bytes;
+      return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+    }
+    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+      std::pmr::new_delete_resource()->deallocate(p, bytes, alignment);
+    }
+    [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+  } upstream;
+  spar::pool pool{upstream};
+  for (int call = 0; call < 3; ++call) {
+    pool.begin_call();
+    for (int i = 0; i < 10; ++i) pool.deallocate(pool.allocate(1000, 8), 1000, 8);
+    pool.end_call();
+  }
+  EXPECT_EQ(pool.live(), 0U);
 }
 
 TEST(pool, refuses_what_it_cannot_align) {

@@ -73,10 +73,13 @@ class endpoint {
   void open(call_record& call, double now) noexcept {
     call = {next_++, {}, now, nullptr};
     in_flight_.set(call.sequence % max_in_flight);
+    if (open_++ == 0) memory().begin_call();
   }
   /// The collective has ended at time `now`: its tags are free.
   void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
+    --open_;
+    memory().end_call();
     call.cost.seconds = now - call.started;
     last_ = call.cost;
     total_ += call.cost;
@@ -92,6 +95,7 @@ class endpoint {
   std::shared_ptr<pool_owner> pool_;
   spar::scheduler scheduler_;
   std::uint64_t next_ = 0;
+  std::uint64_t open_ = 0; // calls that have not ended
   std::bitset<max_in_flight> in_flight_;
   detail::slab<call_record> calls_;
   spar::statistics last_;

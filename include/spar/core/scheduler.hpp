@@ -16,7 +16,7 @@ namespace spar {
 /// at a time.
 class scheduler {
  public:
-  explicit scheduler(pool& memory) : memory_(&memory) {}
+  explicit scheduler(pool& memory) : memory_(&memory) { queue_.reserve(16); }
   scheduler(const scheduler&) = delete;
 
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }

@@ -210,7 +210,17 @@ class mpi : public endpoint {
  private:
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
       : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
-        upstream_(&memory) {}
+        upstream_(&memory), owners_(room()), envelopes_(room()) {
+    leaving_.reserve(max_leaving);
+    requests_.reserve(room());
+    slots_.reserve(room());
+    finished_.reserve(room());
+    statuses_.reserve(room());
+    ended_.reserve(room());
+  }
+
+  /// Requests of the usual call: none is allocated later.
+  [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
     request_owner* r = owners_.acquire();

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,6 +94,7 @@ class sim : public endpoint {
 
   simulator* engine_;
   double clock_ = 0;
+  pool_requests requests_; // of the pool that all ranks share
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 };
@@ -112,7 +112,8 @@ class simulator {
   };
 
   /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
-  explicit simulator(rank_t size, const simulator_options& options = {}) : options_(options) {
+  explicit simulator(rank_t size, const simulator_options& options = {})
+      : options_(options), shipments_(messages(size)) {
     if (size < 1) throw invalid_argument(sentence("a simulator needs at least one rank, not ", size));
     if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
       throw invalid_argument(sentence("a simulator's times must not be negative: latency ", options.latency,
@@ -124,16 +125,18 @@ class simulator {
                                       options.bandwidth, " B/s and ", options.ranks_per_host));
     }
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
-    const auto memory = std::make_shared<pool_owner>(*options.memory);
+    const auto memory = std::make_shared<pool_owner>(*options.memory, static_cast<std::uint32_t>(size));
     for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<sim>(*this, r, size, memory));
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
     outgoing_.assign(hosts, 0);
     incoming_.assign(hosts, 0);
     const auto pairs = static_cast<std::size_t>(size) * static_cast<std::size_t>(options.ranks_per_host);
     last_between_.assign(options.ranks_per_host > 1 ? pairs : static_cast<std::size_t>(0), 0);
+    events_.reserve(3 * messages(size));
     if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
   simulator(const simulator&) = delete;
+  ~simulator() { ranks_.front()->memory().charge_owner(); } // it may outlive the ranks
 
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
   [[nodiscard]] sim& rank(rank_t r) { return *ranks_[static_cast<std::size_t>(r)]; }
@@ -170,7 +173,7 @@ class simulator {
     } catch (...) {
       inside_ = false;
       misuse_.clear();
-      events_ = {};
+      events_.clear();
       for (auto& r : ranks_) r->matching_.arrivals().clear();
       throw;
     }
@@ -183,6 +186,11 @@ class simulator {
   /// A rank's program begins; a message comes to its outgoing link, has left it, comes to the incoming link, has
   /// arrived.
   enum class event_kind { start, leave, left, reach, arrive };
+  /// On their way at once, as a rule: from each rank to each other, of two calls.
+  static constexpr std::size_t messages(rank_t size) noexcept {
+    const auto ranks = static_cast<std::size_t>(size);
+    return ranks * std::min<std::size_t>(2 * ranks, 64);
+  }
   struct event {
     double time;
     event_kind kind;
@@ -190,7 +198,7 @@ class simulator {
     sim::shipment* message;
     std::uint64_t tie = 0;
     std::uint64_t serial = 0;
-    friend bool operator<(const event& a, const event& b) noexcept { // the queue's top is the largest
+    friend bool operator<(const event& a, const event& b) noexcept { // the heap's first is the largest
       if (a.time != b.time) return a.time > b.time;
       if (a.tie != b.tie) return a.tie > b.tie;
       return a.serial > b.serial;
@@ -200,7 +208,8 @@ class simulator {
   void schedule(event e, std::uint64_t tie) {
     e.tie = options_.seed != 0 ? tie : 0;
     e.serial = next_serial_++;
-    events_.push(e);
+    events_.push_back(e);
+    std::push_heap(events_.begin(), events_.end());
   }
 
   /// One value per (seed, source, destination, tag): messages that must stay in order have the same.
@@ -219,10 +228,12 @@ class simulator {
   template <class Start>
   sim& step(const Start& start) {
     if (events_.empty()) throw deadlock(who_waits());
-    const event e = events_.top();
-    events_.pop();
+    const event e = events_.front();
+    std::pop_heap(events_.begin(), events_.end());
+    events_.pop_back();
     now_ = e.time;
     sim& rank = *e.rank;
+    rank.memory().charge(rank.requests_);
     switch (e.kind) {
     case event_kind::start:
       start(rank);
@@ -329,7 +340,7 @@ class simulator {
   std::vector<double> outgoing_; // until when each host's link is taken
   std::vector<double> incoming_;
   detail::slab<sim::shipment> shipments_;
-  std::priority_queue<event> events_;
+  std::vector<event> events_;        // a heap
   std::vector<double> last_between_; // arrival at each rank from each rank of its host
   std::vector<double> last_arrival_; // with jitter, by hash of the key
   std::vector<trace_entry> trace_;

@@ -36,7 +36,7 @@ class threads : public endpoint {
  public:
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : endpoint(rank, size, std::make_shared<pool_owner>(*options.memory)), group_(&group),
-        synchronous_(options.synchronous) {}
+        synchronous_(options.synchronous), shipments_(4 * static_cast<std::size_t>(size) + 16) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -147,7 +147,7 @@ class threads : public endpoint {
 
   thread_group* group_;
   bool synchronous_;
-  detail::slab<shipment> shipments_;
+  detail::slab<shipment> shipments_; // with room for two calls: receivers may be late
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 

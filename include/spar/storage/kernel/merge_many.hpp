@@ -4,6 +4,7 @@
 
 #include <spar/storage/kernel/merge.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -13,22 +14,32 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// Uninitialised memory from a resource, given back at the end of the scope.
-template <class T>
-class scratch_array {
+/// Uninitialised memory from a resource, given back at the end of the scope; arrays are taken from it one by one.
+class scratch_memory {
  public:
-  scratch_array(std::pmr::memory_resource& memory, std::size_t count)
-      : memory_(memory), count_(count), data_(static_cast<T*>(memory.allocate(count * sizeof(T), alignof(T)))) {}
-  ~scratch_array() { memory_.deallocate(data_, count_ * sizeof(T), alignof(T)); }
-  scratch_array(const scratch_array&) = delete;
-  scratch_array& operator=(const scratch_array&) = delete;
-  T* data() const { return data_; }
-  T& operator[](std::size_t at) const { return data_[at]; }
+  template <class T>
+  static constexpr std::size_t bytes(std::size_t count) {
+    return (count * sizeof(T) + 15) / 16 * 16;
+  }
+
+  scratch_memory(std::pmr::memory_resource& memory, std::size_t size)
+      : memory_(memory), size_(size), data_(static_cast<std::byte*>(memory.allocate(size, 16))), free_(data_) {}
+  ~scratch_memory() { memory_.deallocate(data_, size_, 16); }
+  scratch_memory(const scratch_memory&) = delete;
+  scratch_memory& operator=(const scratch_memory&) = delete;
+
+  template <class T>
+  std::span<T> take(std::size_t count) {
+    auto* const array = reinterpret_cast<T*>(free_);
+    free_ += bytes<T>(count);
+    return {array, count};
+  }
 
  private:
   std::pmr::memory_resource& memory_;
-  std::size_t count_;
-  T* data_;
+  std::size_t size_;
+  std::byte* data_;
+  std::byte* free_;
 };
 
 /// Indices that one pass of the dense strategy covers: the accumulator stays in the second-level cache.
@@ -55,14 +66,29 @@ std::size_t accumulate(coo_span<T, Index> part, std::size_t from, std::uint64_t 
   return from;
 }
 
+inline std::uint64_t window_of(std::uint64_t range) {
+  return range < merge_window ? (range + 63) / 64 * 64 : merge_window;
+}
+template <class T>
+std::size_t dense_bytes(std::size_t parts, std::uint64_t range) {
+  const std::uint64_t window = window_of(range);
+  return scratch_memory::bytes<T>(window) + scratch_memory::bytes<std::uint64_t>(window / 64) +
+         scratch_memory::bytes<std::size_t>(parts);
+}
+template <class T, class Index>
+std::size_t tree_bytes(std::size_t parts, std::size_t total) {
+  return scratch_memory::bytes<Index>(2 * total) + scratch_memory::bytes<T>(2 * total) +
+         scratch_memory::bytes<coo_span<T, Index>>(parts);
+}
+
 /// Dense accumulator and bitmap, window by window.
 template <class T, class Index, class Op>
 std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end,
-                        Index* __restrict out_i, T* __restrict out_v, Op op, std::pmr::memory_resource& scratch) {
-  const std::uint64_t window = end - begin < merge_window ? (end - begin + 63) / 64 * 64 : merge_window;
-  const scratch_array<T> sums(scratch, window);
-  const scratch_array<std::uint64_t> seen(scratch, window / 64);
-  const scratch_array<std::size_t> cursor(scratch, parts.size());
+                        Index* __restrict out_i, T* __restrict out_v, Op op, scratch_memory& scratch) {
+  const std::uint64_t window = window_of(end - begin);
+  const std::span<T> sums = scratch.take<T>(window);
+  const std::span<std::uint64_t> seen = scratch.take<std::uint64_t>(window / 64);
+  const std::span<std::size_t> cursor = scratch.take<std::size_t>(parts.size());
   std::fill_n(cursor.data(), parts.size(), std::size_t{0});
   std::uint16_t positions[position_room];
   std::size_t written = 0;
@@ -89,10 +115,10 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
 /// A tree of stable two-way merges that keep equal indices apart, in the order of the parts; one pass then folds them.
 template <class T, class Index, class Op>
 std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t total, Index* __restrict out_i,
-                       T* __restrict out_v, Op op, std::pmr::memory_resource& scratch) {
-  const scratch_array<Index> indices(scratch, 2 * total);
-  const scratch_array<T> values(scratch, 2 * total);
-  const scratch_array<coo_span<T, Index>> streams(scratch, parts.size());
+                       T* __restrict out_v, Op op, scratch_memory& scratch) {
+  const std::span<Index> indices = scratch.take<Index>(2 * total);
+  const std::span<T> values = scratch.take<T>(2 * total);
+  const std::span<coo_span<T, Index>> streams = scratch.take<coo_span<T, Index>>(parts.size());
   std::copy(parts.begin(), parts.end(), streams.data());
   std::size_t half = 0;
   for (std::size_t count = parts.size(); count > 1; count = (count + 1) / 2, half = total - half) {
@@ -152,9 +178,14 @@ std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t 
   if (filled == 2) return merge(parts[used[0]], parts[used[1]], out_i, out_v, op);
   std::uint64_t levels = 0;
   while ((std::size_t{1} << levels) < filled) ++levels;
-  if ((end - begin) / detail::merge_sparsity <= total * levels)
-    return detail::merge_dense(parts, begin, end, out_i, out_v, op, scratch);
-  return detail::merge_tree(parts, total, out_i, out_v, op, scratch);
+  // Enough also for fewer entries, which may go the other way: a call with fewer needs no more memory.
+  const std::uint64_t range = end - begin;
+  const std::size_t most_in_tree = std::min<std::size_t>(total, range / (2 * detail::merge_sparsity));
+  detail::scratch_memory room(scratch, std::max(detail::dense_bytes<T>(parts.size(), range),
+                                                detail::tree_bytes<T, Index>(parts.size(), most_in_tree)));
+  if (range / detail::merge_sparsity <= total * levels)
+    return detail::merge_dense(parts, begin, end, out_i, out_v, op, room);
+  return detail::merge_tree(parts, total, out_i, out_v, op, room);
 }
 
 } // namespace spar::kernel
