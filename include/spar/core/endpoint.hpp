@@ -12,9 +12,7 @@
 #include <bitset>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
 
 namespace spar {
 
@@ -40,8 +38,8 @@ struct call_record {
 /// The state of one rank that is the same on every transport; transports derive from it.
 class endpoint {
  public:
-  endpoint(rank_t rank, rank_t size, std::shared_ptr<pool_owner> memory)
-      : rank_(rank), size_(size), pool_(std::move(memory)), scheduler_(**pool_) {
+  endpoint(rank_t rank, rank_t size, const pool_owner& memory)
+      : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_) {
     if (size < 1) throw invalid_argument(sentence("a communicator needs at least one rank, not ", size));
   }
   endpoint(const endpoint&) = delete;
@@ -49,7 +47,7 @@ class endpoint {
   [[nodiscard]] rank_t rank() const noexcept { return rank_; }
   [[nodiscard]] rank_t size() const noexcept { return size_; }
   [[nodiscard]] spar::scheduler& scheduler() noexcept { return scheduler_; }
-  [[nodiscard]] pool& memory() const noexcept { return **pool_; }
+  [[nodiscard]] pool& memory() const noexcept { return *pool_; }
 
   /// Costs of the call that finished last, and of all finished calls together.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return last_; }
@@ -82,7 +80,7 @@ class endpoint {
  private:
   rank_t rank_;
   rank_t size_;
-  std::shared_ptr<pool_owner> pool_;
+  pool_owner pool_;
   spar::scheduler scheduler_;
   std::uint64_t next_ = 0;
   std::bitset<max_in_flight> in_flight_;

@@ -38,6 +38,8 @@ class fixed_vector {
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   [[nodiscard]] T* begin() noexcept { return data_; }
   [[nodiscard]] T* end() noexcept { return data_ + size_; }
+  [[nodiscard]] const T* begin() const noexcept { return data_; }
+  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data_, size_}; }
 
  private:

@@ -91,7 +91,7 @@ class pool final : public std::pmr::memory_resource {
     b->next = free_[b->size_class];
     free_[b->size_class] = b;
     occupied_[b->size_class / 64] |= std::uint64_t{1} << (b->size_class % 64);
-    if (--live_ == 0 && orphaned_) delete this;
+    if (--live_ == 0 && owners_ == 0) delete this;
   }
 
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
@@ -102,17 +102,18 @@ class pool final : public std::pmr::memory_resource {
   std::array<block*, classes> free_{};
   std::array<std::uint64_t, (classes + 63) / 64> occupied_{};
   std::uint64_t live_ = 0;
-  bool orphaned_ = false;
+  std::uint64_t owners_ = 1;
 };
 
-/// Owns a pool that lives on until its last block is returned, so that a result may outlive the transport it came from.
+/// Owns a pool, together with its copies. The pool lives on until its last block is returned, so that a result may
+/// outlive the transport it came from.
 class pool_owner {
  public:
   explicit pool_owner(std::pmr::memory_resource& upstream) : pool_(new pool(upstream)) {}
-  pool_owner(const pool_owner&) = delete;
+  pool_owner(const pool_owner& other) noexcept : pool_(other.pool_) { ++pool_->owners_; }
+  pool_owner& operator=(const pool_owner&) = delete;
   ~pool_owner() {
-    pool_->orphaned_ = true;
-    if (pool_->live() == 0) delete pool_;
+    if (--pool_->owners_ == 0 && pool_->live() == 0) delete pool_;
   }
   [[nodiscard]] pool& operator*() const noexcept { return *pool_; }
 

@@ -2,8 +2,7 @@
 // Recycled records with stable addresses.
 #pragma once
 
-#include <cstddef>
-#include <memory>
+#include <utility>
 
 namespace spar::detail {
 
@@ -12,6 +11,12 @@ namespace spar::detail {
 template <class Record>
 class slab {
  public:
+  slab() = default;
+  slab(const slab&) = delete;
+  ~slab() {
+    while (blocks_ != nullptr) delete std::exchange(blocks_, blocks_->older);
+  }
+
   Record* acquire() {
     if (free_ == nullptr) grow();
     Record* r = free_;
@@ -26,22 +31,17 @@ class slab {
  private:
   struct block {
     Record records[8];
-    std::unique_ptr<block> older;
-    // A long chain must not be destroyed by recursion.
-    ~block() {
-      while (older) older = std::move(older->older);
-    }
+    block* older = nullptr;
   };
 
   [[gnu::noinline]] void grow() {
-    auto added = std::make_unique<block>();
+    auto* added = new block;
     for (Record& r : added->records) recycle(&r);
-    added->older = std::move(blocks_);
-    blocks_ = std::move(added);
+    added->older = std::exchange(blocks_, added);
   }
 
   Record* free_ = nullptr;
-  std::unique_ptr<block> blocks_;
+  block* blocks_ = nullptr;
 };
 
 } // namespace spar::detail

@@ -9,7 +9,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -117,18 +116,26 @@ class promise_base {
 template <class T>
 class promise : public promise_base {
  public:
-  using promise_base::promise_base;
+  template <class... Args>
+  explicit promise(Args&... args) noexcept : promise_base(args...) {}
+  ~promise() {
+    if (has_value_) value_.~T();
+  }
   template <class U>
   void return_value(U&& value) {
-    value_.emplace(std::forward<U>(value));
+    ::new (static_cast<void*>(&value_)) T(std::forward<U>(value));
+    has_value_ = true;
   }
   T result() {
     rethrow();
-    return std::move(*value_);
+    return std::move(value_);
   }
 
  private:
-  std::optional<T> value_;
+  union {
+    T value_; // from `co_return` on
+  };
+  bool has_value_ = false;
 };
 
 template <>

@@ -211,8 +211,7 @@ class stream {
   [[gnu::noinline]] static stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
     stream s =
         v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
-    std::copy(v.values().begin(), v.values().end(), s.values_.data());
-    std::copy(v.indices().begin(), v.indices().end(), s.indices_.data());
+    s.write(0, v);
     return s;
   }
 
@@ -230,6 +229,11 @@ class stream {
   [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
   [[nodiscard]] std::span<T> values() noexcept { return values_; }
 
+  /// Writes the entries of `v` from entry `at` on; both are sparse or both dense.
+  void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept {
+    kernel::detail::copy(values_.data() + at, v.values().data(), v.values().size());
+    if (!dense_) kernel::detail::copy(indices_.data() + at, v.indices().data(), v.indices().size());
+  }
   /// Keeps the first `count` entries.
   void shrink(std::size_t count) noexcept {
     if (!dense_) indices_ = indices_.first(count);

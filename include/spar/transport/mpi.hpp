@@ -20,7 +20,6 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -204,7 +203,7 @@ class mpi : public endpoint {
 
  private:
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
+      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)),
         upstream_(&memory) {}
 
   static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
