@@ -2,6 +2,8 @@
 // A vector whose capacity is given once: its elements never move, so they need not be movable.
 #pragma once
 
+#include <spar/core/buffer.hpp>
+
 #include <cstddef>
 #include <memory_resource>
 #include <new>
@@ -14,11 +16,11 @@ namespace spar {
 template <class T>
 class fixed_vector {
  public:
-  fixed_vector(std::pmr::memory_resource& memory, std::size_t capacity) : memory_(&memory), capacity_(capacity) {
-    if (capacity > 0) data_ = static_cast<T*>(memory.allocate(capacity * sizeof(T), alignof(T)));
-  }
+  fixed_vector(std::pmr::memory_resource& memory, std::size_t capacity)
+      : memory_(&memory), data_(static_cast<T*>(detail::take_array(memory, capacity, sizeof(T), alignof(T)))),
+        capacity_(capacity) {}
   fixed_vector(const fixed_vector&) = delete;
-  ~fixed_vector() {
+  [[gnu::noinline]] ~fixed_vector() {
     clear();
     if (data_ != nullptr) memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T));
   }
@@ -44,7 +46,7 @@ class fixed_vector {
 
  private:
   std::pmr::memory_resource* memory_;
-  T* data_ = nullptr;
+  T* data_;
   std::size_t size_ = 0;
   std::size_t capacity_;
 };

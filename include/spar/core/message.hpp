@@ -81,7 +81,7 @@ struct message_pieces {
 /// its address while a receive is under way.
 class message_buffer {
  public:
-  explicit message_buffer(pool& memory) : memory_(&memory) {}
+  [[gnu::noinline]] explicit message_buffer(pool& memory) : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
   [[gnu::noinline]] ~message_buffer() { release(); }
 

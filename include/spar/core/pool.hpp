@@ -32,6 +32,10 @@ class pool final : public std::pmr::memory_resource {
     occupied_ = {};
   }
 
+  // Called directly, where the base class would guess at the type of the resource in every place that allocates.
+  void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
+  void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
+
   /// Blocks that are in use now.
   [[nodiscard]] std::uint64_t live() const noexcept { return live_; }
 

@@ -97,7 +97,13 @@ class promise_base {
   }
 
   void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
+    if (error_) throw_error();
+  }
+
+  /// Destroys a coroutine that may still wait for something.
+  [[gnu::noinline]] void end(std::coroutine_handle<> self) noexcept {
+    if (!finished_) scheduler_->forget(self);
+    self.destroy();
   }
 
   scheduler* scheduler_;
@@ -111,6 +117,8 @@ class promise_base {
     std::size_t size;
   };
   static constexpr std::size_t frame_prefix = sizeof(prefix);
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const { std::rethrow_exception(error_); }
 };
 
 template <class T>
@@ -166,9 +174,7 @@ class [[nodiscard]] task {
     return *this;
   }
   ~task() {
-    if (!coroutine_) return;
-    if (!done()) coroutine_.promise().scheduler_->forget(coroutine_);
-    coroutine_.destroy();
+    if (coroutine_) coroutine_.promise().end(coroutine_);
   }
 
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }

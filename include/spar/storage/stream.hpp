@@ -179,15 +179,15 @@ class stream {
   using space = Space;
 
   stream() = default;
-  stream(stream&& other) noexcept { swap(other); }
-  stream& operator=(stream&& other) noexcept {
+  [[gnu::noinline]] stream(stream&& other) noexcept { swap(other); }
+  [[gnu::noinline]] stream& operator=(stream&& other) noexcept {
     swap(other);
     return *this;
   }
 
   /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
   [[gnu::noinline]] static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
-    if (capacity > buffer<T>::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
+    if (capacity > detail::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
     stream s;
     s.n_ = n;
     // One block for both: a sparse stream takes as many blocks as a dense one.
@@ -199,7 +199,7 @@ class stream {
   }
   /// `count` uninitialised values from index `first` on.
   [[gnu::noinline]] static stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
-    if (count > buffer<T>::max_bytes / sizeof(T)) throw std::bad_alloc();
+    if (count > detail::max_bytes / sizeof(T)) throw std::bad_alloc();
     stream s;
     s.n_ = n;
     s.first_ = first;

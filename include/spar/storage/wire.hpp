@@ -13,7 +13,7 @@ namespace spar {
 
 /// The message of contiguous values.
 template <element T>
-message_pieces encode(std::span<const T> values) noexcept {
+[[gnu::noinline]] message_pieces encode(std::span<const T> values) noexcept {
   message_pieces out;
   out.head.format = wire_format::dense;
   out.head.count = values.size();
@@ -23,7 +23,7 @@ message_pieces encode(std::span<const T> values) noexcept {
 
 /// The message of a stream.
 template <element T, index_type Index>
-message_pieces encode(const stream_view<T, Index>& v) noexcept {
+[[gnu::noinline]] message_pieces encode(const stream_view<T, Index>& v) noexcept {
   if (v.is_dense()) return encode(v.values());
   message_pieces out;
   out.head.format = wire_format::sparse;

@@ -2,6 +2,7 @@
 // The merge of many coordinate streams of one index range, the owner's step of a split (SparCML, section 5.3.2).
 #pragma once
 
+#include <spar/core/buffer.hpp>
 #include <spar/storage/kernel/merge.hpp>
 
 #include <cstddef>
@@ -12,24 +13,6 @@
 namespace spar::kernel {
 
 namespace detail {
-
-/// Uninitialised memory from a resource, given back at the end of the scope.
-template <class T>
-class scratch_array {
- public:
-  scratch_array(std::pmr::memory_resource& memory, std::size_t count)
-      : memory_(memory), count_(count), data_(static_cast<T*>(memory.allocate(count * sizeof(T), alignof(T)))) {}
-  ~scratch_array() { memory_.deallocate(data_, count_ * sizeof(T), alignof(T)); }
-  scratch_array(const scratch_array&) = delete;
-  scratch_array& operator=(const scratch_array&) = delete;
-  T* data() const { return data_; }
-  T& operator[](std::size_t at) const { return data_[at]; }
-
- private:
-  std::pmr::memory_resource& memory_;
-  std::size_t count_;
-  T* data_;
-};
 
 /// Indices that one pass of the dense strategy covers: the accumulator stays in the second-level cache.
 inline constexpr std::uint64_t merge_window = 1u << 15;
@@ -60,9 +43,9 @@ template <class T, class Index, class Op>
 std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end,
                         Index* __restrict out_i, T* __restrict out_v, Op op, std::pmr::memory_resource& scratch) {
   const std::uint64_t window = end - begin < merge_window ? (end - begin + 63) / 64 * 64 : merge_window;
-  const scratch_array<T> sums(scratch, window);
-  const scratch_array<std::uint64_t> seen(scratch, window / 64);
-  const scratch_array<std::size_t> cursor(scratch, parts.size());
+  buffer<T> sums(scratch, window);
+  buffer<std::uint64_t> seen(scratch, window / 64);
+  buffer<std::size_t> cursor(scratch, parts.size());
   std::fill_n(cursor.data(), parts.size(), std::size_t{0});
   std::uint16_t positions[position_room];
   std::size_t written = 0;
@@ -71,7 +54,7 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
     const std::size_t words = static_cast<std::size_t>((high - low + 63) / 64);
     std::fill_n(seen.data(), words, std::uint64_t{0});
     for (std::size_t p = 0; p < parts.size(); ++p)
-      cursor[p] = accumulate(parts[p], cursor[p], low, high, seen.data(), sums.data(), op);
+      cursor.data()[p] = accumulate(parts[p], cursor.data()[p], low, high, seen.data(), sums.data(), op);
     for (std::size_t w = 0; w < words; w += position_words) {
       const std::size_t found = bit_positions(seen.data() + w, std::min(position_words, words - w), positions);
       const T* __restrict from = sums.data() + 64 * w;
@@ -90,26 +73,26 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
 template <class T, class Index, class Op>
 std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t total, Index* __restrict out_i,
                        T* __restrict out_v, Op op, std::pmr::memory_resource& scratch) {
-  const scratch_array<Index> indices(scratch, 2 * total);
-  const scratch_array<T> values(scratch, 2 * total);
-  const scratch_array<coo_span<T, Index>> streams(scratch, parts.size());
+  buffer<Index> indices(scratch, 2 * total);
+  buffer<T> values(scratch, 2 * total);
+  buffer<coo_span<T, Index>> streams(scratch, parts.size());
   std::copy(parts.begin(), parts.end(), streams.data());
   std::size_t half = 0;
   for (std::size_t count = parts.size(); count > 1; count = (count + 1) / 2, half = total - half) {
     std::size_t written = half;
     for (std::size_t p = 0; p < count; p += 2) {
-      const coo_span<T, Index> left = streams[p], right = p + 1 < count ? streams[p + 1] : coo_span<T, Index>{};
+      const coo_span<T, Index> left = streams.data()[p], right = p + 1 < count ? streams.data()[p + 1] : coo_span<T, Index>{};
       Index* const to_i = indices.data() + written;
       T* const to_v = values.data() + written;
       const merger<false, T, Index, Op> work{
           left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), to_i, to_v, op};
       const std::size_t length = work.run(left.size(), right.size());
-      streams[p / 2] = {std::span<const Index>(to_i, length), std::span<const T>(to_v, length)};
+      streams.data()[p / 2] = {std::span<const Index>(to_i, length), std::span<const T>(to_v, length)};
       written += length;
     }
   }
-  const Index* __restrict all_i = streams[0].indices.data();
-  const T* __restrict all_v = streams[0].values.data();
+  const Index* __restrict all_i = streams.data()[0].indices.data();
+  const T* __restrict all_v = streams.data()[0].values.data();
   std::size_t last = 0;
   out_i[0] = all_i[0];
   out_v[0] = all_v[0];
