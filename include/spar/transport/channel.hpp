@@ -69,7 +69,8 @@ class channel {
   /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
   /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
   /// rank and the peer.
-  [[gnu::noinline]] auto send(rank_t peer, message_pieces out) const {
+  [[gnu::noinline]] auto send(rank_t peer, const message_pieces& pieces) const {
+    message_pieces out = pieces;
     check_address(peer);
     header& h = out.head;
     h.lane = lane_;
