@@ -33,7 +33,9 @@ class [[nodiscard]] pending {
       while (!work_.done()) net_->progress(true);
     } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
     }
-    { const task<T> gone = std::move(work_); } // before the record of the call is used again
+    {
+      const task<T> gone = std::move(work_);
+    } // before the record of the call is used again
     net_->node().close(*call_);
   }
 

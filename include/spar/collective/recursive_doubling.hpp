@@ -55,8 +55,8 @@ struct recursive_doubling {
       co_await net.receive(peer, theirs);
       const auto other = decode<T, Index>(theirs, all);
       net.compute(other.count() + have.count());
-      auto next =
-          peer < net.rank() ? merge(other, have, all, limit, op, memory) : merge(have, other, all, limit, op, memory);
+      const bool lower = peer > net.rank();
+      auto next = merge(lower ? have : other, lower ? other : have, all, limit, op, memory);
       theirs.release();
       co_await sending;
       sum = std::move(next);

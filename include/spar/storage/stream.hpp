@@ -100,12 +100,12 @@ class stream_view {
       throw invalid_argument(sentence("a stream of dimension ", n_, " does not fit a span of length ", out.size()));
     }
     if (dense_ && values_.size() == n_) {
-      std::copy(values_.begin(), values_.end(), out.begin());
+      kernel::detail::copy(out.data(), values_.data(), n_);
       return;
     }
     std::fill(out.begin(), out.end(), absent);
     if (dense_)
-      std::copy(values_.begin(), values_.end(), out.begin() + static_cast<std::ptrdiff_t>(first_));
+      kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
     else
       kernel::scatter_assign(entries(), 0, out.data());
   }

@@ -203,8 +203,7 @@ class mpi : public endpoint {
 
  private:
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)),
-        upstream_(&memory) {}
+      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)), upstream_(&memory) {}
 
   static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
   static std::size_t padded_bytes(const header& h) noexcept {

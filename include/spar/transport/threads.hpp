@@ -35,8 +35,7 @@ class thread_group;
 class threads : public endpoint {
  public:
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
-      : endpoint(rank, size, pool_owner(*options.memory)), group_(&group),
-        synchronous_(options.synchronous) {}
+      : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}

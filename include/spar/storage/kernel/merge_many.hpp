@@ -76,12 +76,13 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
   buffer<Index> indices(scratch, 2 * total);
   buffer<T> values(scratch, 2 * total);
   buffer<coo_span<T, Index>> streams(scratch, parts.size());
-  std::copy(parts.begin(), parts.end(), streams.data());
+  copy(streams.data(), parts.data(), parts.size());
   std::size_t half = 0;
   for (std::size_t count = parts.size(); count > 1; count = (count + 1) / 2, half = total - half) {
     std::size_t written = half;
     for (std::size_t p = 0; p < count; p += 2) {
-      const coo_span<T, Index> left = streams.data()[p], right = p + 1 < count ? streams.data()[p + 1] : coo_span<T, Index>{};
+      const coo_span<T, Index> left = streams.data()[p],
+                               right = p + 1 < count ? streams.data()[p + 1] : coo_span<T, Index>{};
       Index* const to_i = indices.data() + written;
       T* const to_v = values.data() + written;
       const merger<false, T, Index, Op> work{
