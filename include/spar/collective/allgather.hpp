@@ -3,7 +3,6 @@
 // al. 1997; SparCML, section 5.3).
 #pragma once
 
-#include <spar/core/buffer.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>

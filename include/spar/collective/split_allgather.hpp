@@ -51,13 +51,9 @@ struct split_allgather {
     if constexpr (block_codec<Storage, T>)
       (void)storage.template encoded_bytes<T>(1); // throws for a bad option, in time
     const uniform_ownership owner{mine.dimension(), net.size()};
-    const index_range own = owner[net.rank()];
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
     const std::span<T> values = sum.values();
-    const auto reduce_parts = [&](std::span<const stream_view<T, Index>> parts) {
-      reduce_dense(parts, own, values.data() + own.begin, op);
-    };
-    co_await split(net, mine, parts_reduction<T, Index>(reduce_parts));
+    co_await split(net, mine, op, values.data() + owner.begin(net.rank()));
     if constexpr (std::same_as<Storage, storage::dense>) {
       const bruck_allgather allgather;
       co_await allgather(net, values);

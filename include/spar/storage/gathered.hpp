@@ -5,7 +5,6 @@
 #include <spar/core/message.hpp>
 #include <spar/storage/stream.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

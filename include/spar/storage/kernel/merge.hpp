@@ -127,14 +127,14 @@ struct merger {
     end += last - first;
   }
 
-  [[gnu::noinline]] void copy_left(merge_position& at, std::size_t count) const {
+  void copy_left(merge_position& at, std::size_t count) const {
     copy<Index>(out_index + at.out, left_index + at.left, count);
     copy<T>(out_value + at.out, left_value + at.left, count);
     at.left += count;
     at.out += count;
   }
 
-  [[gnu::noinline]] void copy_right(merge_position& at, std::size_t count) const {
+  void copy_right(merge_position& at, std::size_t count) const {
     copy<Index>(out_index + at.out, right_index + at.right, count);
     copy<T>(out_value + at.out, right_value + at.right, count);
     at.right += count;
@@ -149,7 +149,7 @@ struct merger {
            std::memcmp(left, right, merge_run * sizeof(Index)) == 0;
   }
 
-  [[gnu::noinline]] void fold_run(merge_position& at) const {
+  void fold_run(merge_position& at) const {
     const T* __restrict left = left_value + at.left;
     const T* __restrict right = right_value + at.right;
     T* __restrict out = out_value + at.out;
