@@ -3,7 +3,6 @@
 // al. 1997; SparCML, section 5.3).
 #pragma once
 
-#include <spar/core/buffer.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
@@ -19,6 +18,26 @@
 
 namespace spar {
 
+/// Where the bytes of each block lie: a uniform ownership has blocks of two sizes.
+class block_sizes {
+ public:
+  /// `bytes_of(values)`: bytes of a block of so many values.
+  template <class BytesOf>
+  block_sizes(const uniform_ownership& owner, BytesOf bytes_of)
+      : larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)), larger_(bytes_of(owner[0].size())),
+        smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
+  /// The first byte of a block.
+  [[nodiscard]] std::size_t begin(rank_t block) const noexcept {
+    const auto b = static_cast<std::uint64_t>(block);
+    return b * smaller_ + std::min(b, larger_ones_) * (larger_ - smaller_);
+  }
+
+ private:
+  std::uint64_t larger_ones_;
+  std::size_t larger_;
+  std::size_t smaller_;
+};
+
 /// In round t rank r gets up to 2^t parts, those of the ranks from r + 2^t on, and gives as many to rank r - 2^t. Every
 /// part is sent P - 1 times in all: the volume is the least possible.
 struct bruck_allgather {
@@ -27,23 +46,19 @@ struct bruck_allgather {
   /// In place: rank r brings block r of `x` (see uniform_ownership).
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x) const& {
-    const uniform_ownership owner{x.size(), net.size()};
-    buffer<std::size_t> begin(net.memory(), static_cast<std::size_t>(net.size()) + 1);
-    for (rank_t r = 0; r <= net.size(); ++r) begin.span()[static_cast<std::size_t>(r)] = owner.begin(r) * sizeof(T);
-    co_await blocks(net, std::as_writable_bytes(x), std::span<const std::size_t>(begin.span()), wire_format::dense);
+    const block_sizes sizes{{x.size(), net.size()}, [](std::uint64_t values) { return values * sizeof(T); }};
+    return blocks(net, std::as_writable_bytes(x), sizes, wire_format::dense);
   }
 
-  /// In place, of bytes: rank r brings those from `begin[r]` to before `begin[r + 1]`.
+  /// In place, of bytes: rank r brings block r.
   template <transport Net>
-  task<void> blocks(channel<Net> net, std::span<std::byte> bytes, std::span<const std::size_t> begin,
-                    wire_format format) const& {
+  task<void> blocks(channel<Net> net, std::span<std::byte> bytes, block_sizes sizes, wire_format format) const& {
     const rank_t p = net.size();
     // The blocks [first, first + count), which may wrap around: one or two pieces.
     const auto piece = [=](rank_t first, rank_t count, bool wrapped) {
       const rank_t from = wrapped ? 0 : first;
       const rank_t to = wrapped ? std::max(0, first + count - p) : std::min(first + count, p);
-      const std::size_t at = begin[static_cast<std::size_t>(from)];
-      return bytes.subspan(at, begin[static_cast<std::size_t>(to)] - at);
+      return bytes.subspan(sizes.begin(from), sizes.begin(to) - sizes.begin(from));
     };
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const rank_t count = std::min(distance, p - distance);

@@ -6,7 +6,6 @@
 #include <spar/transport/channel.hpp>
 
 #include <coroutine>
-#include <optional>
 #include <utility>
 
 namespace spar {
@@ -31,33 +30,35 @@ class [[nodiscard]] pending {
   ~pending() {
     if (call_ == nullptr) return;
     try {
-      while (!work_->done()) net_->progress(true);
+      while (!work_.done()) net_->progress(true);
     } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
     }
-    work_.reset(); // before the record of the call is used again
+    {
+      const task<T> gone = std::move(work_);
+    } // before the record of the call is used again
     net_->node().recycle(*call_);
   }
 
   /// Whether the call has ended; looks for progress first.
   [[nodiscard]] bool done() {
-    if (!work_->done()) net_->progress(false);
-    return work_->done();
+    if (!work_.done()) net_->progress(false);
+    return work_.done();
   }
   T wait() {
-    while (!work_->done()) net_->progress(true);
-    return work_->result();
+    while (!work_.done()) net_->progress(true);
+    return work_.result();
   }
   /// Messages, bytes and time of this call; complete once it has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
 
-  [[nodiscard]] bool await_ready() const noexcept { return work_->done(); }
-  void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_->await_suspend(waiting); }
-  T await_resume() { return work_->result(); }
+  [[nodiscard]] bool await_ready() const noexcept { return work_.done(); }
+  void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
+  T await_resume() { return work_.result(); }
 
  private:
   Net* net_;
   call_record* call_;
-  std::optional<task<T>> work_;
+  task<T> work_;
 };
 
 namespace detail {

@@ -39,13 +39,10 @@ struct recursive_doubling {
     if (folded.has_partner()) {
       const rank_t partner = folded.partner();
       message_buffer theirs(memory);
-      if (!folded.active()) {
-        co_await net.send(partner, encode(have));
-        co_await net.receive(partner, theirs);
-        co_return stream<T, Index>::copy(memory, decode<T, Index>(theirs, all));
-      }
+      if (!folded.active()) co_await net.send(partner, encode(have));
       co_await net.receive(partner, theirs);
       const auto lower = decode<T, Index>(theirs, all);
+      if (!folded.active()) co_return stream<T, Index>::copy(memory, lower);
       net.compute(lower.count() + have.count());
       sum = merge(lower, have, all, limit, op, memory);
       have = sum.view();
@@ -58,8 +55,8 @@ struct recursive_doubling {
       co_await net.receive(peer, theirs);
       const auto other = decode<T, Index>(theirs, all);
       net.compute(other.count() + have.count());
-      auto next =
-          peer < net.rank() ? merge(other, have, all, limit, op, memory) : merge(have, other, all, limit, op, memory);
+      const bool lower = peer > net.rank();
+      auto next = merge(lower ? have : other, lower ? other : have, all, limit, op, memory);
       theirs.release();
       co_await sending;
       sum = std::move(next);
@@ -80,14 +77,10 @@ struct recursive_doubling {
     if (folded.has_partner()) {
       const rank_t partner = folded.partner();
       message_buffer in(net.memory());
-      if (!folded.active()) {
-        co_await net.send(partner, encode<T>(x));
-        in.place(0, x);
-        co_await net.receive(partner, in);
-        co_return;
-      }
-      in.place(0, theirs.span());
+      if (!folded.active()) co_await net.send(partner, encode<T>(x));
+      in.place(0, folded.active() ? theirs.span() : x);
       co_await net.receive(partner, in);
+      if (!folded.active()) co_return;
       net.compute(x.size());
       kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
     }

@@ -17,26 +17,16 @@
 
 namespace spar {
 
-/// What becomes of the parts of a block: a reference to a function object, so that `split` is compiled once.
-template <element T, index_type Index>
-class parts_reduction {
- public:
-  template <class F>
-  explicit parts_reduction(const F& f) noexcept
-      : object_(&f), call_([](const void* object, std::span<const stream_view<T, Index>> parts) {
-          (*static_cast<const F*>(object))(parts);
-        }) {}
-  void operator()(std::span<const stream_view<T, Index>> parts) const { call_(object_, parts); }
-
- private:
-  const void* object_;
-  void (*call_)(const void*, std::span<const stream_view<T, Index>>);
-};
-
-/// Sends each owner its slice and hands the parts of this rank's block, in the order of the ranks, to
-/// `reduce(span<const stream_view>)`. P - 1 messages each way, all under way at once.
-template <transport Net, element T, index_type Index>
-task<void> split(channel<Net> net, stream_view<T, Index> mine, parts_reduction<T, Index> reduce) {
+/// Sends each owner its slice and reduces the parts of this rank's block, in the order of the ranks: to the values of
+/// the block at `dense`, or where that is null to a sparse stream. P - 1 messages each way, all under way at once.
+template <transport Net, element T, index_type Index, reduction<T> Op>
+task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Op op, T* dense) {
+  stream<T, Index> sum;
+  stream<T, Index> sparse_copy;
+  if (dense == nullptr && mine.is_dense()) {
+    sparse_copy = to_sparse(mine, op, net.memory());
+    mine = sparse_copy.view();
+  }
   const rank_t p = net.size();
   const uniform_ownership owner{mine.dimension(), p};
   const auto slice = [&](rank_t r) { return mine.slice(owner.begin(r), owner.begin(r + 1)); };
@@ -63,9 +53,13 @@ task<void> split(channel<Net> net, stream_view<T, Index> mine, parts_reduction<T
   std::uint64_t entries = 0;
   for (const auto& part : parts.span()) entries += part.count();
   net.compute(entries);
-  reduce(std::span<const stream_view<T, Index>>(parts.span()));
+  if (dense != nullptr)
+    reduce_dense(std::as_const(parts).span(), owner[net.rank()], dense, op);
+  else
+    sum = merge_many(std::as_const(parts).span(), mine.dimension(), owner[net.rank()], op, net.memory());
   arrived.clear();
   for (auto& s : sending) co_await s;
+  co_return sum;
 }
 
 /// Reduce-scatter of sparse streams by direct messages: block `rank` of the sum, sparse.
@@ -74,18 +68,7 @@ struct split_reduce_scatter {
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    stream<T, Index> sparse_copy;
-    if (mine.is_dense()) {
-      sparse_copy = to_sparse(mine, op, net.memory());
-      mine = sparse_copy.view();
-    }
-    stream<T, Index> sum;
-    const auto merge_parts = [&](std::span<const stream_view<T, Index>> parts) {
-      const uniform_ownership owner{mine.dimension(), net.size()};
-      sum = merge_many(parts, mine.dimension(), owner[net.rank()], op, net.memory());
-    };
-    co_await split(net, mine, parts_reduction<T, Index>(merge_parts));
-    co_return sum;
+    return split<Net, T, Index>(net, mine, op, nullptr);
   }
 
   template <class... Args>

@@ -51,13 +51,9 @@ struct split_allgather {
     if constexpr (block_codec<Storage, T>)
       (void)storage.template encoded_bytes<T>(1); // throws for a bad option, in time
     const uniform_ownership owner{mine.dimension(), net.size()};
-    const index_range own = owner[net.rank()];
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
     const std::span<T> values = sum.values();
-    const auto reduce_parts = [&](std::span<const stream_view<T, Index>> parts) {
-      reduce_dense(parts, own, values.data() + own.begin, op);
-    };
-    co_await split(net, mine, parts_reduction<T, Index>(reduce_parts));
+    co_await split(net, mine, op, values.data() + owner.begin(net.rank()));
     if constexpr (std::same_as<Storage, storage::dense>) {
       const bruck_allgather allgather;
       co_await allgather(net, values);
@@ -73,23 +69,17 @@ struct split_allgather {
  private:
   template <transport Net, element T>
   task<void> gather_encoded(channel<Net> net, std::span<T> values, uniform_ownership owner) const& {
-    buffer<std::size_t> offsets(net.memory(), static_cast<std::size_t>(net.size()) + 1);
-    const std::span<std::size_t> begin = offsets.span();
-    begin[0] = 0;
-    for (rank_t r = 0; r < net.size(); ++r) {
-      const auto i = static_cast<std::size_t>(r);
-      begin[i + 1] = begin[i] + storage.template encoded_bytes<T>(owner[r].size());
-    }
-    buffer<std::byte> bytes(net.memory(), begin.back());
+    const auto bytes_of = [&](std::uint64_t values_in_it) { return storage.template encoded_bytes<T>(values_in_it); };
+    const block_sizes sizes(owner, bytes_of);
+    buffer<std::byte> bytes(net.memory(), sizes.begin(net.size()));
     const auto encoded = [&](rank_t r) {
-      const auto i = static_cast<std::size_t>(r);
-      return bytes.span().subspan(begin[i], begin[i + 1] - begin[i]);
+      return bytes.span().subspan(sizes.begin(r), sizes.begin(r + 1) - sizes.begin(r));
     };
     const auto block = [&](rank_t r) { return values.subspan(owner[r].begin, owner[r].size()); };
     storage.encode(std::span<const T>(block(net.rank())), encoded(net.rank()),
                    block_position{net.sequence(), owner[net.rank()].begin});
     const bruck_allgather allgather;
-    co_await allgather.blocks(net, bytes.span(), std::span<const std::size_t>(begin), wire_format::encoded);
+    co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
     for (rank_t r = 0; r < net.size(); ++r) {
       storage.decode(std::span<const std::byte>(encoded(r)),
                      block(r)); // the own block as well: all go on with the same

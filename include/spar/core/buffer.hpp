@@ -13,6 +13,21 @@
 
 namespace spar {
 
+namespace detail {
+
+/// No array is larger, so that sizes can be added and rounded without overflow.
+inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
+
+/// Memory for an array; a null pointer for an empty one. Throws std::bad_alloc where there is not so much. Out of line:
+/// compilers unfold a call of a memory resource into much code.
+[[gnu::noinline]] inline void* take_array(std::pmr::memory_resource& memory, std::size_t count, std::size_t size,
+                                          std::size_t align) {
+  if (count > max_bytes / size) throw std::bad_alloc();
+  return count == 0 ? nullptr : memory.allocate(count * size, align);
+}
+
+} // namespace detail
+
 /// `size()` elements of T from a memory resource (a rank's pool; for `cuda` one that hands out device memory). Nothing
 /// is initialised. Movable, not copyable.
 template <class T, memory_space Space = host>
@@ -20,14 +35,10 @@ class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");
 
  public:
-  /// No buffer is larger, so that sizes can be added and rounded without overflow.
-  static constexpr std::size_t max_bytes = std::size_t{1} << 60;
-
   buffer() = default;
   /// Throws std::bad_alloc where there is not so much memory.
-  buffer(std::pmr::memory_resource& memory, std::size_t size) : memory_(&memory), size_(size) {
-    if (size > max_bytes / sizeof(T)) throw std::bad_alloc();
-    if (size > 0) data_ = static_cast<T*>(memory.allocate(size * sizeof(T), alignof(T)));
+  buffer(std::pmr::memory_resource& memory, std::size_t size)
+      : memory_(&memory), data_(static_cast<T*>(detail::take_array(memory, size, sizeof(T), alignof(T)))), size_(size) {
   }
   buffer(buffer&& other) noexcept
       : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

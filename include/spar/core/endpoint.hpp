@@ -12,9 +12,7 @@
 #include <bitset>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
 
 namespace spar {
 
@@ -46,8 +44,8 @@ struct call_record {
 /// The state of one rank that is the same on every transport; transports derive from it.
 class endpoint {
  public:
-  endpoint(rank_t rank, rank_t size, std::shared_ptr<pool_owner> memory)
-      : rank_(rank), size_(size), pool_(std::move(memory)), scheduler_(**pool_) {
+  endpoint(rank_t rank, rank_t size, const pool_owner& memory)
+      : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_) {
     if (size < 1) throw invalid_argument(sentence("a communicator needs at least one rank, not ", size));
   }
   endpoint(const endpoint&) = delete;
@@ -55,7 +53,7 @@ class endpoint {
   [[nodiscard]] rank_t rank() const noexcept { return rank_; }
   [[nodiscard]] rank_t size() const noexcept { return size_; }
   [[nodiscard]] spar::scheduler& scheduler() noexcept { return scheduler_; }
-  [[nodiscard]] pool& memory() const noexcept { return **pool_; }
+  [[nodiscard]] pool& memory() const noexcept { return *pool_; }
 
   /// Costs of the call that finished last, and of all finished calls together.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return last_; }
@@ -70,13 +68,13 @@ class endpoint {
   [[nodiscard]] bool full() const noexcept { return in_flight_[next_ % max_in_flight]; }
 
   /// Numbers a collective that starts at time `now`.
-  void open(call_record& call, double now) noexcept {
+  [[gnu::noinline]] void open(call_record& call, double now) noexcept {
     call = {next_++, {}, now, nullptr};
     in_flight_.set(call.sequence % max_in_flight);
     if (open_++ == 0) memory().begin_call();
   }
   /// The collective has ended at time `now`: its tags are free.
-  void finish(call_record& call, double now) noexcept {
+  [[gnu::noinline]] void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
     --open_;
     memory().end_call();
@@ -92,7 +90,7 @@ class endpoint {
  private:
   rank_t rank_;
   rank_t size_;
-  std::shared_ptr<pool_owner> pool_;
+  pool_owner pool_;
   spar::scheduler scheduler_;
   std::uint64_t next_ = 0;
   std::uint64_t open_ = 0; // calls that have not ended

@@ -2,6 +2,8 @@
 // A vector whose capacity is given once: its elements never move, so they need not be movable.
 #pragma once
 
+#include <spar/core/buffer.hpp>
+
 #include <cstddef>
 #include <memory_resource>
 #include <new>
@@ -14,11 +16,11 @@ namespace spar {
 template <class T>
 class fixed_vector {
  public:
-  fixed_vector(std::pmr::memory_resource& memory, std::size_t capacity) : memory_(&memory), capacity_(capacity) {
-    if (capacity > 0) data_ = static_cast<T*>(memory.allocate(capacity * sizeof(T), alignof(T)));
-  }
+  fixed_vector(std::pmr::memory_resource& memory, std::size_t capacity)
+      : memory_(&memory), data_(static_cast<T*>(detail::take_array(memory, capacity, sizeof(T), alignof(T)))),
+        capacity_(capacity) {}
   fixed_vector(const fixed_vector&) = delete;
-  ~fixed_vector() {
+  [[gnu::noinline]] ~fixed_vector() {
     clear();
     if (data_ != nullptr) memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T));
   }
@@ -38,11 +40,13 @@ class fixed_vector {
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   [[nodiscard]] T* begin() noexcept { return data_; }
   [[nodiscard]] T* end() noexcept { return data_ + size_; }
+  [[nodiscard]] const T* begin() const noexcept { return data_; }
+  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data_, size_}; }
 
  private:
   std::pmr::memory_resource* memory_;
-  T* data_ = nullptr;
+  T* data_;
   std::size_t size_ = 0;
   std::size_t capacity_;
 };

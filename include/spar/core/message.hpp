@@ -102,7 +102,7 @@ struct message_pieces {
 /// its address while a receive is under way.
 class message_buffer {
  public:
-  explicit message_buffer(pool& memory) : memory_(&memory) {}
+  [[gnu::noinline]] explicit message_buffer(pool& memory) : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
   [[gnu::noinline]] ~message_buffer() { release(); }
 
@@ -118,10 +118,7 @@ class message_buffer {
   /// Piece `i` as values of T; throws `corrupt_message` where its length is not a multiple of T's.
   template <class T>
   [[nodiscard]] std::span<const T> piece(std::size_t i) const {
-    if (pieces_[i].size() % sizeof(T) != 0) {
-      throw corrupt_message(
-          sentence("a piece of ", pieces_[i].size(), " bytes does not hold elements of ", sizeof(T), " bytes"));
-    }
+    check_length(i, sizeof(T));
     return {reinterpret_cast<const T*>(pieces_[i].data()), pieces_[i].size() / sizeof(T)};
   }
 
@@ -186,6 +183,14 @@ class message_buffer {
   }
 
  private:
+  /// Throws `corrupt_message` unless piece `i` is made of elements of `size` bytes.
+  [[gnu::noinline]] void check_length(std::size_t i, std::size_t size) const {
+    if (pieces_[i].size() % size != 0) {
+      throw corrupt_message(
+          sentence("a piece of ", pieces_[i].size(), " bytes does not hold elements of ", size, " bytes"));
+    }
+  }
+
   pool* memory_;
   header head_{};
   payload_views pieces_{};

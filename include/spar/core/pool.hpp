@@ -83,6 +83,10 @@ class pool final : public std::pmr::memory_resource {
     }
   }
 
+  // Called directly, where the base class would guess at the type of the resource in every place that allocates.
+  void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
+  void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
+
   /// Blocks that are in use now.
   [[nodiscard]] std::uint64_t live() const noexcept {
     return std::accumulate(in_use_.begin(), in_use_.end(), std::uint64_t{0});
@@ -140,7 +144,7 @@ class pool final : public std::pmr::memory_resource {
     b->next = free_[b->size_class];
     free_[b->size_class] = b;
     --in_use_[b->size_class];
-    if (orphaned_ && live() == 0) delete this;
+    if (owners_ == 0 && live() == 0) delete this;
   }
 
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
@@ -242,18 +246,19 @@ class pool final : public std::pmr::memory_resource {
   classes::table<std::uint32_t> most_from_{}; // of the class and all above
   block* chunks_ = nullptr;
   pool_requests own_;
-  bool orphaned_ = false;
+  std::uint64_t owners_ = 1;
 };
 
-/// Owns a pool that lives on until its last block is returned, so that a result may outlive the transport it came from.
+/// Owns a pool, together with its copies. The pool lives on until its last block is returned, so that a result may
+/// outlive the transport it came from.
 class pool_owner {
  public:
   explicit pool_owner(std::pmr::memory_resource& upstream, std::uint32_t ranks = 1)
       : pool_(new pool(upstream, ranks)) {}
-  pool_owner(const pool_owner&) = delete;
+  pool_owner(const pool_owner& other) noexcept : pool_(other.pool_) { ++pool_->owners_; }
+  pool_owner& operator=(const pool_owner&) = delete;
   ~pool_owner() {
-    pool_->orphaned_ = true;
-    if (pool_->live() == 0) delete pool_;
+    if (--pool_->owners_ == 0 && pool_->live() == 0) delete pool_;
   }
   [[nodiscard]] pool& operator*() const noexcept { return *pool_; }
 

@@ -22,10 +22,10 @@ class scheduler {
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }
 
   /// Makes a suspended coroutine ready.
-  void post(std::coroutine_handle<> ready) { queue_.push_back(ready); }
+  [[gnu::noinline]] void post(std::coroutine_handle<> ready) { queue_.push_back(ready); }
 
   /// Takes back a coroutine that is about to be destroyed.
-  void forget(std::coroutine_handle<> gone) noexcept {
+  [[gnu::noinline]] void forget(std::coroutine_handle<> gone) noexcept {
     const auto first = queue_.begin() + static_cast<std::ptrdiff_t>(next_);
     std::replace(first, queue_.end(), gone, std::coroutine_handle<>(std::noop_coroutine()));
   }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <new>
+#include <utility>
 
 namespace spar::detail {
 
@@ -15,6 +15,10 @@ template <class Record>
 class slab {
  public:
   explicit slab(std::size_t room = 8) : room_(room) {}
+  slab(const slab&) = delete;
+  ~slab() {
+    while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
+  }
 
   Record* acquire() {
     if (free_ == nullptr) return add();
@@ -29,39 +33,34 @@ class slab {
 
  private:
   struct chunk {
-    explicit chunk(std::size_t n) : room(n), memory(std::allocator<Record>().allocate(n)) {}
+    static constexpr std::align_val_t alignment{alignof(Record)};
+
+    chunk(std::size_t n, chunk* before)
+        : room(n), memory(static_cast<Record*>(::operator new(n * sizeof(Record), alignment))), older(before) {}
     chunk(const chunk&) = delete;
     ~chunk() {
-      for (std::size_t i = 0; i < made; ++i) memory[i].~Record();
-      std::allocator<Record>().deallocate(memory, room);
-      // A long chain must not be destroyed by recursion.
-      while (older) older = std::move(older->older);
+      while (made > 0) memory[--made].~Record();
+      ::operator delete(memory, alignment);
     }
     std::size_t room;
     std::size_t made = 0;
     Record* memory;
-    std::unique_ptr<chunk> older;
+    chunk* older;
   };
 
-  [[nodiscard]] std::size_t spare() const noexcept { return newest_ ? newest_->room - newest_->made : 0; }
-
   [[gnu::noinline]] Record* add() {
-    if (spare() == 0) grow(made_ > 0 ? 3 * made_ : room_);
+    if (newest_ == nullptr || newest_->made == newest_->room)
+      newest_ = new chunk(made_ > 0 ? 3 * made_ : room_, newest_);
     Record* r = ::new (newest_->memory + newest_->made) Record;
     ++newest_->made;
     ++made_;
     return r;
   }
-  void grow(std::size_t room) {
-    auto added = std::make_unique<chunk>(room);
-    added->older = std::move(newest_); // the rest of its room, if any, stays unused
-    newest_ = std::move(added);
-  }
 
   Record* free_ = nullptr;
   std::size_t room_;
   std::size_t made_ = 0;
-  std::unique_ptr<chunk> newest_;
+  chunk* newest_ = nullptr;
 };
 
 } // namespace spar::detail

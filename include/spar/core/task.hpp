@@ -9,7 +9,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -98,7 +97,13 @@ class promise_base {
   }
 
   void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
+    if (error_) throw_error();
+  }
+
+  /// Destroys a coroutine that may still wait for something.
+  [[gnu::noinline]] void end(std::coroutine_handle<> self) noexcept {
+    if (!finished_) scheduler_->forget(self);
+    self.destroy();
   }
 
   scheduler* scheduler_;
@@ -112,23 +117,33 @@ class promise_base {
     std::size_t size;
   };
   static constexpr std::size_t frame_prefix = sizeof(prefix);
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const { std::rethrow_exception(error_); }
 };
 
 template <class T>
 class promise : public promise_base {
  public:
-  using promise_base::promise_base;
+  template <class... Args>
+  explicit promise(Args&... args) noexcept : promise_base(args...) {}
+  ~promise() {
+    if (has_value_) value_.~T();
+  }
   template <class U>
   void return_value(U&& value) {
-    value_.emplace(std::forward<U>(value));
+    ::new (static_cast<void*>(&value_)) T(std::forward<U>(value));
+    has_value_ = true;
   }
   T result() {
     rethrow();
-    return std::move(*value_);
+    return std::move(value_);
   }
 
  private:
-  std::optional<T> value_;
+  union {
+    T value_; // from `co_return` on
+  };
+  bool has_value_ = false;
 };
 
 template <>
@@ -159,9 +174,7 @@ class [[nodiscard]] task {
     return *this;
   }
   ~task() {
-    if (!coroutine_) return;
-    if (!done()) coroutine_.promise().scheduler_->forget(coroutine_);
-    coroutine_.destroy();
+    if (coroutine_) coroutine_.promise().end(coroutine_);
   }
 
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 namespace spar {
@@ -26,10 +25,15 @@ struct problem {
   [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
   /// What is sent of something that all ranks end with: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
-  /// Expected entries in the sum of `count` ranks whose entries lie uniformly at random.
-  [[nodiscard]] double expected_union(double count) const noexcept {
+  /// Expected entries in the sum of `count` ranks whose entries lie uniformly at random, n (1 - (1 - k / n)^count);
+  /// added up by doubling, so that nothing cancels where k is small.
+  [[nodiscard]] double expected_union(std::int64_t count) const noexcept {
     if (n <= 0 || k >= n) return n;
-    return n * -std::expm1(count * std::log1p(-k / n));
+    double all = 0;
+    for (double some = k; count > 0; count /= 2, some += some - some * some / n) {
+      if (count % 2 == 1) all += some - all * some / n;
+    }
+    return all;
   }
   /// Entries above which a sum is better dense: delta, or fewer where merging an entry costs more than it saves.
   [[nodiscard]] double dense_limit(const network_model& net) const noexcept {
@@ -59,13 +63,12 @@ struct problem {
 /// Sparse recursive doubling: sum over the rounds t of alpha + beta * (bytes of 2^t ranks' union) + merging.
 inline double seconds_recursive_doubling(const network_model& net, const problem& p) noexcept {
   double seconds = 0;
-  double together = 1;
-  for (; together * 2 <= static_cast<double>(p.ranks); together *= 2) {
+  for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
     seconds += net.alpha + net.beta * p.stream_bytes(net, entries) + p.merge_seconds(net, 2 * entries);
   }
   if (!p.power_of_two()) { // ranks folded in pairs, before and after
-    const double result = p.expected_union(static_cast<double>(p.ranks));
+    const double result = p.expected_union(p.ranks);
     seconds += 2 * net.alpha + net.beta * (p.stream_bytes(net, p.k) + p.stream_bytes(net, result)) +
                p.merge_seconds(net, 2 * p.k);
   }
@@ -79,7 +82,7 @@ inline double seconds_split(const network_model& net, const problem& p) noexcept
 
 /// SSAR split-allgather: P k / P entries are merged into a block, the result's are copied and checked on their way.
 inline double seconds_ssar_split(const network_model& net, const problem& p) noexcept {
-  const double result = p.expected_union(static_cast<double>(p.ranks));
+  const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
          net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }

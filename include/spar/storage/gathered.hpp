@@ -5,13 +5,11 @@
 #include <spar/core/message.hpp>
 #include <spar/storage/stream.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <span>
+#include <string>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
@@ -19,23 +17,22 @@ namespace spar {
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
-  /// One part.
+  /// One part, with room for `parts` in all.
   gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
-      : entries_(stream<T, Index>::copy(memory, first)), begin_(&memory) {
-    begin_.reserve(parts + 1);
-    begin_.push_back(0);
-    begin_.push_back(first.count());
+      : entries_(stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
+    begin(0) = 0;
+    begin(1) = first.count();
   }
 
   [[nodiscard]] std::uint64_t dimension() const noexcept { return entries_.dimension(); }
   /// Number of parts.
-  [[nodiscard]] std::size_t size() const noexcept { return begin_.size() - 1; }
+  [[nodiscard]] std::size_t size() const noexcept { return parts_; }
   /// Entries of all parts together.
-  [[nodiscard]] std::uint64_t count() const noexcept { return begin_.back(); }
+  [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
   [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
-    const std::size_t length = begin_[i + 1] - begin_[i];
-    return stream_view<T, Index>::sparse(dimension(), entries_.indices().subspan(begin_[i], length),
-                                         entries_.values().subspan(begin_[i], length));
+    const std::size_t length = begin(i + 1) - begin(i);
+    return stream_view<T, Index>::sparse(dimension(), entries_.indices().subspan(begin(i), length),
+                                         entries_.values().subspan(begin(i), length));
   }
 
   /// All entries as one stream; only where the parts' ranges ascend with their number.
@@ -46,9 +43,9 @@ class gathered {
   /// The message of the first `parts` parts.
   [[nodiscard]] payload encode_first(std::size_t parts) const {
     return {wire_format::parts,
-            begin_[parts],
-            {std::as_bytes(std::span(begin_).subspan(1, parts)), std::as_bytes(entries_.indices().first(begin_[parts])),
-             std::as_bytes(entries_.values().first(begin_[parts]))}};
+            begin(parts),
+            {std::as_bytes(begins_.span().subspan(1, parts)), std::as_bytes(entries_.indices().first(begin(parts))),
+             std::as_bytes(entries_.values().first(begin(parts)))}};
   }
 
   /// These parts and the `parts` that a message brings; `check(i, indices)` throws where the i-th of them is wrong.
@@ -69,45 +66,40 @@ class gathered {
         throw corrupt_message("the sizes of streams in a message are out of order");
       check(i, indices.subspan(last, ends[i] - last));
     }
-    gathered sum(*this, total, memory);
-    std::copy(indices.begin(), indices.end(), sum.entries_.indices().data() + count());
-    std::copy(values.begin(), values.end(), sum.entries_.values().data() + count());
-    for (const std::uint64_t end : ends) sum.begin_.push_back(count() + end);
+    gathered sum(dimension(), count() + total, begins_.size() - 1, memory);
+    sum.entries_.write(0, entries_.view());
+    for (; sum.parts_ < parts_; ++sum.parts_) sum.begin(sum.parts_ + 1) = begin(sum.parts_ + 1);
+    sum.entries_.write(count(), stream_view<T, Index>::sparse(dimension(), indices, values));
+    for (const std::uint64_t end : ends) sum.begin(++sum.parts_) = count() + end;
     return sum;
   }
 
   /// Makes part `first` the first one, the ones before it the last.
   void rotate(std::size_t first, pool& memory) {
     if (first == 0) return;
-    const auto middle = static_cast<std::ptrdiff_t>(begin_[first]);
-    auto turned = stream<T, Index>::sparse(memory, dimension(), count());
-    const auto i = entries_.indices();
-    const auto v = entries_.values();
-    std::rotate_copy(i.begin(), i.begin() + middle, i.end(), turned.indices().begin());
-    std::rotate_copy(v.begin(), v.begin() + middle, v.end(), turned.values().begin());
-    entries_ = std::move(turned);
-    std::pmr::vector<std::uint64_t> begin(&memory);
-    begin.reserve(begin_.size());
-    begin.push_back(0);
-    for (std::size_t p = 0; p < size(); ++p) {
-      const std::size_t from = (first + p) % size();
-      begin.push_back(begin.back() + begin_[from + 1] - begin_[from]);
+    gathered turned(dimension(), count(), parts_, memory);
+    for (std::size_t p = 0; p < parts_; ++p) {
+      const auto next = part((first + p) % parts_);
+      turned.entries_.write(turned.count(), next);
+      turned.begin(p + 1) = turned.count() + next.count();
+      turned.parts_ = p + 1;
     }
-    begin_ = std::move(begin);
+    *this = std::move(turned);
   }
 
  private:
-  /// A copy of `other` with room for `more` entries at the end.
-  gathered(const gathered& other, std::uint64_t more, pool& memory)
-      : entries_(stream<T, Index>::sparse(memory, other.dimension(), other.count() + more)), begin_(&memory) {
-    begin_.reserve(other.begin_.capacity());
-    begin_.assign(other.begin_.begin(), other.begin_.end());
-    std::copy(other.entries_.indices().begin(), other.entries_.indices().end(), entries_.indices().data());
-    std::copy(other.entries_.values().begin(), other.entries_.values().end(), entries_.values().data());
+  /// No part yet; room for `entries` in `parts`.
+  gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, pool& memory)
+      : entries_(stream<T, Index>::sparse(memory, n, entries)), begins_(memory, parts + 1) {
+    begin(0) = 0;
   }
 
+  [[nodiscard]] std::uint64_t& begin(std::size_t part) noexcept { return begins_.data()[part]; }
+  [[nodiscard]] std::uint64_t begin(std::size_t part) const noexcept { return begins_.data()[part]; }
+
   stream<T, Index> entries_;
-  std::pmr::vector<std::uint64_t> begin_; // of each part in the arrays, and the end of the last
+  buffer<std::uint64_t> begins_; // of each part in the arrays, and the end of the last
+  std::size_t parts_ = 0;
 };
 
 } // namespace spar

@@ -36,7 +36,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
     T* const out = values + (w.begin - range.begin);
     std::size_t next = 0;
     if (const auto first = parts[0].slice(w.begin, w.end); first.is_dense() && first.count() == w.size()) {
-      std::copy(first.values().begin(), first.values().end(), out);
+      kernel::detail::copy(out, first.values().data(), w.size());
       next = 1;
     } else {
       std::fill_n(out, w.size(), op.template neutral<T>());

@@ -100,12 +100,12 @@ class stream_view {
       throw invalid_argument(sentence("a stream of dimension ", n_, " does not fit a span of length ", out.size()));
     }
     if (dense_ && values_.size() == n_) {
-      std::copy(values_.begin(), values_.end(), out.begin());
+      kernel::detail::copy(out.data(), values_.data(), n_);
       return;
     }
     std::fill(out.begin(), out.end(), absent);
     if (dense_)
-      std::copy(values_.begin(), values_.end(), out.begin() + static_cast<std::ptrdiff_t>(first_));
+      kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
     else
       kernel::scatter_assign(entries(), 0, out.data());
   }
@@ -179,15 +179,15 @@ class stream {
   using space = Space;
 
   stream() = default;
-  stream(stream&& other) noexcept { swap(other); }
-  stream& operator=(stream&& other) noexcept {
+  [[gnu::noinline]] stream(stream&& other) noexcept { swap(other); }
+  [[gnu::noinline]] stream& operator=(stream&& other) noexcept {
     swap(other);
     return *this;
   }
 
   /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
   [[gnu::noinline]] static stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
-    if (capacity > buffer<T>::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
+    if (capacity > detail::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
     stream s;
     s.n_ = n;
     // One block for both: a sparse stream takes as many blocks as a dense one.
@@ -199,7 +199,7 @@ class stream {
   }
   /// `count` uninitialised values from index `first` on.
   [[gnu::noinline]] static stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
-    if (count > buffer<T>::max_bytes / sizeof(T)) throw std::bad_alloc();
+    if (count > detail::max_bytes / sizeof(T)) throw std::bad_alloc();
     stream s;
     s.n_ = n;
     s.first_ = first;
@@ -211,8 +211,7 @@ class stream {
   [[gnu::noinline]] static stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
     stream s =
         v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
-    std::copy(v.values().begin(), v.values().end(), s.values_.data());
-    std::copy(v.indices().begin(), v.indices().end(), s.indices_.data());
+    s.write(0, v);
     return s;
   }
 
@@ -230,6 +229,11 @@ class stream {
   [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
   [[nodiscard]] std::span<T> values() noexcept { return values_; }
 
+  /// Writes the entries of `v` from entry `at` on; both are sparse or both dense.
+  void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept {
+    kernel::detail::copy(values_.data() + at, v.values().data(), v.values().size());
+    if (!dense_) kernel::detail::copy(indices_.data() + at, v.indices().data(), v.indices().size());
+  }
   /// Keeps the first `count` entries.
   void shrink(std::size_t count) noexcept {
     if (!dense_) indices_ = indices_.first(count);

@@ -13,13 +13,13 @@ namespace spar {
 
 /// The message of contiguous values.
 template <element T>
-payload encode(std::span<const T> values) noexcept {
+[[gnu::noinline]] payload encode(std::span<const T> values) noexcept {
   return {wire_format::dense, values.size(), {std::as_bytes(values)}};
 }
 
 /// The message of a stream.
 template <element T, index_type Index>
-payload encode(const stream_view<T, Index>& v) noexcept {
+[[gnu::noinline]] payload encode(const stream_view<T, Index>& v) noexcept {
   if (v.is_dense()) return encode(v.values());
   return {wire_format::sparse, v.count(), {std::as_bytes(v.indices()), std::as_bytes(v.values())}};
 }

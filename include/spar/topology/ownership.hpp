@@ -15,7 +15,7 @@ struct uniform_ownership {
   std::uint64_t n = 0;
   rank_t blocks = 1;
 
-  [[nodiscard]] constexpr std::uint64_t begin(rank_t block) const noexcept {
+  [[nodiscard, gnu::noinline]] constexpr std::uint64_t begin(rank_t block) const noexcept {
     const auto p = static_cast<std::uint64_t>(blocks);
     const auto b = static_cast<std::uint64_t>(block);
     return b * (n / p) + std::min(b, n % p);

@@ -32,6 +32,7 @@ class matching {
   }
 
   [[nodiscard]] const record_queue<Receive>& receives() const noexcept { return receives_; }
+  [[nodiscard]] const record_queue<Arrival>& arrivals() const noexcept { return arrivals_; }
   [[nodiscard]] record_queue<Arrival>& arrivals() noexcept { return arrivals_; }
 
  private:

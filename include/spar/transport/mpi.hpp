@@ -20,7 +20,6 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -209,8 +208,8 @@ class mpi : public endpoint {
 
  private:
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), std::make_shared<pool_owner>(memory)), comm_(std::move(comm)),
-        upstream_(&memory), owners_(room()), envelopes_(room()) {
+      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)), upstream_(&memory),
+        owners_(room()), envelopes_(room()) {
     leaving_.reserve(max_leaving);
     requests_.reserve(room());
     slots_.reserve(room());

@@ -24,6 +24,7 @@ struct operation_record {
     error = nullptr;
     waiting = nullptr;
   }
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const { std::rethrow_exception(error); }
   void complete(scheduler& ready) {
     done = true;
     if (waiting) ready.post(std::exchange(waiting, nullptr));
@@ -56,7 +57,7 @@ class [[nodiscard]] operation {
   [[nodiscard]] bool await_ready() const noexcept { return record_ == nullptr || record_->done; }
   void await_suspend(std::coroutine_handle<> waiting) const noexcept { record_->waiting = waiting; }
   void await_resume() const {
-    if (record_ != nullptr && record_->error) std::rethrow_exception(record_->error);
+    if (record_ != nullptr && record_->error) record_->throw_error();
   }
 
  private:

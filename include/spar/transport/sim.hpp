@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/endpoint.hpp>
+#include <spar/core/fixed_vector.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/task.hpp>
 #include <spar/transport/matching.hpp>
@@ -12,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,8 +42,8 @@ class simulator;
 /// One rank of a simulator.
 class sim : public endpoint {
  public:
-  sim(simulator& engine, rank_t rank, rank_t size, std::shared_ptr<pool_owner> memory)
-      : endpoint(rank, size, std::move(memory)), engine_(&engine) {}
+  sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
+      : endpoint(rank, size, memory), engine_(&engine) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] double now() const noexcept { return clock_; }
@@ -113,7 +113,8 @@ class simulator {
 
   /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
   explicit simulator(rank_t size, const simulator_options& options = {})
-      : options_(options), shipments_(messages(size)) {
+      : options_(options), ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
+        shipments_(messages(size)) {
     if (size < 1) throw invalid_argument(sentence("a simulator needs at least one rank, not ", size));
     if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
       throw invalid_argument(sentence("a simulator's times must not be negative: latency ", options.latency,
@@ -125,8 +126,8 @@ class simulator {
                                       options.bandwidth, " B/s and ", options.ranks_per_host));
     }
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
-    const auto memory = std::make_shared<pool_owner>(*options.memory, static_cast<std::uint32_t>(size));
-    for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<sim>(*this, r, size, memory));
+    const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
+    for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
     outgoing_.assign(hosts, 0);
     incoming_.assign(hosts, 0);
@@ -136,16 +137,16 @@ class simulator {
     if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
   simulator(const simulator&) = delete;
-  ~simulator() { ranks_.front()->memory().charge_owner(); } // it may outlive the ranks
+  ~simulator() { ranks_[0].memory().charge_owner(); } // it may outlive the ranks
 
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
-  [[nodiscard]] sim& rank(rank_t r) { return *ranks_[static_cast<std::size_t>(r)]; }
+  [[nodiscard]] sim& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
   [[nodiscard]] const simulator_options& options() const noexcept { return options_; }
 
   /// Virtual seconds at which the last rank has arrived.
   [[nodiscard]] double time() const noexcept {
     double latest = 0;
-    for (const auto& r : ranks_) latest = std::max(latest, r->clock_);
+    for (const auto& r : ranks_) latest = std::max(latest, r.clock_);
     return latest;
   }
   /// Messages in order of arrival, where `record` is set.
@@ -156,7 +157,7 @@ class simulator {
   template <class Program>
   void run(Program&& program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
-    for (auto& r : ranks_) schedule({r->clock_, event_kind::start, r.get(), nullptr}, hash(r->rank(), -1, 0));
+    for (auto& r : ranks_) schedule({r.clock_, event_kind::start, &r, nullptr}, hash(r.rank(), -1, 0));
     const auto start = [&](sim& net) { programs[static_cast<std::size_t>(net.rank())].emplace(program(net)); };
     inside_ = true;
     try {
@@ -174,7 +175,7 @@ class simulator {
       inside_ = false;
       misuse_.clear();
       events_.clear();
-      for (auto& r : ranks_) r->matching_.arrivals().clear();
+      for (auto& r : ranks_) r.matching_.arrivals().clear();
       throw;
     }
     inside_ = false;
@@ -323,20 +324,20 @@ class simulator {
                        ", lane ", tag % max_lanes, ")");
     };
     for (const auto& r : ranks_) {
-      for (auto* e = r->matching_.receives().first(); e != nullptr; e = e->next) {
-        add(r->rank(), " waits for a message from rank ", e->source, e->tag);
+      for (auto* e = r.matching_.receives().first(); e != nullptr; e = e->next) {
+        add(r.rank(), " waits for a message from rank ", e->source, e->tag);
       }
     }
     for (const auto& r : ranks_) {
-      for (auto* m = r->matching_.arrivals().first(); m != nullptr; m = m->next) {
-        add(r->rank(), " does not receive a message from rank ", m->source, m->tag);
+      for (auto* m = r.matching_.arrivals().first(); m != nullptr; m = m->next) {
+        add(r.rank(), " does not receive a message from rank ", m->source, m->tag);
       }
     }
     return named > 0 ? text : text + " no message is under way";
   }
 
   simulator_options options_;
-  std::vector<std::unique_ptr<sim>> ranks_;
+  fixed_vector<sim> ranks_;
   std::vector<double> outgoing_; // until when each host's link is taken
   std::vector<double> incoming_;
   detail::slab<sim::shipment> shipments_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/core/endpoint.hpp>
+#include <spar/core/fixed_vector.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
 
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -35,8 +35,8 @@ class thread_group;
 class threads : public endpoint {
  public:
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
-      : endpoint(rank, size, std::make_shared<pool_owner>(*options.memory)), group_(&group),
-        synchronous_(options.synchronous), shipments_(4 * static_cast<std::size_t>(size) + 16) {}
+      : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
+        shipments_(4 * static_cast<std::size_t>(size) + 16) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -162,14 +162,15 @@ class threads : public endpoint {
 class thread_group {
  public:
   /// Throws `invalid_argument` where `size` is less than 1.
-  explicit thread_group(rank_t size, const thread_options& options = {}) {
+  explicit thread_group(rank_t size, const thread_options& options = {})
+      : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
     if (size < 1) throw invalid_argument(sentence("a group of threads needs at least one rank, not ", size));
-    for (rank_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<threads>(*this, r, size, options));
+    for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
 
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
-  [[nodiscard]] threads& rank(rank_t r) { return *ranks_[static_cast<std::size_t>(r)]; }
+  [[nodiscard]] threads& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
 
   /// Runs `program(threads&)` on each rank in a thread of its own and joins them. The first error of any rank is
   /// rethrown; the ranks that wait meanwhile get `peer_failed`, and the group cannot be used again.
@@ -179,7 +180,7 @@ class thread_group {
     running.reserve(ranks_.size());
     try {
       for (auto& r : ranks_) {
-        running.emplace_back([this, &program, &net = *r] {
+        running.emplace_back([this, &program, &net = r] {
           try {
             program(net);
           } catch (...) {
@@ -205,8 +206,8 @@ class thread_group {
       failed_ = true;
     }
     for (auto& r : ranks_) {
-      const std::lock_guard lock(r->mutex_);
-      r->signal_.notify_one();
+      const std::lock_guard lock(r.mutex_);
+      r.signal_.notify_one();
     }
   }
 
@@ -225,7 +226,7 @@ class thread_group {
   }
 
  private:
-  std::vector<std::unique_ptr<threads>> ranks_;
+  fixed_vector<threads> ranks_;
   std::mutex mutex_;
   std::exception_ptr first_error_;
   rank_t failed_rank_ = -1;

@@ -72,7 +72,7 @@ inline std::uint64_t nonzero_mask(const T* __restrict values) {
 /// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v); all indices are in [begin, begin + length of
 /// dense).
 template <element T, index_type Index, reduction<T> Op>
-void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense, Op op) {
+[[gnu::noinline]] void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense, Op op) {
   detail::for_entries(
       stream, begin, [&](std::size_t at, T value) { dense[at] = op(dense[at], value); },
       [&](std::size_t at, const T* __restrict values) {
@@ -83,7 +83,7 @@ void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense
 
 /// `dense[i - begin] = v` for each entry (i, v).
 template <element T, index_type Index>
-void scatter_assign(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense) {
+[[gnu::noinline]] void scatter_assign(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense) {
   detail::for_entries(
       stream, begin, [&](std::size_t at, T value) { dense[at] = value; },
       [&](std::size_t at, const T* __restrict values) { detail::copy<T>(dense + at, values, detail::dense_block); });
@@ -91,7 +91,8 @@ void scatter_assign(coo_span<T, Index> stream, std::uint64_t begin, T* __restric
 
 /// `out[e] = op(left[e], right[e])`; `out` overlaps neither operand.
 template <element T, reduction<T> Op>
-void combine(T* __restrict out, const T* __restrict left, const T* __restrict right, std::size_t n, Op op) {
+[[gnu::noinline]] void combine(T* __restrict out, const T* __restrict left, const T* __restrict right, std::size_t n,
+                               Op op) {
   std::size_t e = 0;
   for (; e + detail::pointwise_block <= n; e += detail::pointwise_block)
     for (std::size_t b = 0; b < detail::pointwise_block; ++b) out[e + b] = op(left[e + b], right[e + b]);
@@ -100,7 +101,7 @@ void combine(T* __restrict out, const T* __restrict left, const T* __restrict ri
 
 /// `inout[e] = op(inout[e], right[e])`.
 template <element T, reduction<T> Op>
-void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
+[[gnu::noinline]] void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
   std::size_t e = 0;
   for (; e + detail::pointwise_block <= n; e += detail::pointwise_block)
     for (std::size_t b = 0; b < detail::pointwise_block; ++b) inout[e + b] = op(inout[e + b], right[e + b]);
@@ -109,7 +110,7 @@ void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op
 
 /// `inout[e] = op(left[e], inout[e])`.
 template <element T, reduction<T> Op>
-void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
+[[gnu::noinline]] void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
   std::size_t e = 0;
   for (; e + detail::pointwise_block <= n; e += detail::pointwise_block)
     for (std::size_t b = 0; b < detail::pointwise_block; ++b) inout[e + b] = op(left[e + b], inout[e + b]);

@@ -4,7 +4,7 @@
 
 #include <spar/core/op.hpp>
 #include <spar/storage/kernel/bits.hpp>
-#include <spar/storage/kernel/coo.hpp>
+#include <spar/storage/kernel/slice.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -24,6 +24,17 @@ struct merge_position {
   std::size_t left = 0, right = 0, out = 0;
   constexpr std::size_t taken() const { return left + right; }
 };
+
+/// How many of `indices[0, count)` are below `bound`, where the first `merge_run` are: galloping.
+template <class Index>
+[[gnu::noinline]] std::size_t run_length(const Index* indices, std::size_t count, Index bound) {
+  std::size_t low = merge_run, step = merge_run;
+  while (low + step <= count && indices[low + step - 1] < bound) {
+    low += step;
+    step *= 2;
+  }
+  return low + lower_bound(std::span<const Index>(indices + low, indices + std::min(count, low + step)), bound);
+}
 
 /// The operands; `Fold` says whether equal indices become one entry or stay two, the left one first.
 template <bool Fold, class T, class Index, class Op>
@@ -52,7 +63,7 @@ struct merger {
 
   /// Position after the first `taken` inputs from `from` on (one more if that would divide a pair of equal indices);
   /// both sides have more than `taken` left. Binary search along the diagonal ("merge path").
-  merge_position split(merge_position from, std::size_t taken) const {
+  [[gnu::noinline]] merge_position split(merge_position from, std::size_t taken) const {
     const Index* left = left_index + from.left;
     const Index* right = right_index + from.right;
     std::size_t low = 0;
@@ -87,10 +98,10 @@ struct merger {
       }
     }
     // Beyond its end a lane sees larger indices only, which the comparison leaves alone: no other bound is needed.
-    while (a.taken() < m1.taken()) self.step(a);
-    while (b.taken() < m2.taken()) self.step(b);
-    while (c.taken() < m3.taken()) self.step(c);
-    while (d.taken() < m4.taken()) self.step(d);
+    finish(a, m1);
+    finish(b, m2);
+    finish(c, m3);
+    finish(d, m4);
     if constexpr (Fold) {
       close(a.out, m1.out, b.out);
       close(a.out, m2.out, c.out);
@@ -101,24 +112,19 @@ struct merger {
     }
   }
 
+  /// Goes on to `end`, a few entries away.
+  [[gnu::noinline]] void finish(merge_position& at, merge_position end) const {
+    const merger self = *this;
+    while (at.taken() < end.taken()) self.step(at);
+  }
+
   /// Moves the entries [first, last) of the result down to `end`, and `end` behind them.
-  void close(std::size_t& end, std::size_t first, std::size_t last) const {
+  [[gnu::noinline]] void close(std::size_t& end, std::size_t first, std::size_t last) const {
     if (end != first && last != first) {
       std::memmove(static_cast<void*>(out_index + end), out_index + first, (last - first) * sizeof(Index));
       std::memmove(static_cast<void*>(out_value + end), out_value + first, (last - first) * sizeof(T));
     }
     end += last - first;
-  }
-
-  /// How many of `indices[0, count)` are below `bound`, where the first `merge_run` are: galloping.
-  static std::size_t run_length(const Index* indices, std::size_t count, Index bound) {
-    std::size_t low = merge_run, step = merge_run;
-    while (low + step <= count && indices[low + step - 1] < bound) {
-      low += step;
-      step *= 2;
-    }
-    const Index* end = indices + std::min(count, low + step);
-    return static_cast<std::size_t>(std::lower_bound(indices + low, end, bound) - indices);
   }
 
   void copy_left(merge_position& at, std::size_t count) const {

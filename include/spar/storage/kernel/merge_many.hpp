@@ -2,6 +2,7 @@
 // The merge of many coordinate streams of one index range, the owner's step of a split (SparCML, section 5.3.2).
 #pragma once
 
+#include <spar/core/buffer.hpp>
 #include <spar/storage/kernel/merge.hpp>
 
 #include <algorithm>
@@ -22,11 +23,7 @@ class scratch_memory {
     return (count * sizeof(T) + 15) / 16 * 16;
   }
 
-  scratch_memory(std::pmr::memory_resource& memory, std::size_t size)
-      : memory_(memory), size_(size), data_(static_cast<std::byte*>(memory.allocate(size, 16))), free_(data_) {}
-  ~scratch_memory() { memory_.deallocate(data_, size_, 16); }
-  scratch_memory(const scratch_memory&) = delete;
-  scratch_memory& operator=(const scratch_memory&) = delete;
+  scratch_memory(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size), free_(block_.data()) {}
 
   template <class T>
   std::span<T> take(std::size_t count) {
@@ -36,9 +33,7 @@ class scratch_memory {
   }
 
  private:
-  std::pmr::memory_resource& memory_;
-  std::size_t size_;
-  std::byte* data_;
+  buffer<std::byte> block_;
   std::byte* free_;
 };
 
@@ -97,7 +92,7 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
     const std::size_t words = static_cast<std::size_t>((high - low + 63) / 64);
     std::fill_n(seen.data(), words, std::uint64_t{0});
     for (std::size_t p = 0; p < parts.size(); ++p)
-      cursor[p] = accumulate(parts[p], cursor[p], low, high, seen.data(), sums.data(), op);
+      cursor.data()[p] = accumulate(parts[p], cursor.data()[p], low, high, seen.data(), sums.data(), op);
     for (std::size_t w = 0; w < words; w += position_words) {
       const std::size_t found = bit_positions(seen.data() + w, std::min(position_words, words - w), positions);
       const T* __restrict from = sums.data() + 64 * w;
@@ -119,23 +114,24 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
   const std::span<Index> indices = scratch.take<Index>(2 * total);
   const std::span<T> values = scratch.take<T>(2 * total);
   const std::span<coo_span<T, Index>> streams = scratch.take<coo_span<T, Index>>(parts.size());
-  std::copy(parts.begin(), parts.end(), streams.data());
+  copy(streams.data(), parts.data(), parts.size());
   std::size_t half = 0;
   for (std::size_t count = parts.size(); count > 1; count = (count + 1) / 2, half = total - half) {
     std::size_t written = half;
     for (std::size_t p = 0; p < count; p += 2) {
-      const coo_span<T, Index> left = streams[p], right = p + 1 < count ? streams[p + 1] : coo_span<T, Index>{};
+      const coo_span<T, Index> left = streams.data()[p],
+                               right = p + 1 < count ? streams.data()[p + 1] : coo_span<T, Index>{};
       Index* const to_i = indices.data() + written;
       T* const to_v = values.data() + written;
       const merger<false, T, Index, Op> work{
           left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), to_i, to_v, op};
       const std::size_t length = work.run(left.size(), right.size());
-      streams[p / 2] = {std::span<const Index>(to_i, length), std::span<const T>(to_v, length)};
+      streams.data()[p / 2] = {std::span<const Index>(to_i, length), std::span<const T>(to_v, length)};
       written += length;
     }
   }
-  const Index* __restrict all_i = streams[0].indices.data();
-  const T* __restrict all_v = streams[0].values.data();
+  const Index* __restrict all_i = streams.data()[0].indices.data();
+  const T* __restrict all_v = streams.data()[0].values.data();
   std::size_t last = 0;
   out_i[0] = all_i[0];
   out_v[0] = all_v[0];
