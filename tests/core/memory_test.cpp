@@ -114,10 +114,10 @@ class caller {
     std::vector<taken> live;
     for (const std::size_t size : steps) {
       if (size > 0) {
-        live.push_back({memory_->allocate(size, 8), size});
+        live.push_back(take(size));
       } else if (!live.empty()) {
         std::swap(live[random() % live.size()], live.back());
-        memory_->deallocate(live.back().at, live.back().size, 8);
+        give_back(live.back());
         live.pop_back();
       }
     }
@@ -133,15 +133,28 @@ class caller {
   }
 
  private:
+  /// Filled with a mark of its own: nobody else's block may reach into it.
   struct taken {
-    void* at;
+    unsigned char* at;
     std::size_t size;
+    unsigned char mark;
   };
+  taken take(std::size_t size) {
+    const taken b{static_cast<unsigned char*>(memory_->allocate(size, 64)), size, ++mark_};
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b.at) % 64, 0U) << size;
+    std::memset(b.at, b.mark, size);
+    return b;
+  }
+  void give_back(const taken& b) {
+    EXPECT_EQ(std::count(b.at, b.at + b.size, b.mark), static_cast<std::ptrdiff_t>(b.size));
+    memory_->deallocate(b.at, b.size, 64);
+  }
   void give_back(std::vector<taken>& blocks) {
-    for (const taken& b : blocks) memory_->deallocate(b.at, b.size, 8);
+    for (const taken& b : blocks) give_back(b);
     blocks.clear();
   }
   spar::pool* memory_;
+  unsigned char mark_ = 0;
   std::vector<taken> held_;
 };
 

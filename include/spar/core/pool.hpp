@@ -118,8 +118,9 @@ class pool final : public std::pmr::memory_resource {
   };
   static_assert(sizeof(block) == alignment);
 
+  /// With the block in front; a multiple of the alignment, as blocks of a row are adjacent.
   static constexpr std::size_t bytes_of(std::size_t size_class) noexcept {
-    return sizeof(block) + classes::capacity(size_class);
+    return (sizeof(block) + classes::capacity(size_class) + alignment - 1) / alignment * alignment;
   }
 
   // Out of line: every coroutine and buffer would otherwise carry a copy.
