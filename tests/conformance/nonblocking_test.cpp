@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory_resource>
+#include <new>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -244,6 +246,33 @@ TEST(nonblocking, statistics_belong_to_their_call) {
     std::vector<std::vector<float>> x(4, std::vector<float>(2000, 2.0F));
     run(where, 4, counted_apart{&x});
   }
+}
+
+/// A start that fails for lack of memory takes no number: later calls go on, all numbers round.
+TEST(nonblocking, a_start_without_memory_leaves_nothing_behind) {
+  class failing final : public std::pmr::memory_resource {
+   public:
+    bool fails = true;
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+      if (fails) throw std::bad_alloc();
+      return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+    }
+    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+      std::pmr::new_delete_resource()->deallocate(p, bytes, alignment);
+    }
+    [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+  } upstream;
+  spar::thread_options options;
+  options.memory = &upstream;
+  spar::thread_group group(1, options);
+  std::vector<float> x(100, 1.0F);
+  EXPECT_THROW((void)spar::start_allreduce(group.rank(0), std::span(x)), std::bad_alloc);
+  EXPECT_THROW(spar::allreduce(group.rank(0), std::span(x)), std::bad_alloc);
+  upstream.fails = false;
+  for (std::uint64_t call = 0; call < 2 * spar::max_in_flight; ++call) spar::allreduce(group.rank(0), std::span(x));
+  EXPECT_EQ(x[0], 1.0F);
 }
 
 } // namespace

@@ -211,6 +211,20 @@ TEST(pool, sets_nothing_aside_for_requests_outside_calls) {
   EXPECT_LE(upstream.bytes(), 5000U);
 }
 
+/// A handle that is always open makes one long period out of all calls, unless the end of each ends one.
+TEST(pool, takes_nothing_upstream_while_another_call_is_always_open) {
+  counting_resource upstream;
+  spar::pool pool{upstream};
+  pool.begin_call();
+  std::uint64_t after_first = 0;
+  for (int call = 0; call < 1000; ++call) {
+    for (int i = 0; i < 10; ++i) pool.deallocate(pool.allocate(1000, 8), 1000, 8);
+    pool.end_call();
+    if (call == 0) after_first = upstream.bytes();
+  }
+  EXPECT_EQ(upstream.bytes(), after_first);
+}
+
 TEST(pool, takes_large_blocks_once_more_only_where_they_stay_in_use) {
   counting_resource upstream;
   spar::pool pool{upstream};

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What MPI really gets to send: one message up to 4 KiB of payload, header included, and pieces of their own beyond.
+// What MPI really gets to send: one message, with its header, up to 4 KiB of payload; pieces of their own beyond.
 #include <spar/mpi.hpp>
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -58,6 +60,35 @@ TEST(physical_messages, of_sparse_streams) {
   EXPECT_EQ(reduce(3), (std::vector<int>{64 + 16 + 16})) << "each piece begins at a multiple of 16";
   EXPECT_EQ(reduce(512), (std::vector<int>{64 + 2048 + 2048}));
   EXPECT_EQ(reduce(513), (std::vector<int>{64, 2052, 2052}));
+}
+
+/// SparCML's ranks first agree on one number, of another type than the values.
+TEST(physical_messages, of_an_agreement_are_short) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const std::vector<std::uint32_t> indices{1, 5};
+  const std::vector<float> values{1.0F, 2.0F};
+  const auto mine = spar::sparse_view(1'000'000, indices, values);
+  EXPECT_EQ(sent_by([&] { spar::allreduce(net, mine); }), (std::vector<int>{16 + 8, 64 + 16 + 16}));
+}
+
+/// What MPI has not taken yet is not given away: the sender's transport goes before its receiver comes.
+TEST(physical_messages, outlive_the_transport_that_sent_them) {
+  for (const std::size_t count : {100U, 1000U, 1024U}) {
+    std::vector<float> x(count, 0.0F);
+    {
+      spar::mpi net{MPI_COMM_WORLD};
+      if (net.rank() == 0)
+        x.assign(count, 1.0F);
+      else
+        std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+      spar::broadcast(net, std::span<float>(x), 0);
+    }
+    std::vector<std::vector<unsigned char>> other; // memory that may have been the transport's
+    for (std::size_t size = 4096; size < 200'000; size += 4096) {
+      other.emplace_back(size, static_cast<unsigned char>(0x7F));
+    }
+    EXPECT_EQ(x, std::vector<float>(count, 1.0F)) << count;
+  }
 }
 
 /// More messages than the transport keeps on their way unasked; none is lost, and all have left in the end.

@@ -63,19 +63,16 @@ class [[nodiscard]] pending {
 
 namespace detail {
 
+/// A call from its start, once its tags are free, to its end.
 template <transport Net>
-void open(Net& net, call_record& call) {
-  while (net.node().full()) net.progress(true);
-  net.node().open(call, net.now());
-}
-
-/// Finishes a call at the end of its scope.
-template <transport Net>
-class finished_call {
+class open_call {
  public:
-  finished_call(Net& net, call_record& call) noexcept : net_(&net), call_(&call) {}
-  finished_call(const finished_call&) = delete;
-  ~finished_call() { net_->node().finish(*call_, net_->now()); }
+  open_call(Net& net, call_record& call) : net_(&net), call_(&call) {
+    while (net.node().full()) net.progress(true);
+    net.node().open(call, net.now());
+  }
+  open_call(const open_call&) = delete;
+  ~open_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
   Net* net_;
@@ -88,7 +85,7 @@ using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<N
 /// The algorithm lives in this frame for as long as it runs.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
-  const finished_call<Net> finishing(net.net(), *call);
+  const open_call<Net> open(net.net(), *call);
   co_return co_await algorithm(net, args...);
 }
 
@@ -100,7 +97,6 @@ template <transport Net, class Algorithm, class... Args>
 auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
   using work = detail::task_of<Net, Algorithm, Args...>;
   call_record& call = net.node().acquire();
-  detail::open(net, call);
   return pending<Net, decltype(std::declval<work&>().result())>(
       net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
 }
@@ -110,8 +106,7 @@ auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args)
 template <transport Net, class Algorithm, class... Args>
 auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
   call_record call;
-  detail::open(net, call);
-  const detail::finished_call<Net> finishing(net, call);
+  const detail::open_call<Net> open(net, call);
   return wait(net, algorithm(channel<Net>(net, call, agreed), args...));
 }
 

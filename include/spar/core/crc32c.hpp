@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// CRC-32C (Castagnoli), the checksum of every header; by the processor's instruction where it has one.
+// CRC-32C (Castagnoli), the checksum of headers on the wire; by the processor's instruction where it has one.
 #pragma once
 
 #include <array>

@@ -48,6 +48,12 @@ class pool_requests {
     return made_[size_class] > period_ ? static_cast<std::uint32_t>(made_[size_class]) : 0;
   }
 
+  void next_period() noexcept {
+    period_ += one_period;
+    if (period_ == 0) made_ = {}; // after 2^32 of them: what is old must not look new
+    grown_ = false;
+  }
+
   std::uint64_t period_ = 0;
   bool grown_ = false; // more of some class than in any call before
   detail::size_classes::table<std::uint64_t> made_{};
@@ -63,8 +69,8 @@ class pool_requests {
 /// calls whose requests are as many or fewer, and no larger, take nothing from upstream, whatever the order in which
 /// they allocate and free: without any free they would find as many blocks as they need, and a free adds one. Because
 /// what a call leaves behind (its result, messages on their way) may still be in use during the next, blocks below
-/// `large` are set aside twice; of larger ones, as many more as were in use. What is set aside is one allocation
-/// upstream and is not touched before it is used.
+/// `large` are set aside twice (fewer where another call requested more large ones); of larger ones, as many more as
+/// were in use. What is set aside is one allocation upstream and is not touched before it is used.
 class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
@@ -94,15 +100,11 @@ class pool final : public std::pmr::memory_resource {
 
   /// From now on requests are made by this rank; for ranks that share a pool.
   void charge(pool_requests& rank) noexcept { requests_ = &rank; }
-  void charge_owner() noexcept { requests_ = &own_; }
 
-  void begin_call() noexcept {
-    requests_->period_ += pool_requests::one_period;
-    requests_->grown_ = false;
-  }
+  void begin_call() noexcept { requests_->next_period(); }
   void end_call() noexcept {
     if (requests_->grown_) set_aside();
-    requests_->period_ += pool_requests::one_period;
+    requests_->next_period();
   }
 
  private:

@@ -20,6 +20,9 @@ class slab {
     while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
   }
 
+  /// Gives nothing back at the end: somebody may still use the records.
+  void keep_for_ever() noexcept { newest_ = nullptr; }
+
   Record* acquire() {
     if (free_ == nullptr) return add();
     Record* r = free_;

@@ -42,7 +42,8 @@ struct basic_sparcml {
     }
     std::uint64_t k = mine.count();
     const recursive_doubling doubling;
-    co_await doubling(net.with_algorithm(Second::name), std::span<std::uint64_t>(&k, 1), maximum{});
+    const auto agreeing = net.with_algorithm(Second::name).template with_element<std::uint64_t>();
+    co_await doubling(agreeing, std::span<std::uint64_t>(&k, 1), maximum{});
 
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};

@@ -59,6 +59,13 @@ class channel {
     other.lane_ = number;
     return other;
   }
+  /// The same call where its messages hold other elements than its vectors.
+  template <element T>
+  [[nodiscard]] channel with_element() const noexcept {
+    channel other = *this;
+    other.agreed_.element = code_of<T>;
+    return other;
+  }
   /// The same call once ranks have chosen an algorithm, so that a rank that chose otherwise is found out.
   [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
     channel other = *this;

@@ -87,10 +87,10 @@ class owned_communicator {
 
 } // namespace detail
 
-/// One rank of an MPI communicator. A message is an envelope of at most 4 KiB with the header and, where it fits, the
-/// payload; a larger payload follows piece by piece from its own memory, under the same tag. The receiver learns the
-/// size from the envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time.
-/// Make it after MPI_Init and let it go before MPI_Finalize; both are collective.
+/// One rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload; a larger
+/// payload follows piece by piece from its own memory, under the same tag. The receiver learns the size from the
+/// envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time. Make it after
+/// MPI_Init and let it go before MPI_Finalize; both are collective.
 class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
@@ -106,13 +106,11 @@ class mpi : public endpoint {
     int finalised = 0;
     MPI_Finalized(&finalised);
     const double deadline = now() + 1;
-    while (finalised == 0 && !leaving_.empty() && now() < deadline) {
-      try {
-        look_after_leaving();
-      } catch (...) {
-        return;
-      }
+    try {
+      while (finalised == 0 && !leaving_.empty() && now() < deadline) look_after_leaving();
+    } catch (...) { // then they do not leave
     }
+    if (!leaving_.empty()) envelopes_.keep_for_ever(); // MPI may still read them
   }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
@@ -145,11 +143,15 @@ class mpi : public endpoint {
     bool is_envelope;
   };
 
-  /// A whole message on its way out. More of them than this are waited for, so that memory is bounded.
+  /// A message that is whole in its envelope, on its way out. A short one leaves without its sender's help and counts
+  /// as sent at once, unless many are under way; a longer one has an operation, and joins the wait set when that is
+  /// awaited.
   struct departure {
     MPI_Request request;
     envelope* cover;
+    request_owner* owner;
   };
+  static constexpr std::size_t eager_bytes = 1024; // of less than that MPI makes no rendezvous
   static constexpr std::size_t max_leaving = 64;
 
  public:
@@ -160,13 +162,18 @@ class mpi : public endpoint {
     detail::check_mpi(
         MPI_Isend(cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
         "MPI_Isend");
-    if (is_enclosed(out.head) && leaving_.size() < max_leaving) { // all of it is in our memory: nobody needs to wait
-      leaving_.push_back({request, cover});
-      return operation<mpi, request_owner>(*this);
+    if (is_enclosed(out.head)) { // all of it is in our memory
+      request_owner* s = nullptr;
+      if (bytes > eager_bytes || leaving_.size() >= max_leaving) {
+        s = begin(false, peer, tag, nullptr);
+        s->outstanding = 1;
+      }
+      leaving_.push_back({request, cover, s});
+      return operation<mpi, request_owner>(*this, s);
     }
     request_owner* s = begin(false, peer, tag, cover);
     add(request, s, true);
-    for (std::size_t i = 0; !is_enclosed(out.head) && i < max_pieces; ++i) {
+    for (std::size_t i = 0; i < max_pieces; ++i) {
       const auto& piece = out.pieces[i];
       for_each_chunk(piece.size(), [&](std::size_t at, int count) {
         MPI_Request part = MPI_REQUEST_NULL;
@@ -189,8 +196,8 @@ class mpi : public endpoint {
   }
 
   void progress(bool block) {
+    if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
     if (scheduler().idle()) {
-      look_after_leaving(); // now, as the wait hides what it costs
       if (!requests_.empty())
         complete_some(block);
       else if (block)
@@ -230,23 +237,34 @@ class mpi : public endpoint {
     r->peer = peer;
     r->tag = tag;
     r->cover = cover;
-    cover->owner = this;
+    if (cover != nullptr) cover->owner = this;
     return r;
   }
 
-  /// Takes back the envelopes that have left.
+  /// Takes back the envelopes that have left; those that are waited for join the wait set.
   void look_after_leaving() {
     std::size_t kept = 0;
-    for (std::size_t i = 0; i < leaving_.size(); ++i) {
-      departure& d = leaving_[i];
+    int failure = MPI_SUCCESS;
+    for (departure& d : leaving_) {
       int left = 0;
-      detail::check_mpi(MPI_Test(&d.request, &left, MPI_STATUS_IGNORE), "a send");
-      if (left != 0)
+      const int code = MPI_Test(&d.request, &left, MPI_STATUS_IGNORE);
+      if (code != MPI_SUCCESS) failure = code;
+      if (left != 0 || code != MPI_SUCCESS) {
         envelopes_.recycle(d.cover);
-      else
+        if (d.owner != nullptr) {
+          d.owner->outstanding = 0;
+          d.owner->complete(scheduler());
+        }
+      } else if (d.owner != nullptr && d.owner->waiting) {
+        d.owner->outstanding = 0;
+        d.owner->cover = d.cover;
+        add(d.request, d.owner, true);
+      } else {
         leaving_[kept++] = d;
+      }
     }
     leaving_.resize(kept);
+    detail::check_mpi(failure, "MPI_Isend");
   }
 
   void add(MPI_Request request, request_owner* owner, bool is_envelope = false) {
@@ -351,19 +369,23 @@ class mpi : public endpoint {
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends the requests of `r` without their messages: a receive is cancelled, a send is given a second to leave. The
-  /// memory of one that does not leave may still be read by MPI.
+  /// Ends the requests of `r` without their messages: a receive is cancelled, a piece that is sent from borrowed memory
+  /// is given a second to leave; one that does not leave may still be read by MPI.
   void cancel(request_owner* r) noexcept {
     const double deadline = now() + 1;
+    for (departure& d : leaving_) {
+      if (d.owner == r) d.owner = nullptr; // it leaves by itself
+    }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].owner != r) continue;
       if (r->receives) {
         MPI_Cancel(&requests_[i]);
         MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
+      } else if (slots_[i].is_envelope) {
+        leaving_.push_back({requests_[i], std::exchange(r->cover, nullptr), nullptr});
       } else {
         int left = 0;
         while (left == 0 && now() < deadline) MPI_Test(&requests_[i], &left, MPI_STATUS_IGNORE);
-        if (left == 0) r->cover = nullptr; // MPI may still read it: it stays out of use
       }
     }
     drop_slots(r);

@@ -137,7 +137,6 @@ class simulator {
     if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
   simulator(const simulator&) = delete;
-  ~simulator() { ranks_[0].memory().charge_owner(); } // it may outlive the ranks
 
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
   [[nodiscard]] sim& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }

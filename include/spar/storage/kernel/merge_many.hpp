@@ -23,7 +23,8 @@ class scratch_memory {
     return (count * sizeof(T) + 15) / 16 * 16;
   }
 
-  scratch_memory(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size), free_(block_.data()) {}
+  scratch_memory(std::pmr::memory_resource& memory, std::size_t size)
+      : block_(memory, size / sizeof(unit)), free_(reinterpret_cast<std::byte*>(block_.data())) {}
 
   template <class T>
   std::span<T> take(std::size_t count) {
@@ -33,7 +34,10 @@ class scratch_memory {
   }
 
  private:
-  buffer<std::byte> block_;
+  struct alignas(16) unit {
+    std::byte bytes[16];
+  };
+  buffer<unit> block_;
   std::byte* free_;
 };
 
