@@ -57,6 +57,23 @@ function(spar_add_test path)
                ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1")
 endfunction()
 
+# spar_add_fuzz_target(name [LIBRARIES lib...])
+# The corpus in fuzz/corpus/name is replayed through fuzz/name_fuzz.cpp by the test fuzz.name; where the compiler makes
+# fuzzers (the preset fuzz), name_fuzz is one, for scripts/fuzz.
+function(spar_add_fuzz_target name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+  spar_add_test(fuzz/${name} SOURCES fuzz/${name}_fuzz.cpp fuzz/replay.cpp LIBRARIES ${arg_LIBRARIES})
+  if(TARGET fuzz_${name}_test)
+    target_compile_definitions(fuzz_${name}_test
+                               PRIVATE "SPAR_FUZZ_CORPUS=\"${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}\"")
+  endif()
+  if(SPAR_SANITIZE MATCHES "fuzzer")
+    spar_add_program(${name}_fuzz SOURCES fuzz/${name}_fuzz.cpp LIBRARIES ${arg_LIBRARIES} FULL)
+    target_include_directories(${name}_fuzz PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+  endif()
+endfunction()
+
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [TIMEOUT seconds] [LABELS label...]
 #                   [OWN_MAIN] [FULL])
 # The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>. It is a

@@ -39,7 +39,7 @@ TEST(Units, Rates) {
   EXPECT_DOUBLE_EQ(perf::parse_rate("--bandwidth", "1GB/s"), 1e9);
   EXPECT_DOUBLE_EQ(perf::parse_rate("--bandwidth", "1GiB/s"), 0x1p30);
   EXPECT_DOUBLE_EQ(perf::parse_rate("--bandwidth", "100Gbit/s"), 12.5e9);
-  for (const char* text : {"1", "1GB", "GB/s", "-1GB/s", "1us"}) {
+  for (const char* text : {"1", "1GB", "GB/s", "-1GB/s", "1us", "1e308KB/s"}) {
     EXPECT_THROW(perf::parse_rate("--bandwidth", text), usage_error) << text;
   }
 }

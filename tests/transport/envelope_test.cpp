@@ -186,6 +186,13 @@ TEST(envelope, that_is_cut_off_is_refused) {
   EXPECT_THROW((void)spar::read_envelope(std::span(w.memory).first(w.size + 1), tag, h), spar::corrupt_message);
 }
 
+TEST(envelope, with_more_behind_a_short_header_than_is_ever_sent_so_is_refused) {
+  const std::vector<float> most(1024);
+  const written w(dense_message<float>(most, 1024));
+  spar::header h;
+  EXPECT_THROW((void)spar::read_envelope(std::span(w.memory).first(w.size + 4), tag, h), spar::corrupt_message);
+}
+
 /// A short message carries no length of its own: a loss of whole values shows in `count`, which a receiver compares
 /// with what is due; a loss of parts of one is refused here.
 TEST(envelope, of_dense_values_that_is_cut_off_never_passes_for_the_whole) {

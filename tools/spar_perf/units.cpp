@@ -25,7 +25,8 @@ double parse(std::string_view option, std::string_view text, std::span<const uni
   const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
   if (error == std::errc() && std::isfinite(number) && number >= 0) {
     for (const auto& [name, factor] : units) {
-      if (suffix == name || (suffix.empty() && number == 0)) return number * factor;
+      const bool fits = std::isfinite(number * factor);
+      if (fits && (suffix == name || (suffix.empty() && number == 0))) return number * factor;
     }
   }
   throw usage_error(std::string(option) + " is a number like " + std::string(like) + ", not '" + std::string(text) +

@@ -52,6 +52,9 @@ class short_header {
     if (high_ >> 32 != checksum() || size == 0 || payload % size != 0) {
       throw corrupt_message("the checksum of a message's header is wrong");
     }
+    if (payload > enclosed_bytes) { // a receiver would take it for announced and wait for it
+      throw corrupt_message(sentence("a message brings ", payload, " bytes behind a short header"));
+    }
     h.format = wire_format::dense;
     h.lane = lane_of(tag);
     h.sequence = static_cast<std::uint32_t>(low_ >> 16 & 0xFFF) * in_tag + sequence_of(tag);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One rank of every collective whose peers send any messages: it ends in a valid result, or in an error that says what
+// is wrong with them.
+#include "fuzz/hostile.hpp"
+
+namespace {
+
+template <class T, class Index>
+void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>& mine, std::span<T> x,
+          spar::rank_t root) {
+  constexpr spar::sum op;
+  const std::uint64_t n = mine.dimension();
+  const auto valid = [n](std::span<const Index> i) { return spar::kernel::first_bad_index(i, n) == i.size(); };
+  const auto run = [&]<class Algorithm, class... Args>(const Algorithm& algorithm, Args... args) {
+    return net.run(spar::signature_of<T, Index, Algorithm, spar::sum>(n), algorithm, args...);
+  };
+  const auto sparse = [&](const auto& algorithm, auto... args) { // a sum of all, or this rank's block of it
+    const spar::stream<T, Index> sum = run(algorithm, mine, args...);
+    fuzz::demand(valid(sum.view().indices()), "a result is no stream");
+    fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
+  };
+  switch (which % 15) {
+  case 0:
+    return sparse(spar::recursive_doubling{}, op);
+  case 1:
+    return sparse(spar::ssar_split{}, op);
+  case 2:
+    return sparse(spar::dsar_split{}, op);
+  case 3:
+    return sparse(spar::split_allgather<spar::storage::qsgd<4>>{}, op);
+  case 4:
+    return sparse(spar::ring{}, op);
+  case 5:
+    return sparse(spar::rabenseifner{}, op);
+  case 6:
+    return sparse(spar::split_reduce_scatter{}, op);
+  case 7:
+    return sparse(spar::binomial_reduce{}, root, op);
+  case 8:
+    return sparse(spar::binomial_broadcast{}, root);
+  case 9:
+    return run(spar::recursive_doubling{}, x, op);
+  case 10:
+    return run(spar::ring{}, x, op);
+  case 11:
+    return run(spar::rabenseifner{}, x, op);
+  case 12:
+    return run(spar::binomial_reduce{}, x, root, op);
+  case 13:
+    return run(spar::binomial_broadcast{}, x, root);
+  default:
+    const auto all = run(spar::bruck_allgather{}, mine, false);
+    for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");
+  }
+}
+
+template <class T, class Index>
+void call_any(unsigned which, fuzz::input& in) {
+  const spar::rank_t ranks = 1 + in.take<std::uint8_t>() % 9;
+  fuzz::hostile net(in.take<std::uint8_t>() % ranks, ranks, in);
+  const spar::rank_t root = in.take<std::uint8_t>() % ranks;
+  const std::size_t n = in.take<std::uint8_t>(), stride = 1 + in.take<std::uint8_t>() % 16;
+  std::vector<Index> indices;
+  for (std::size_t i = 0; i < n; i += stride) indices.push_back(static_cast<Index>(i));
+  std::vector<T> values(indices.size(), T{1}), x(n, T{1});
+  try {
+    call<T, Index>(which, net, spar::sparse_view(n, indices, values), x, root);
+  } catch (const spar::corrupt_message&) {
+  } catch (const spar::mismatch&) {
+  }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  const unsigned kind = in.take<std::uint8_t>();
+  kind % 2 == 0 ? call_any<float, std::uint32_t>(kind / 2, in) : call_any<double, std::uint64_t>(kind / 2, in);
+  return 0;
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes what the corpus of the fuzz targets begins with: small inputs, one of each kind, most of them accepted."""
+
+import struct
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+SPARSE, DENSE, ENCODED, PARTS = 1, 2, 3, 4
+WIDE = {0: ("f", "I"), 1: ("d", "Q")}  # value and index
+
+
+def array(code, numbers):
+    return struct.pack(f"<{len(numbers)}{code}", *numbers)
+
+
+def message(form, count, *pieces):
+    """As fuzz.hpp takes it."""
+    lengths = [len(p) for p in pieces] + [0] * (3 - len(pieces))
+    return struct.pack("<BQ3H", form, count, *lengths) + b"".join(pieces)
+
+
+def sparse(value, index, indices):
+    return message(SPARSE, len(indices), array(index, indices), array(value, [1.5] * len(indices)))
+
+
+def dense(value, count):
+    return message(DENSE, count, array(value, [2.5] * count))
+
+
+def parts(value, index, *streams):
+    ends = [sum(len(s) for s in streams[: i + 1]) for i in range(len(streams))]
+    joined = [i for s in streams for i in s]
+    return message(PARTS, len(joined), array("Q", ends), array(index, joined), array(value, [3.0] * len(joined)))
+
+
+def header(form, count, pieces, element=1):
+    padded = b"".join(p + bytes(-len(p) % 16) for p in pieces)
+    lengths = [len(p) for p in pieces] + [0] * (3 - len(pieces))
+    fields = (0x72617073, 1, form, 2, 5, 7, 9, 1000, count, *lengths, element, 5, 0, 0)
+    return struct.pack("<IHBBIHHQQ3QBBHI", *fields) + padded
+
+
+def short_header(payload):
+    low = 0x5D | 1 << 8 | 5 << 28 | 7 << 32 | 9 << 48
+    return struct.pack("<QII", low, 1000, 0) + payload
+
+
+def envelopes():
+    def envelope(data, repaired=1, zeros=0):  # whether the checksum is repaired, the tag, the size
+        return struct.pack("<BHH", repaired, 5 * 8 + 2, len(data) + zeros) + data
+
+    three = header(SPARSE, 3, [array("I", [7, 8, 9]), array("f", [1, 2, 3])])
+    yield "short", envelope(short_header(array("f", [1, 2, 3])))
+    yield "short_with_too_much", envelope(short_header(b""), zeros=4100)
+    yield "sparse", envelope(three)
+    yield "damaged", envelope(three, repaired=0)
+    yield "parts", envelope(header(PARTS, 2, [array("Q", [1, 2]), array("I", [7, 8]), array("f", [1, 2])]))
+    yield "dense", envelope(header(DENSE, 3, [array("f", [1, 2]), array("f", [3])]))
+    yield "empty", envelope(header(SPARSE, 0, []))
+    yield "apart", envelope(header(DENSE, 5000, [bytes(20000)])[:64])
+
+
+def streams():
+    for kind, (value, index) in enumerate([("f", "I"), ("f", "Q"), ("d", "I"), ("d", "Q")]):
+        front = struct.pack("<BQQQ", kind, 1000, 100, 200)
+        yield f"sparse_{kind}", front + sparse(value, index, [100, 150, 299])
+        yield f"dense_{kind}", struct.pack("<BQQQ", kind, 1000, 100, 9) + dense(value, 9)
+    yield "long", struct.pack("<BQQQ", 0, 1000, 0, 1000) + sparse("f", "I", list(range(0, 400, 2)))
+
+
+def gathereds():
+    for kind, (value, index) in WIDE.items():
+        rounds = [parts(value, index, [3, 4]), parts(value, index, [], [5])]
+        yield f"three_{kind}", struct.pack("<BBIB", kind, 1, 1000, 2) + rounds[0] + parts(value, index, [7])
+        yield f"four_{kind}", struct.pack("<BBIB", kind, 2, 1000, 1) + rounds[0] + rounds[1]
+
+
+def qsgds():
+    for kind in range(6):
+        scale = array(WIDE[kind % 2][0], [2.0])
+        levels = bytes(range(0, 256, 7))
+        yield f"bits_{2 << kind // 2}_{kind % 2}", struct.pack("<BHH", kind, 31, 70) + (scale + levels[:32]) * 3
+
+
+def collectives():
+    for which in range(15):
+        kind = which % 2
+        value, index = WIDE[kind]
+        front = struct.pack("<BBBBBB", 2 * which + kind, 1, 0, 1 if which in (8, 13) else 0, 16, 3)  # 2 ranks, n = 16
+        second = parts(value, index, [9, 10]) if which in (1, 14) else sparse(value, index, [9, 10])
+        full = [message(DENSE, 0)] * 4
+        first = [dense(value, 16)] if which == 12 else [sparse(value, index, [1, 2, 5]), second]
+        yield f"call_{which}", front + b"".join(full if which in (9, 10, 11, 13) else first)
+    yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)
+    yield "doubling_of_three", bytes([0, 2, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) * 3
+
+
+def command_lines():
+    yield "threads", "--transport\nthreads\n--ranks\n4\n--count\n16M\n--density\n0.1,1e-3\n--check\n--index\n64\n"
+    yield "sim", "--latency\n2.5us\n--bandwidth\n100Gbit/s\n--compute\n1ns\n--jitter\n0\n--ranks-per-host\n2\n"
+    yield "systems", "--systems=ring,ssar_split\n--type=double\n--pattern=zipf\n--iterations=3\n--seed=7\n"
+    yield "large", "--bandwidth\n1e308KB/s\n--latency\n1e308s\n--count\n1e308G\n"
+    yield "help", "--help\n"
+
+
+TARGETS = {
+    "envelope": envelopes,
+    "stream": streams,
+    "gathered": gathereds,
+    "qsgd": qsgds,
+    "collective": collectives,
+    "command_line": command_lines,
+}
+
+for target, inputs in TARGETS.items():
+    (CORPUS / target).mkdir(parents=True, exist_ok=True)
+    for name, data in inputs():
+        if isinstance(data, str):
+            (CORPUS / target / f"{name}.txt").write_text(data)
+        else:
+            (CORPUS / target / f"{name}.bin").write_bytes(data)

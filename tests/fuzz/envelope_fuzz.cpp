@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any bytes as an envelope, under any tag: what is accepted lies inside them, and is written and read again as the
+// same.
+#include "fuzz/fuzz.hpp"
+
+#include <spar/transport/envelope.hpp>
+
+namespace {
+
+/// Makes the checksum right, which no mutation would find.
+void repair(std::span<std::byte> bytes) {
+  if (bytes.size() >= sizeof(spar::short_header) && bytes[0] == std::byte{spar::short_header::expected_magic}) {
+    const std::uint32_t checksum = spar::crc32c(bytes.data(), 12);
+    std::memcpy(bytes.data() + 12, &checksum, sizeof(checksum));
+  } else if (bytes.size() >= sizeof(spar::header)) {
+    spar::header h;
+    std::memcpy(&h, bytes.data(), sizeof(h));
+    h.checksum = h.expected_checksum();
+    std::memcpy(bytes.data(), &h, sizeof(h));
+  }
+}
+
+/// Whether a channel goes on with the message: another one ends in a mismatch, which says no more than that.
+bool passes(const spar::header& h, spar::tag_t tag) {
+  return h.sequence < spar::header::sequences && spar::sequence_of(tag) == h.sequence % spar::max_in_flight &&
+         spar::lane_of(tag) == h.lane &&
+         (h.index == spar::element_code::uint32 || h.index == spar::element_code::uint64);
+}
+
+bool same(spar::header a, spar::header b) {
+  a.checksum = b.checksum = 0;
+  a.reserved = b.reserved = 0;
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  const bool repaired = in.take<std::uint8_t>() != 0;
+  const auto tag = static_cast<spar::tag_t>(in.take<std::uint16_t>());
+  fuzz::exact_bytes bytes = in.bytes(std::min<std::size_t>(in.take<std::uint16_t>(), spar::envelope_bytes));
+  if (repaired) repair(bytes);
+
+  spar::header h;
+  spar::payload_views pieces;
+  try {
+    pieces = spar::read_envelope(bytes, tag, h);
+  } catch (const spar::corrupt_message&) {
+    return 0;
+  }
+  for (std::size_t i = 0; i < spar::max_pieces; ++i) {
+    fuzz::demand(pieces[i].size() == (spar::is_enclosed(h) ? h.lengths[i] : 0), "a piece is not as long as it should");
+    if (pieces[i].empty()) continue;
+    fuzz::demand(pieces[i].data() >= bytes.data() && pieces[i].data() + pieces[i].size() <= bytes.data() + bytes.size(),
+                 "a piece is outside of the message");
+  }
+  if (!passes(h, tag)) return 0;
+
+  fuzz::exact_bytes room(spar::envelope_bytes);
+  const fuzz::exact_bytes written(room.data(), room.data() + spar::write_envelope({h, pieces}, room.data()));
+  spar::header again;
+  const spar::payload_views read = spar::read_envelope(written, tag, again);
+  fuzz::demand(same(h, again), "the header is another one when it is written and read again");
+  for (std::size_t i = 0; i < spar::max_pieces; ++i) {
+    fuzz::demand(std::equal(read[i].begin(), read[i].end(), pieces[i].begin(), pieces[i].end()),
+                 "a piece is another one when it is written and read again");
+  }
+  return 0;
+}

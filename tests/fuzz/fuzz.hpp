@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the fuzz targets share: an input that is taken apart, messages made of it, and demands on what was accepted.
+#pragma once
+
+#include <spar/core/message.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+/// Each target defines this; libFuzzer calls it, or the test that replays the corpus. It throws for a bug.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace fuzz {
+
+/// A bug that no sanitizer sees: something was accepted that should not have been.
+struct failure : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+inline void demand(bool holds, const char* sentence) {
+  if (!holds) throw failure(sentence);
+}
+
+/// Bytes in memory that ends where they end, so that the address sanitizer sees who reads on.
+using exact_bytes = std::vector<std::byte>;
+
+class input {
+ public:
+  input(const std::uint8_t* data, std::size_t size) : left_(std::as_bytes(std::span(data, size))) {}
+
+  [[nodiscard]] std::size_t left() const { return left_.size(); }
+  /// The next `size` bytes; zeros where there are no more.
+  exact_bytes bytes(std::size_t size) {
+    exact_bytes out(size);
+    const std::size_t there = std::min(size, left_.size());
+    if (there > 0) std::memcpy(out.data(), left_.data(), there);
+    left_ = left_.subspan(there);
+    return out;
+  }
+  template <class T>
+  T take() {
+    T value{};
+    const std::size_t there = std::min(sizeof(T), left_.size());
+    if (there > 0) std::memcpy(&value, left_.data(), there);
+    left_ = left_.subspan(there);
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+/// The next message of the input arrives, with a header that is `agreed` but for format, count and lengths: a byte, 64
+/// bits and thrice 16 bits in front of the pieces. A piece is as long as the header says; transports see to that. Of a
+/// receive with places every second message fits.
+inline void arrive(spar::message_buffer& in, input& from, const spar::header& agreed) {
+  const auto format = from.take<std::uint8_t>();
+  spar::header& h = in.arrived() = agreed;
+  h.format = static_cast<spar::wire_format>(format & 0x7F);
+  h.count = from.take<std::uint64_t>();
+  auto* pieces = new std::array<exact_bytes, spar::max_pieces>;
+  spar::payload_views views;
+  std::array<std::uint16_t, spar::max_pieces> lengths;
+  for (auto& length : lengths) length = from.take<std::uint16_t>();
+  for (std::size_t i = 0; i < spar::max_pieces; ++i) {
+    const bool as_due = in.placed() && format < 0x80;
+    (*pieces)[i] = from.bytes(as_due ? in.place_of(i).size() : std::min<std::size_t>(lengths[i], from.left()));
+    views[i] = (*pieces)[i];
+    h.lengths[i] = views[i].size();
+  }
+  const auto give_back = [](void* lent) noexcept { delete static_cast<std::array<exact_bytes, 3>*>(lent); };
+  if (in.placed() && in.fits()) in.copy_from(views);
+  if (in.placed()) return give_back(pieces);
+  in.borrow(views, give_back, pieces);
+}
+
+} // namespace fuzz

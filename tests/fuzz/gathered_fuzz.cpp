@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any messages as the parts of a sparse allgather: what is accepted has as many parts as are due, each valid, and they
+// hold what the messages brought, in order.
+#include "fuzz/fuzz.hpp"
+
+#include <spar/storage/gathered.hpp>
+#include <spar/storage/wire.hpp>
+
+namespace {
+
+template <class T, class Index>
+void join_any(fuzz::input& in) {
+  const std::size_t ranks = 2 + in.take<std::uint8_t>() % 16;
+  const std::uint64_t n = in.take<std::uint32_t>();
+  spar::pool memory;
+  const std::array<Index, 2> own_indices{0, 1};
+  const std::array<T, 2> own_values{1, 2};
+  const std::size_t own = std::min<std::uint64_t>(n, in.take<std::uint8_t>() % 3);
+  const auto mine = spar::sparse_view(n, std::span(own_indices).first(own), std::span(own_values).first(own));
+  const auto check = [n](std::size_t, std::span<const Index> indices) { spar::check_indices(indices, {0, n}); };
+
+  spar::gathered<T, Index> have(mine, ranks, memory);
+  std::vector<Index> indices(own_indices.begin(), own_indices.begin() + own);
+  while (have.size() < ranks) { // the rounds of Bruck's algorithm
+    const std::size_t parts = std::min(have.size(), ranks - have.size());
+    spar::message_buffer message(memory);
+    spar::header agreed;
+    agreed.dimension = n;
+    fuzz::arrive(message, in, agreed);
+    try {
+      have = have.joined(message, parts, check, memory);
+    } catch (const spar::corrupt_message&) {
+      return;
+    }
+    const auto brought = message.piece<Index>(1);
+    indices.insert(indices.end(), brought.begin(), brought.end());
+  }
+  have.rotate(ranks - 1, memory);
+  have.rotate(1, memory); // and back
+
+  std::size_t entry = 0;
+  fuzz::demand(have.size() == ranks && have.count() == indices.size(), "parts or entries are missing");
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto part = have.part(r);
+    spar::check_indices(part.indices(), {0, n});
+    for (const Index i : part.indices()) fuzz::demand(i == indices[entry++], "a part has another entry than was sent");
+  }
+  fuzz::demand(entry == indices.size(), "entries that are in no part");
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  if (in.take<std::uint8_t>() % 2 == 0)
+    join_any<float, std::uint32_t>(in);
+  else
+    join_any<double, std::uint64_t>(in);
+  return 0;
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A transport whose peers send anything.
+#pragma once
+
+#include "fuzz/fuzz.hpp"
+
+#include <spar/spar.hpp>
+
+namespace fuzz {
+
+/// One rank of many. What it sends is lost; what it receives is the next message of the input, at once, under the
+/// header of the call: another one would end in a mismatch.
+class hostile : public spar::endpoint {
+  using ended = spar::operation<hostile, spar::detail::operation_record>;
+
+ public:
+  hostile(spar::rank_t rank, spar::rank_t size, input& in)
+      : endpoint(rank, size, spar::pool_owner(*std::pmr::new_delete_resource())), input_(&in) {}
+
+  /// The result of the only call.
+  template <class Algorithm, class... Args>
+  auto run(const spar::signature& agreed, const Algorithm& algorithm, Args... args) {
+    agreed_ = agreed;
+    return spar::run(*this, agreed, algorithm, args...);
+  }
+
+  ended send(const spar::message_pieces&, spar::rank_t, spar::tag_t) { return ended(*this); }
+  ended receive(spar::message_buffer& in, spar::rank_t, spar::tag_t tag) {
+    const spar::header head{.lane = spar::lane_of(tag),
+                            .sequence = spar::sequence_of(tag),
+                            .algorithm = agreed_.algorithm,
+                            .operation = agreed_.operation,
+                            .dimension = agreed_.dimension,
+                            .element = agreed_.element,
+                            .index = agreed_.index};
+    arrive(in, *input_, head);
+    return ended(*this);
+  }
+  void progress(bool) { scheduler().run(); }
+  void abandon(spar::detail::operation_record*) {}
+  [[nodiscard]] spar::endpoint& node() noexcept { return *this; }
+  void compute(std::uint64_t) const noexcept {}
+
+ private:
+  input* input_;
+  spar::signature agreed_;
+};
+
+} // namespace fuzz

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The corpus of a fuzz target without a fuzzer: each of its files, and all their beginnings.
+#include "fuzz/fuzz.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+TEST(corpus, is_replayed_whole_and_cut_off_at_each_byte) {
+  std::size_t files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(SPAR_FUZZ_CORPUS)) {
+    SCOPED_TRACE(file.path().string());
+    std::ifstream stream(file.path(), std::ios::binary);
+    const std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(stream), {}};
+    ++files;
+    for (std::size_t size = 0; size <= bytes.size(); ++size) {
+      const std::vector<std::uint8_t> beginning(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+      ASSERT_NO_THROW(LLVMFuzzerTestOneInput(beginning.data(), size)) << size << " bytes";
+    }
+  }
+  EXPECT_GT(files, 0U) << "no corpus in " << SPAR_FUZZ_CORPUS;
+}
