@@ -6,6 +6,7 @@ import tree
 
 LIMIT = 120
 BINARY = (".png", ".gz", ".bin")
+RAW = "bench/results/"  # what programs printed
 
 
 def faults(name, content):
@@ -25,7 +26,7 @@ def faults(name, content):
 
 def check():
     for name in tree.files():
-        if not name.endswith(BINARY) and name != "LICENSE":
+        if not name.endswith(BINARY) and name != "LICENSE" and not name.startswith(RAW):
             for line, sentence in faults(name, (tree.ROOT / name).read_bytes()):
                 yield name, line, sentence
 
