@@ -65,6 +65,7 @@ void call_any(unsigned which, fuzz::input& in) {
   std::vector<T> values(indices.size(), T{1}), x(n, T{1});
   try {
     call<T, Index>(which, net, spar::sparse_view(n, indices, values), x, root);
+    fuzz::demand(!net.misfit(), "a result although a message did not fit");
   } catch (const spar::corrupt_message&) {
   } catch (const spar::mismatch&) {
   }

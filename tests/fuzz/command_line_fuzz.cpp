@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::demand(o.bandwidth > 0 && !o.systems.empty(), "nothing to measure");
     for (const double density : o.densities) {
       const perf::workload w = perf::workload_of(o, density, std::max(o.ranks, 1));
-      fuzz::demand(w.k <= w.n, "more entries than there are indices");
+      fuzz::demand(density >= 0 && density <= 1 && w.k <= w.n, "more entries than there are indices");
     }
   } catch (const perf::early_end&) {
   } catch (const perf::usage_error&) {

@@ -66,6 +66,8 @@ def streams():
         front = struct.pack("<BQQQ", kind, 1000, 100, 200)
         yield f"sparse_{kind}", front + sparse(value, index, [100, 150, 299])
         yield f"dense_{kind}", struct.pack("<BQQQ", kind, 1000, 100, 9) + dense(value, 9)
+    for end in (99, 200, 300):
+        yield f"at_{end}", struct.pack("<BQQQ", 0, 1000, 100, 200) + sparse("f", "I", [end])
     yield "long", struct.pack("<BQQQ", 0, 1000, 0, 1000) + sparse("f", "I", list(range(0, 400, 2)))
 
 
@@ -84,14 +86,23 @@ def qsgds():
 
 
 def collectives():
-    for which in range(15):
-        kind = which % 2
-        value, index = WIDE[kind]
-        front = struct.pack("<BBBBBB", 2 * which + kind, 1, 0, 1 if which in (8, 13) else 0, 16, 3)  # 2 ranks, n = 16
-        second = parts(value, index, [9, 10]) if which in (1, 14) else sparse(value, index, [9, 10])
-        full = [message(DENSE, 0)] * 4
-        first = [dense(value, 16)] if which == 12 else [sparse(value, index, [1, 2, 5]), second]
-        yield f"call_{which}", front + b"".join(full if which in (9, 10, 11, 13) else first)
+    def call(which, kind, first, second, root=0):  # 2 ranks, n = 16, an entry at each fourth index
+        return bytes([2 * which + kind, 1, 0, root, 16, 3]) + first + second
+
+    fitting, another = message(DENSE, 0), message(DENSE | 0x80, 0)
+    for kind, (value, index) in WIDE.items():
+        low, high = sparse(value, index, [1, 2, 5]), sparse(value, index, [9, 10])
+        for which in range(9):  # of streams: the first message lies in this rank's block, the second in the other
+            second = parts(value, index, [9, 10]) if which == 1 else high
+            yield f"call_{which}_{kind}", call(which, kind, low, second, root=which == 8)
+        for which in (9, 10, 11, 13):
+            first, unfit = (dense(value, 8), dense(value, 8)) if which == 10 else (fitting, another)
+            yield f"call_{which}_{kind}", call(which, kind, first, fitting, root=which == 13)
+            yield f"call_{which}_{kind}_unfit", call(which, kind, unfit, another, root=which == 13)
+        yield f"call_12_{kind}", call(12, kind, dense(value, 16), b"")
+        yield f"call_12_{kind}_unfit", call(12, kind, dense(value, 15), b"")
+        yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")
+        yield f"call_1_{kind}_elsewhere", call(1, kind, low, parts(value, index, [1, 2]))
     yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)
     yield "doubling_of_three", bytes([0, 2, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) * 3
 
@@ -100,8 +111,16 @@ def command_lines():
     yield "threads", "--transport\nthreads\n--ranks\n4\n--count\n16M\n--density\n0.1,1e-3\n--check\n--index\n64\n"
     yield "sim", "--latency\n2.5us\n--bandwidth\n100Gbit/s\n--compute\n1ns\n--jitter\n0\n--ranks-per-host\n2\n"
     yield "systems", "--systems=ring,ssar_split\n--type=double\n--pattern=zipf\n--iterations=3\n--seed=7\n"
-    yield "large", "--bandwidth\n1e308KB/s\n--latency\n1e308s\n--count\n1e308G\n"
     yield "help", "--help\n"
+    for option, value in [
+        ("latency", "-1us"),
+        ("bandwidth", "1e308KB/s"),
+        ("count", "1e308G"),
+        ("density", "1.5"),
+        ("iterations", "0"),
+        ("ranks", "-4"),
+    ]:
+        yield f"bad_{option}", f"--{option}={value}\n"
 
 
 TARGETS = {

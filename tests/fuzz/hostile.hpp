@@ -24,6 +24,9 @@ class hostile : public spar::endpoint {
     return spar::run(*this, agreed, algorithm, args...);
   }
 
+  /// Whether a message had another size than its place: then the call has no result.
+  [[nodiscard]] bool misfit() const { return misfit_; }
+
   ended send(const spar::message_pieces&, spar::rank_t, spar::tag_t) { return ended(*this); }
   ended receive(spar::message_buffer& in, spar::rank_t, spar::tag_t tag) {
     const spar::header head{.lane = spar::lane_of(tag),
@@ -34,6 +37,7 @@ class hostile : public spar::endpoint {
                             .element = agreed_.element,
                             .index = agreed_.index};
     arrive(in, *input_, head);
+    misfit_ = misfit_ || !in.fits();
     return ended(*this);
   }
   void progress(bool) { scheduler().run(); }
@@ -43,6 +47,7 @@ class hostile : public spar::endpoint {
 
  private:
   input* input_;
+  bool misfit_ = false;
   spar::signature agreed_;
 };
 
