@@ -51,17 +51,22 @@ enum class piece { reduce_scatter, allgather, reduce, broadcast };
 template <class Call>
 inline constexpr bool in_step = true;
 
+template <piece What, class Net, class Own>
+auto start_piece(Net& net, const Own& own) {
+  const spar::rank_t root = net.size() - 1;
+  if constexpr (What == piece::reduce_scatter) return spar::start_reduce_scatter(net, own);
+  if constexpr (What == piece::allgather) return spar::start_allgather(net, own);
+  if constexpr (What == piece::reduce) return spar::start_reduce(net, own, root);
+  if constexpr (What == piece::broadcast) return spar::start_broadcast(net, own, root);
+}
+
 template <piece What>
 struct sparse_piece {
   const inputs* mine;
   template <class Net>
   auto operator()(Net& net) const {
     const auto own = (*mine)[static_cast<std::size_t>(net.rank())].view();
-    const spar::rank_t root = net.size() - 1;
-    if constexpr (What == piece::reduce_scatter) return spar::start_reduce_scatter(net, own);
-    if constexpr (What == piece::allgather) return spar::start_allgather(net, own);
-    if constexpr (What == piece::reduce) return spar::start_reduce(net, own, root);
-    if constexpr (What == piece::broadcast) return spar::start_broadcast(net, own, root);
+    return start_piece<What>(net, own);
   }
 };
 
@@ -71,11 +76,7 @@ struct dense_piece {
   template <class Net>
   auto operator()(Net& net) const {
     const std::span<float> own((*x)[static_cast<std::size_t>(net.rank())]);
-    const spar::rank_t root = net.size() - 1;
-    if constexpr (What == piece::reduce_scatter) return spar::start_reduce_scatter(net, own);
-    if constexpr (What == piece::allgather) return spar::start_allgather(net, own);
-    if constexpr (What == piece::reduce) return spar::start_reduce(net, own, root);
-    if constexpr (What == piece::broadcast) return spar::start_broadcast(net, own, root);
+    return start_piece<What>(net, own);
   }
 };
 

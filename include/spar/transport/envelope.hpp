@@ -49,11 +49,11 @@ class short_header {
   void expand(header& h, tag_t tag, std::size_t payload) const {
     const auto element = static_cast<element_code>(low_ >> 8 & 0xFF);
     const std::size_t size = size_of(element);
-    if (high_ >> 32 != checksum() || size == 0 || payload % size != 0) {
-      throw corrupt_message("the checksum of a message's header is wrong");
-    }
-    if (payload > enclosed_bytes) { // a receiver would take it for announced and wait for it
-      throw corrupt_message(sentence("a message brings ", payload, " bytes behind a short header"));
+    if (high_ >> 32 != checksum()) throw corrupt_message("the checksum of a message's header is wrong");
+    // More than is ever enclosed would be taken for announced, and waited for.
+    if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
+      throw corrupt_message(
+          sentence("a message brings ", payload, " bytes behind a short header for values of ", size, " bytes"));
     }
     h.format = wire_format::dense;
     h.lane = lane_of(tag);

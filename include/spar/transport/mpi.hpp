@@ -143,15 +143,15 @@ class mpi : public endpoint {
     bool is_envelope;
   };
 
-  /// A message that is whole in its envelope, on its way out. A short one leaves without its sender's help and counts
-  /// as sent at once, unless many are under way; a longer one has an operation, and joins the wait set when that is
-  /// awaited.
+  /// A message that is whole in its envelope, on its way out. A short one counts as sent at once, unless many are under
+  /// way: MPI is trusted to send it without its sender's help, and is late, not wrong, where it does not. A longer one
+  /// has an operation, and joins the wait set when that is awaited.
   struct departure {
     MPI_Request request;
     envelope* cover;
     request_owner* owner;
   };
-  static constexpr std::size_t eager_bytes = 1024; // of less than that MPI makes no rendezvous
+  static constexpr std::size_t eager_bytes = 1024; // Open MPI's and MPICH's own limits are higher
   static constexpr std::size_t max_leaving = 64;
 
  public:
