@@ -212,7 +212,7 @@ std::string disagreement(spar::rank_t ranks, bool synchronous, const Program& pr
     text = e.what();
   }
   EXPECT_EQ(ended, ranks);
-  EXPECT_TRUE(group.failed());
+  EXPECT_TRUE(group.rank(0).dead());
   return text;
 }
 
@@ -424,7 +424,7 @@ TEST(failing_rank, ends_those_who_call_later) {
     spar::allreduce(net, std::span<float>(x), spar::ring{});
   }),
                std::runtime_error);
-  EXPECT_TRUE(group.failed());
+  EXPECT_TRUE(group.rank(0).dead());
 }
 
 TEST(failing_rank, with_calls_in_flight) {

@@ -248,7 +248,8 @@ TEST(nonblocking, statistics_belong_to_their_call) {
   }
 }
 
-/// A start that fails for lack of memory takes no number: later calls go on, all numbers round.
+/// A start that fails for lack of memory takes no number: later calls go on, all numbers round. A blocking call has
+/// begun: the others must not wait for it.
 TEST(nonblocking, a_start_without_memory_leaves_nothing_behind) {
   class failing final : public std::pmr::memory_resource {
    public:
@@ -269,10 +270,16 @@ TEST(nonblocking, a_start_without_memory_leaves_nothing_behind) {
   spar::thread_group group(1, options);
   std::vector<float> x(100, 1.0F);
   EXPECT_THROW((void)spar::start_allreduce(group.rank(0), std::span(x)), std::bad_alloc);
-  EXPECT_THROW(spar::allreduce(group.rank(0), std::span(x)), std::bad_alloc);
   upstream.fails = false;
   for (std::uint64_t call = 0; call < 2 * spar::max_in_flight; ++call) spar::allreduce(group.rank(0), std::span(x));
   EXPECT_EQ(x[0], 1.0F);
+
+  spar::thread_group another(1, options);
+  upstream.fails = true;
+  EXPECT_THROW(spar::allreduce(another.rank(0), std::span(x)), std::bad_alloc);
+  EXPECT_TRUE(another.rank(0).dead());
+  upstream.fails = false;
+  EXPECT_THROW(spar::allreduce(another.rank(0), std::span(x)), spar::peer_failed);
 }
 
 } // namespace

@@ -70,6 +70,7 @@ TEST(header, every_field_is_under_the_checksum) {
                                                                 [](auto& h) { h.element = spar::element_code::int32; },
                                                                 [](auto& h) { h.index = spar::element_code::uint64; },
                                                                 [](auto& h) { h.reserved = 1; },
+                                                                [](auto& h) { h.payload_checksum = 1; },
                                                                 [](auto& h) { h.checksum += 1; }};
   for (std::size_t d = 0; d < damages.size(); ++d) {
     auto h = good_header();
@@ -80,7 +81,7 @@ TEST(header, every_field_is_under_the_checksum) {
 
 TEST(header, a_stranger_and_another_version_are_named) {
   auto h = good_header();
-  h.magic = 0x73706172; // the other byte order
+  h.magic = 0x7370; // the other byte order
   h.checksum = h.expected_checksum();
   EXPECT_NE(error_of(h).find("magic"), std::string::npos);
   h = good_header();

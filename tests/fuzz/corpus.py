@@ -37,8 +37,8 @@ def parts(value, index, *streams):
 def header(form, count, pieces, element=1):
     padded = b"".join(p + bytes(-len(p) % 16) for p in pieces)
     lengths = [len(p) for p in pieces] + [0] * (3 - len(pieces))
-    fields = (0x72617073, 1, form, 2, 5, 7, 9, 1000, count, *lengths, element, 5, 0, 0)
-    return struct.pack("<IHBBIHHQQ3QBBHI", *fields) + padded
+    fields = (0x7073, 1, form, 5, 7, 9, element, 5, 2, 0, 1000, count, *lengths, 0, 0)
+    return struct.pack("<HBBIHHBBBBQQ3QII", *fields) + padded
 
 
 def short_header(payload):

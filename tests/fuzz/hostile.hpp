@@ -29,17 +29,18 @@ class hostile : public spar::endpoint {
 
   ended send(const spar::message_pieces&, spar::rank_t, spar::tag_t) { return ended(*this); }
   ended receive(spar::message_buffer& in, spar::rank_t, spar::tag_t tag) {
-    const spar::header head{.lane = spar::lane_of(tag),
-                            .sequence = spar::sequence_of(tag),
+    const spar::header head{.sequence = spar::sequence_of(tag),
                             .algorithm = agreed_.algorithm,
                             .operation = agreed_.operation,
-                            .dimension = agreed_.dimension,
                             .element = agreed_.element,
-                            .index = agreed_.index};
+                            .index = agreed_.index,
+                            .lane = spar::lane_of(tag),
+                            .dimension = agreed_.dimension};
     arrive(in, *input_, head);
     misfit_ = misfit_ || !in.fits();
     return ended(*this);
   }
+  void post(const spar::control_message&, spar::rank_t) const noexcept {}
   void progress(bool) { scheduler().run(); }
   void abandon(spar::detail::operation_record*) {}
   [[nodiscard]] spar::endpoint& node() noexcept { return *this; }

@@ -6,6 +6,7 @@
 #include <spar/transport/channel.hpp>
 
 #include <coroutine>
+#include <exception>
 #include <utility>
 
 namespace spar {
@@ -68,13 +69,21 @@ template <transport Net>
 class open_call {
  public:
   open_call(Net& net, call_record& call) : net_(&net), call_(&call) {
+    const double now = net.now();
+    if (net.node().was_away(now)) catch_up();
     while (net.node().full()) net.progress(true);
-    net.node().open(call, net.now());
+    if (net.node().dead()) net.node().throw_dead();
+    net.node().open(call, now);
   }
   open_call(const open_call&) = delete;
   ~open_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
+  /// The others may have given this rank up meanwhile: then nothing of theirs must be received any more.
+  [[gnu::noinline]] void catch_up() {
+    for (int polls = 0; polls < 2000; ++polls) net_->progress(false);
+  }
+
   Net* net_;
   call_record* call_;
 };
@@ -86,7 +95,41 @@ using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<N
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
   const open_call<Net> open(net.net(), *call);
-  co_return co_await algorithm(net, args...);
+  try {
+    co_return co_await algorithm(net, args...);
+  } catch (...) {
+    fail(net.net());
+  }
+}
+
+/// Waits until the number of a call's name is known.
+template <transport Net>
+class number_of {
+ public:
+  number_of(Net& net, call_name& name) noexcept : net_(&net), name_(&name) {}
+  number_of(const number_of&) = delete;
+  ~number_of() { name_->known.forget(); }
+  [[nodiscard]] bool await_ready() const noexcept { return name_->number != 0 || net_->node().dead(); }
+  void await_suspend(std::coroutine_handle<> waiting) const { net_->node().await(name_->known, waiting); }
+  void await_resume() const {
+    if (name_->known.error) std::rethrow_exception(name_->known.error);
+    if (name_->number == 0) net_->node().throw_dead();
+  }
+
+ private:
+  Net* net_;
+  call_name* name_;
+};
+
+template <transport Net, class Algorithm, class... Args>
+task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
+  try {
+    number_of<Net> number(net.net(), *call->name);
+    co_await number;
+    co_return co_await drive(net, call, std::move(algorithm), args...);
+  } catch (...) {
+    fail(net.net());
+  }
 }
 
 } // namespace detail
@@ -101,13 +144,32 @@ auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args)
       net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
+/// Starts `algorithm(channel, args...)` as the collective of that name; ranks may start those in any order. Throws
+/// `invalid_argument` where a call of that name has not ended.
+template <transport Net, class Algorithm, class... Args>
+auto start(Net& net, named which, const signature& agreed, Algorithm algorithm, Args... args) {
+  using work = detail::task_of<Net, Algorithm, Args...>;
+  detail::call_name& name = net.node().name_call(which);
+  if (net.rank() == 0 && name.number == 0) {
+    detail::tell(net, control_message::purpose::name, net.node().number_name(name));
+  }
+  call_record& call = net.node().acquire();
+  call.name = &name;
+  return pending<Net, decltype(std::declval<work&>().result())>(
+      net, call, detail::drive_named(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
+}
+
 /// Runs `algorithm(channel, args...)` as the next collective on `net`; its result. The same as to start it and wait,
 /// with one coroutine less.
 template <transport Net, class Algorithm, class... Args>
 auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
   call_record call;
   const detail::open_call<Net> open(net, call);
-  return wait(net, algorithm(channel<Net>(net, call, agreed), args...));
+  try {
+    return wait(net, algorithm(channel<Net>(net, call, agreed), args...));
+  } catch (...) {
+    fail(net);
+  }
 }
 
 namespace detail {
@@ -123,6 +185,13 @@ struct nonblocking {
   template <class... Args>
   auto operator()(Args&&... args) const {
     return start(std::forward<Args>(args)...);
+  }
+};
+struct nonblocking_by_name {
+  named which;
+  template <class Net, class... Args>
+  auto operator()(Net& net, Args&&... args) const {
+    return start(net, which, std::forward<Args>(args)...);
   }
 };
 

@@ -31,6 +31,12 @@ struct split_allgather {
 
   Storage storage{};
 
+  /// Throws `invalid_argument` for a bad option of the storage.
+  template <element T, index_type Index, class Op>
+  void validate(const stream_view<T, Index>&, const Op&) const {
+    if constexpr (block_codec<Storage, T>) (void)storage.template encoded_bytes<T>(1);
+  }
+
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
     requires(std::same_as<Storage, storage::sparse>)
@@ -48,8 +54,6 @@ struct split_allgather {
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
     requires(std::same_as<Storage, storage::dense> || block_codec<Storage, T>)
   {
-    if constexpr (block_codec<Storage, T>)
-      (void)storage.template encoded_bytes<T>(1); // throws for a bad option, in time
     const uniform_ownership owner{mine.dimension(), net.size()};
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
     const std::span<T> values = sum.values();

@@ -1,43 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every transport has on each rank: a scheduler, a pool, the numbering of its collectives, statistics.
+// What every transport has on each rank: a scheduler, a pool, the numbering of its collectives, statistics, what is
+// waited for and for how long, and whether the communicator is still alive.
 #pragma once
 
+#include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/message.hpp>
+#include <spar/core/names.hpp>
 #include <spar/core/pool.hpp>
 #include <spar/core/scheduler.hpp>
 #include <spar/core/slab.hpp>
 #include <spar/core/statistics.hpp>
+#include <spar/core/waiting.hpp>
 
 #include <bitset>
 #include <chrono>
+#include <coroutine>
 #include <cstdint>
+#include <exception>
+#include <limits>
 #include <string>
+#include <utility>
 
 namespace spar {
-
-using tag_t = std::int32_t;
-
-/// Collectives that may be in flight at once, and concurrent lanes in each; MPI guarantees tags up to 32767 only.
-inline constexpr std::uint64_t max_in_flight = 4096;
-inline constexpr std::uint8_t max_lanes = 8;
-
-/// The tag of a message: which collective it belongs to, modulo the number in flight, and which lane of it.
-constexpr tag_t make_tag(std::uint64_t sequence, std::uint8_t lane) noexcept {
-  return static_cast<tag_t>((sequence % max_in_flight) * max_lanes + lane);
-}
-
-constexpr std::uint8_t lane_of(tag_t tag) noexcept {
-  return static_cast<std::uint8_t>(static_cast<std::uint32_t>(tag) % max_lanes);
-}
-/// The sequence number that a tag was made from, modulo `max_in_flight`.
-constexpr std::uint32_t sequence_of(tag_t tag) noexcept { return static_cast<std::uint32_t>(tag) / max_lanes; }
 
 /// The record of one call while it is in flight.
 struct call_record {
   std::uint64_t sequence = 0;
   statistics cost;
   double started = 0;
+  detail::call_name* name = nullptr; // of a call that has one
   call_record* next = nullptr;
 };
 
@@ -64,30 +56,130 @@ class endpoint {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  /// True where the tags of the next collective are still used by the one `max_in_flight` before it.
-  [[nodiscard]] bool full() const noexcept { return in_flight_[next_ % max_in_flight]; }
+  /// True where the tags of the next collective are still used by an earlier one.
+  [[nodiscard]] bool full() const noexcept { return in_flight_[next_ % detail::first_named]; }
+
+  /// Whether this rank has not called for long.
+  [[nodiscard]] bool was_away(double now) const noexcept { return now - seen_ > 0.5; }
 
   /// Numbers a collective that starts at time `now`.
   [[gnu::noinline]] void open(call_record& call, double now) noexcept {
-    call = {next_++, {}, now, nullptr};
+    if (call.name != nullptr) {
+      call.sequence = call.name->calls++ * max_in_flight + call.name->number;
+    } else {
+      call.sequence = next_ / detail::first_named * max_in_flight + next_ % detail::first_named;
+      ++next_;
+    }
+    call.cost = {};
+    call.started = now;
+    seen_ = now;
     in_flight_.set(call.sequence % max_in_flight);
     if (open_++ == 0) memory().begin_call();
   }
   /// The collective has ended at time `now`: its tags are free.
   [[gnu::noinline]] void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
+    if (call.name != nullptr) call.name->in_flight = false;
     --open_;
     memory().end_call();
+    seen_ = now;
     call.cost.seconds = now - call.started;
     last_ = call.cost;
     total_ += call.cost;
   }
 
+  /// Seconds for which an awaited message may stay away before the call ends in `timeout`; 600 unless set, infinite
+  /// without the argument. Counted from the first look for it.
+  void set_deadline(double seconds = infinity) noexcept { deadline_ = seconds; }
+  [[nodiscard]] double deadline() const noexcept { return deadline_; }
+
+  /// Whether messages carry a checksum of their payload, which the receiver verifies: the same on every rank, set
+  /// between calls. Off unless set; it costs a pass over what is sent and over what is received.
+  void set_checksums(bool on) noexcept { checksums_ = on; }
+  [[nodiscard]] bool checksums() const noexcept { return checksums_; }
+
+  /// Whether a rank has failed: then nothing collective works on this communicator any more.
+  [[nodiscard]] bool dead() const noexcept { return dead_; }
+  /// The rank that failed first, as far as this rank knows.
+  [[nodiscard]] rank_t failed_rank() const noexcept { return failed_rank_; }
+  /// Throws `peer_failed` with the rank that failed and its reason.
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_dead() const {
+    throw peer_failed(sentence("rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
+                               " failed, so its communicator is dead: ", reason_));
+  }
+
+  // For transports and calls.
+
+  /// A coroutine waits for an operation.
+  void await(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { waiting_.add(r, waiting); }
+  [[nodiscard]] bool awaits() const noexcept { return waiting_.first() != nullptr; }
+
+  /// From now on the communicator is dead: whoever waits is resumed, and finds its operation not done.
+  [[gnu::noinline, gnu::cold]] void die(rank_t who, std::string why) {
+    if (dead_) return;
+    dead_ = true;
+    failed_rank_ = who;
+    reason_ = std::move(why);
+    while (detail::operation_record* r = waiting_.first()) r->wake(scheduler_);
+  }
+
+  /// The name of a collective that is about to start. Throws `invalid_argument` where one of that name has not ended.
+  [[nodiscard]] detail::call_name& name_call(named which) {
+    detail::call_name& name = names_.find(which.text);
+    if (name.in_flight) {
+      throw invalid_argument(sentence("the collective named ", name.text, " has not ended: it cannot start again"));
+    }
+    name.in_flight = true;
+    name.known.begin(true, 0, -1);
+    return name;
+  }
+  /// Rank 0 gives a name its number; the text that tells the others.
+  [[nodiscard]] std::string number_name(detail::call_name& name) { return names_.give_number(name); }
+
+  /// A control message has arrived.
+  [[gnu::noinline, gnu::cold]] void heed(const control_message& part) {
+    if (part.what == control_message::purpose::name) {
+      names_.take_number({part.text.data(), part.length}).known.complete(scheduler_);
+      return;
+    }
+    if (!arriving_.empty() && part.source != arriving_from_) return; // one failure is enough
+    arriving_from_ = part.source;
+    arriving_.append(part.text.data(), part.length);
+    if (part.last) die(part.source, std::exchange(arriving_, {}));
+  }
+
+  /// The time, `now`, at which what is awaited longest is given up; looks after those that wait anew. Ends it where
+  /// that time is over.
+  double look_at_deadline(double now) {
+    for (auto* r = waiting_.last(); r != nullptr && r->since < 0; r = waiting_.before(*r)) r->since = now;
+    detail::operation_record* longest = waiting_.first();
+    if (longest == nullptr) return now + deadline_;
+    if (now - longest->since >= deadline_) expire(*longest);
+    return longest->since + deadline_;
+  }
+
   /// A record for a call that outlives the scope it was started in; `recycle` takes it back.
-  [[nodiscard]] call_record& acquire() { return *calls_.acquire(); }
+  [[nodiscard]] call_record& acquire() {
+    call_record& call = *calls_.acquire();
+    call.name = nullptr;
+    return call;
+  }
   void recycle(call_record& call) noexcept { calls_.recycle(&call); }
 
  private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+  [[gnu::noinline, gnu::cold]] void expire(detail::operation_record& r) {
+    r.error = std::make_exception_ptr(
+        timeout(r.tag < 0 ? sentence("rank ", rank_, " has waited for ", deadline_,
+                                     " s for rank 0 to start a collective of the same name")
+                          : sentence("rank ", rank_, " has waited for ", deadline_, " s for a message ",
+                                     r.receives ? "from" : "to", " rank ", r.peer, r.receives ? "" : " to be received",
+                                     " (collective ", sequence_of(r.tag), ", lane ",
+                                     static_cast<unsigned>(lane_of(r.tag)), ")")));
+    r.wake(scheduler_);
+  }
+
   rank_t rank_;
   rank_t size_;
   pool_owner pool_;
@@ -96,8 +188,18 @@ class endpoint {
   std::uint64_t open_ = 0; // calls that have not ended
   std::bitset<max_in_flight> in_flight_;
   detail::slab<call_record> calls_;
+  detail::call_names names_;
   spar::statistics last_;
   spar::statistics total_;
+  detail::waiting_list waiting_;
+  double seen_ = 0; // when the last call began or ended
+  double deadline_ = 600;
+  bool checksums_ = false;
+  bool dead_ = false;
+  rank_t failed_rank_ = -1;
+  std::string reason_;
+  std::string arriving_; // the parts so far of a peer's reason
+  rank_t arriving_from_ = -1;
 };
 
 } // namespace spar

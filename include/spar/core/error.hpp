@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdio>
+#include <exception>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -87,8 +88,13 @@ struct corrupt_message : error {
   using error::error;
 };
 
-/// Another rank failed while this one was waiting.
+/// Another rank failed while this one was waiting, or before: the communicator is dead.
 struct peer_failed : error {
+  using error::error;
+};
+
+/// A message stayed away for longer than the deadline.
+struct timeout : error {
   using error::error;
 };
 
@@ -101,5 +107,16 @@ struct deadlock : error {
 struct transport_error : error {
   using error::error;
 };
+
+/// What an exception says.
+[[gnu::noinline, gnu::cold]] inline std::string what_of(const std::exception_ptr& why) {
+  try {
+    std::rethrow_exception(why);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
 
 } // namespace spar

@@ -2,6 +2,7 @@
 // A message: a validated header of 64 bytes and up to three pieces of payload.
 #pragma once
 
+#include <spar/core/address.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/crc32c.hpp>
 #include <spar/core/element.hpp>
@@ -19,8 +20,6 @@
 
 namespace spar {
 
-using rank_t = std::int32_t;
-
 /// How the pieces of a payload are to be read.
 enum class wire_format : std::uint8_t {
   sparse = 1,  ///< pieces: indices, values; count entries
@@ -33,25 +32,26 @@ inline constexpr std::size_t max_pieces = 3;
 
 /// In front of every message, in the sender's byte order (the magic number tells a stranger's apart).
 struct header {
-  static constexpr std::uint32_t expected_magic = 0x72617073; // "spar"
-  static constexpr std::uint16_t current_version = 1;
+  static constexpr std::uint16_t expected_magic = 0x7073; // "sp"
+  static constexpr std::uint8_t current_version = 1;
 
   /// Numbers of collectives are kept modulo this.
   static constexpr std::uint32_t sequences = 1U << 24;
 
-  std::uint32_t magic = expected_magic;
-  std::uint16_t version = current_version;
+  std::uint16_t magic = expected_magic;
+  std::uint8_t version = current_version;
   wire_format format{};
+  std::uint32_t sequence = 0;  ///< number of the collective on its communicator
+  std::uint16_t algorithm = 0; ///< hash of the algorithm's name and options
+  std::uint16_t operation = 0; ///< hash of the operation's name
+  element_code element{};
+  element_code index{};
   std::uint8_t lane = 0;
-  std::uint32_t sequence = 0;                      ///< number of the collective on its communicator
-  std::uint16_t algorithm = 0;                     ///< hash of the algorithm's name
-  std::uint16_t operation = 0;                     ///< hash of the operation's name
+  std::uint8_t reserved = 0;
   std::uint64_t dimension = 0;                     ///< n
   std::uint64_t count = 0;                         ///< entries in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< bytes of each piece
-  element_code element{};
-  element_code index{};
-  std::uint16_t reserved = 0;
+  std::uint32_t payload_checksum = 0;              ///< of the pieces, where the communicator checks payloads; else 0
   std::uint32_t checksum = 0; ///< CRC-32C of what stands before it; written where the header leaves its process
 
   [[nodiscard]] std::uint64_t payload_bytes() const noexcept { return lengths[0] + lengths[1] + lengths[2]; }
@@ -84,6 +84,13 @@ constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& 
 
 using payload_views = std::array<std::span<const std::byte>, max_pieces>;
 
+/// CRC-32C of the CRC-32C of each piece.
+inline std::uint32_t checksum_of(const payload_views& pieces) noexcept {
+  std::array<std::uint32_t, max_pieces> each{};
+  for (std::size_t i = 0; i < max_pieces; ++i) each[i] = crc32c(pieces[i].data(), pieces[i].size());
+  return crc32c(each.data(), sizeof(each));
+}
+
 /// What an algorithm sends; the pieces are borrowed until the send has ended.
 struct payload {
   wire_format format{};
@@ -114,6 +121,13 @@ class message_buffer {
   }
 
   [[nodiscard]] const header& head() const noexcept { return head_; }
+
+  /// Throws `corrupt_message` unless the payload has the checksum that the header gives.
+  [[gnu::noinline]] void verify_payload() const {
+    if (head_.payload_checksum != checksum_of(pieces_)) {
+      throw corrupt_message("the checksum of a message's payload is wrong");
+    }
+  }
 
   /// Piece `i` as values of T; throws `corrupt_message` where its length is not a multiple of T's.
   template <class T>

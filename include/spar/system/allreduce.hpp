@@ -38,6 +38,12 @@ concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
 namespace detail {
 
+/// An algorithm may have a member `validate(x, op)`, which throws for bad options or arguments before the call begins.
+template <class Algorithm, class X, class Op>
+void validate_call(const Algorithm& algorithm, const X& x, const Op& op) {
+  if constexpr (requires { algorithm.validate(x, op); }) algorithm.validate(x, op);
+}
+
 // The forms of an allreduce, each begun in a `Mode`: blocking or nonblocking.
 
 template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
@@ -46,6 +52,7 @@ auto allreduce(Mode begin, Net& net, const stream_view<T, Index>& mine, Algorith
                 "this algorithm has no name or does not allreduce sparse streams: it must be callable as "
                 "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
   validate(mine);
+  validate_call(algorithm, mine, op);
   const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension());
   return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
 }
@@ -65,6 +72,7 @@ auto allreduce(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}, 
   static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                 "this algorithm has no name or does not allreduce dense values: it must be callable as "
                 "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
+  validate_call(algorithm, std::span<T>(x), op);
   const auto agreed = signature_of<T, std::uint32_t, Algorithm, Op>(x.size());
   return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
 }
@@ -101,6 +109,11 @@ auto allreduce(Net& net, First&& first, Rest&&... rest) {
 template <transport Net, class First, class... Rest>
 auto start_allreduce(Net& net, First&& first, Rest&&... rest) {
   return detail::allreduce(detail::nonblocking{}, net, first, std::forward<Rest>(rest)...);
+}
+/// The same for a collective with a name: ranks may start those in any order.
+template <transport Net, class First, class... Rest>
+auto start_allreduce(Net& net, named which, First&& first, Rest&&... rest) {
+  return detail::allreduce(detail::nonblocking_by_name{which}, net, first, std::forward<Rest>(rest)...);
 }
 template <transport Net, element T, index_type Index, class... Rest>
 void start_allreduce(Net& net, stream<T, Index>&& gone, Rest...) = delete; // it is borrowed until the call has ended

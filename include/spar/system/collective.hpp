@@ -22,9 +22,8 @@ struct collective {
   Selector select{};
   Algorithm algorithm{};
 
-  template <transport Net, element T, reduction<T> Op>
-    requires selects<Selector, T, std::uint32_t>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  template <element T, reduction<T> Op>
+  void validate(std::span<T> x, const Op& op) const {
     if (op.template neutral<T>() != T{}) {
       throw invalid_argument(
           "a selector leaves zeros out, so a collective of selected entries needs an operation whose "
@@ -34,8 +33,13 @@ struct collective {
       throw invalid_argument(
           sentence("a collective of selected entries has 32-bit indices, too few for ", x.size(), " values"));
     }
+  }
+
+  template <transport Net, element T, reduction<T> Op>
+    requires selects<Selector, T, std::uint32_t>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const stream<T> mine = select.template operator()<std::uint32_t>(x, net.memory());
-    validate(mine.view());
+    spar::validate(mine.view());
     const stream<T> sum = co_await algorithm(net, mine.view(), op);
     sum.to_dense(x, op.template neutral<T>());
   }

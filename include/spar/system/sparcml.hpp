@@ -34,6 +34,12 @@ struct basic_sparcml {
 
   Second second{};
 
+  /// Throws `invalid_argument` for a bad option of the storage.
+  template <element T, index_type Index, class Op>
+  void validate(const stream_view<T, Index>& mine, const Op& op) const {
+    split_allgather<Second>{second}.validate(mine, op);
+  }
+
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     double second_bytes = sizeof(T); // a value in DSAR's second phase

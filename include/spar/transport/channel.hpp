@@ -79,16 +79,20 @@ class channel {
   [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
     check_address(peer);
     message_pieces out{{.format = what.format,
-                        .lane = lane_,
                         .sequence = number(),
                         .algorithm = agreed_.algorithm,
                         .operation = agreed_.operation,
+                        .element = agreed_.element,
+                        .index = agreed_.index,
+                        .lane = lane_,
                         .dimension = agreed_.dimension,
                         .count = what.count,
-                        .lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()},
-                        .element = agreed_.element,
-                        .index = agreed_.index},
+                        .lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()}},
                        what.pieces};
+    if (net_->node().checksums()) {
+      out.head.payload_checksum = checksum_of(out.pieces);
+      out.head.checksum = out.head.expected_checksum(); // also where no header leaves its process
+    }
     ++call_->cost.messages_sent;
     call_->cost.bytes_sent += out.head.payload_bytes();
     call_->cost.header_bytes_sent += sizeof(header);
@@ -111,10 +115,13 @@ class channel {
         : inner_(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
     [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
-    void await_resume() const {
+    [[gnu::noinline]] void await_resume() const {
       inner_.await_resume();
-      channel_.check(in_->head(), peer_);
-      in_->check_fit();
+      try {
+        channel_.check(*in_, peer_);
+      } catch (...) {
+        fail(*channel_.net_);
+      }
     }
 
    private:
@@ -135,11 +142,16 @@ class channel {
     spar::check(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
   }
 
-  void check(const header& h, rank_t peer) const {
+  void check(const message_buffer& in, rank_t peer) const {
+    const header& h = in.head();
+    const bool checksums = net_->node().checksums();
+    if (checksums) h.validate();
     const bool same = h.sequence == number() && h.dimension == agreed_.dimension && h.element == agreed_.element &&
                       h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
                       h.operation == agreed_.operation && h.lane == lane_;
     if (!same) throw_mismatch(h, peer);
+    in.check_fit();
+    if (checksums) in.verify_payload();
     ++call_->cost.messages_received;
     call_->cost.bytes_received += h.payload_bytes();
     call_->cost.header_bytes_received += sizeof(header);

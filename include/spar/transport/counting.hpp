@@ -49,6 +49,7 @@ class counting {
   }
   void compute(std::uint64_t entries) { net_->compute(entries); }
   void progress(bool block) { net_->progress(block); }
+  void post(const control_message& note, rank_t peer) { net_->post(note, peer); }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     add(sent_, peer, out.head.payload_bytes());

@@ -33,7 +33,8 @@ class short_header {
   /// Whether a short header says all that `h` says.
   [[nodiscard]] static bool suffices(const header& h) noexcept {
     return h.format == wire_format::dense && h.lengths[1] == 0 && h.lengths[2] == 0 && h.dimension <= UINT32_MAX &&
-           h.lengths[0] == h.count * size_of(h.element) && h.lengths[0] > 0 && h.lengths[0] <= enclosed_bytes;
+           h.lengths[0] == h.count * size_of(h.element) && h.lengths[0] > 0 && h.lengths[0] <= enclosed_bytes &&
+           h.checksum == 0; // else the channel has filled it in, with that of the payload
   }
 
   short_header() = default;

@@ -6,23 +6,22 @@
 
 namespace spar::detail {
 
-/// One rank's receives that wait for a message, and messages that wait for a receive: records with members `source` and
-/// `tag`. Both queues are short, so a scan beats a hash table.
+/// One rank's receives that wait for a message, records with members `peer` and `tag`, and messages that wait for a
+/// receive, with `source` and `tag`. Both queues are short, so a scan beats a hash table.
 template <class Arrival, class Receive>
 class matching {
  public:
   /// The receive that waits for `arrived`; a null pointer where none does: the message is kept.
   Receive* arrive(Arrival* arrived) {
     Receive* found =
-        receives_.take([=](const Receive& r) { return r.source == arrived->source && r.tag == arrived->tag; });
+        receives_.take([=](const Receive& r) { return r.peer == arrived->source && r.tag == arrived->tag; });
     if (found == nullptr) arrivals_.push_back(arrived);
     return found;
   }
 
   /// The message that `posted` waits for; a null pointer where there is none: the receive is kept.
   Arrival* post(Receive* posted) {
-    Arrival* found =
-        arrivals_.take([=](const Arrival& a) { return a.source == posted->source && a.tag == posted->tag; });
+    Arrival* found = arrivals_.take([=](const Arrival& a) { return a.source == posted->peer && a.tag == posted->tag; });
     if (found == nullptr) receives_.push_back(posted);
     return found;
   }

@@ -1,96 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// MPI as a transport: non-blocking point-to-point messages on a communicator of its own. The only header that needs
-// MPI.
+// MPI as a transport: non-blocking point-to-point messages on a communicator of its own.
 #pragma once
 
 #include <spar/core/checked_cast.hpp>
 #include <spar/transport/envelope.hpp>
+#include <spar/transport/mpi_communicator.hpp>
 #include <spar/transport/operation.hpp>
+#include <spar/transport/transport.hpp>
 
-// The C++ bindings that MPI 3.0 removed only cost time and warnings.
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1
-#endif
 #include <mpi.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace spar {
 
-namespace detail {
-
-inline void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  throw transport_error(std::string(call) + " failed: " + text.data());
-}
-
-/// A communicator that is freed at the end; errors on it are returned, not fatal.
-class owned_communicator {
- public:
-  static owned_communicator duplicate(MPI_Comm comm) {
-    int initialised = 0;
-    int finalised = 0;
-    MPI_Initialized(&initialised);
-    MPI_Finalized(&finalised);
-    if (initialised == 0 || finalised != 0) {
-      throw invalid_argument(initialised == 0
-                                 ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
-                                 : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
-    }
-    if (comm == MPI_COMM_NULL) throw invalid_argument("a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks");
-    owned_communicator own;
-    check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
-    return own;
-  }
-  [[nodiscard]] owned_communicator split(int colour, int key) const {
-    owned_communicator own;
-    check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
-    if (own.comm_ == MPI_COMM_NULL) throw invalid_argument("a rank that splits off with MPI_UNDEFINED is in no group");
-    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
-    return own;
-  }
-  owned_communicator(owned_communicator&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
-  ~owned_communicator() {
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
-  }
-  [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
-  [[nodiscard]] rank_t rank() const noexcept {
-    int r = 0;
-    MPI_Comm_rank(comm_, &r);
-    return r;
-  }
-  [[nodiscard]] rank_t size() const noexcept {
-    int p = 0;
-    MPI_Comm_size(comm_, &p);
-    return p;
-  }
-
- private:
-  owned_communicator() = default;
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
-
-} // namespace detail
-
 /// One rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload; a larger
 /// payload follows piece by piece from its own memory, under the same tag. The receiver learns the size from the
-/// envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time. Make it after
-/// MPI_Init and let it go before MPI_Finalize; both are collective.
+/// envelope, so nothing is probed. Counts are not limited to MPI's int. Control messages have a communicator of their
+/// own. It waits by polling, so that a failed or a silent rank ends the wait, and gives its core to others when that
+/// takes long. Used by one thread at a time. Make it after MPI_Init and let it go before MPI_Finalize; both are
+/// collective, but a dead one goes by itself.
 class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
@@ -101,16 +39,27 @@ class mpi : public endpoint {
   /// `invalid_argument` for the colour MPI_UNDEFINED.
   [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), *upstream_); }
 
-  /// Gives the last messages a second to leave.
+  /// Gives the last messages a second to leave, and where the communicator is dead also to come.
   ~mpi() {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    const double deadline = now() + 1;
-    try {
-      while (finalised == 0 && !leaving_.empty() && now() < deadline) look_after_leaving();
-    } catch (...) { // then they do not leave
+    if (finalised == 0) {
+      const double end = patience();
+      try {
+        for (; (!leaving_.empty() || dead()) && now() < end; sched_yield()) {
+          look_after_leaving();
+          if (dead()) drain();
+        }
+      } catch (...) { // then they do not leave
+      }
+      MPI_Cancel(&control_request_);
+      MPI_Wait(&control_request_, MPI_STATUS_IGNORE);
     }
     if (!leaving_.empty()) envelopes_.keep_for_ever(); // MPI may still read them
+    if (dead()) {                                      // nothing collective is called on it
+      comm_.let_go();
+      control_.let_go();
+    }
   }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
@@ -129,13 +78,10 @@ class mpi : public endpoint {
   /// What a request in the wait set belongs to.
   struct request_owner : detail::operation_record {
     request_owner* next = nullptr;
-    bool receives = false;
     std::size_t outstanding = 0; // requests that have not ended
     envelope* cover = nullptr;
     // of receives:
     bool opened = false; // the envelope has arrived
-    rank_t peer = 0;
-    tag_t tag = 0;
     message_buffer* into = nullptr;
   };
   struct slot {
@@ -197,13 +143,25 @@ class mpi : public endpoint {
 
   void progress(bool block) {
     if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
-    if (scheduler().idle()) {
-      if (!requests_.empty())
-        complete_some(block);
-      else if (block)
+    for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
+      if (block && requests_.empty() && !dead()) {
         throw deadlock(sentence("rank ", rank(), " waits, but no message is under way"));
+      }
+      const bool news = complete_some();
+      if (++polls_ % 32 == 0) look_around();
+      if (news || !block || dead()) break;
+      if (polls > 128) sched_yield();
     }
     scheduler().run();
+  }
+
+  void post(const control_message& note, rank_t peer) {
+    envelope* cover = envelopes_.acquire();
+    cover->owner = this;
+    std::memcpy(cover->bytes.data(), &note, sizeof(note));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(cover->bytes.data(), sizeof(note), MPI_BYTE, peer, 0, control_.get(), &request);
+    leaving_.push_back({request, cover, nullptr});
   }
 
   void abandon(request_owner* r) {
@@ -215,8 +173,11 @@ class mpi : public endpoint {
 
  private:
   mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)), upstream_(&memory),
-        owners_(room()), envelopes_(room()) {
+      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)),
+        control_(detail::owned_communicator::duplicate(comm_.get())), upstream_(&memory), owners_(room()),
+        envelopes_(room()) {
+    receive_control();
+    gone_.assign(static_cast<std::size_t>(size()), false);
     leaving_.reserve(max_leaving);
     requests_.reserve(room());
     slots_.reserve(room());
@@ -230,12 +191,9 @@ class mpi : public endpoint {
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
     request_owner* r = owners_.acquire();
-    r->reset();
-    r->receives = receives;
+    r->begin(receives, peer, tag);
     r->outstanding = 0;
     r->opened = false;
-    r->peer = peer;
-    r->tag = tag;
     r->cover = cover;
     if (cover != nullptr) cover->owner = this;
     return r;
@@ -289,27 +247,50 @@ class mpi : public endpoint {
     }
   }
 
-  /// Waits for, or looks at, the requests; ends the operations whose requests have all ended.
-  void complete_some(bool block) {
-    if (requests_.size() == 1 && block) { // the usual case of a blocking call
+  void receive_control() {
+    detail::check_mpi(MPI_Irecv(&note_, sizeof(note_), MPI_BYTE, MPI_ANY_SOURCE, 0, control_.get(), &control_request_),
+                      "MPI_Irecv");
+  }
+
+  /// What need not be looked at in each poll: control messages, and now and then the deadline.
+  [[gnu::noinline]] void look_around() {
+    for (int arrived = 1; arrived != 0;) {
+      detail::check_mpi(MPI_Test(&control_request_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+      if (arrived == 0) break;
+      const control_message note = note_;
+      receive_control();
+      note.validate(size());
+      if (note.what == control_message::purpose::gone)
+        gone_[static_cast<std::size_t>(note.source)] = true;
+      else
+        heed(note);
+    }
+    if (polls_ % 1024 == 0) look_at_deadline(now());
+  }
+
+  /// Looks at the requests; ends the operations whose requests have all ended. True where a request has ended.
+  bool complete_some() {
+    if (requests_.size() == 1) { // the usual case of a blocking call
       MPI_Status status;
-      status.MPI_ERROR = MPI_Wait(requests_.data(), &status);
+      int ended = 0;
+      status.MPI_ERROR = MPI_Test(requests_.data(), &ended, &status);
+      if (ended == 0 && status.MPI_ERROR == MPI_SUCCESS) return false;
       const slot its = slots_[0];
       requests_.clear();
       slots_.clear();
       end(its, status);
-      return;
+      return true;
     }
     const auto n = static_cast<int>(requests_.size());
     finished_.resize(requests_.size());
     statuses_.resize(requests_.size());
     int count = 0;
-    const int code = block ? MPI_Waitsome(n, requests_.data(), &count, finished_.data(), statuses_.data())
-                           : MPI_Testsome(n, requests_.data(), &count, finished_.data(), statuses_.data());
+    const int code = MPI_Testsome(n, requests_.data(), &count, finished_.data(), statuses_.data());
     if (code != MPI_ERR_IN_STATUS) {
-      detail::check_mpi(code, "MPI_Waitsome");
+      detail::check_mpi(code, "MPI_Testsome");
       for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
     }
+    if (count <= 0) return false; // MPI_UNDEFINED where there are no requests
     ended_.clear();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       slot& its = slots_[static_cast<std::size_t>(finished_[i])];
@@ -318,6 +299,7 @@ class mpi : public endpoint {
     }
     drop_slots(nullptr);
     for (const auto& [its, status] : ended_) end(its, status);
+    return true;
   }
 
   /// Forgets the requests of `gone`.
@@ -356,7 +338,10 @@ class mpi : public endpoint {
     if (!r->into->fits()) {
       cancel(r); // a rank expects other sizes: the call ends in a mismatch
     } else if (!is_enclosed(r->into->head())) {
-      post_pieces(r);
+      look_around(); // a rank that has failed meanwhile may not have its pieces any more
+      if (!dead()) return post_pieces(r);
+      cancel(r);
+      r->opened = false; // so that it does not end well
     } else if (r->into->placed()) {
       r->into->copy_from(pieces);
     } else {
@@ -372,7 +357,6 @@ class mpi : public endpoint {
   /// Ends the requests of `r` without their messages: a receive is cancelled, a piece that is sent from borrowed memory
   /// is given a second to leave; one that does not leave may still be read by MPI.
   void cancel(request_owner* r) noexcept {
-    const double deadline = now() + 1;
     for (departure& d : leaving_) {
       if (d.owner == r) d.owner = nullptr; // it leaves by itself
     }
@@ -384,15 +368,64 @@ class mpi : public endpoint {
       } else if (slots_[i].is_envelope) {
         leaving_.push_back({requests_[i], std::exchange(r->cover, nullptr), nullptr});
       } else {
-        int left = 0;
-        while (left == 0 && now() < deadline) MPI_Test(&requests_[i], &left, MPI_STATUS_IGNORE);
+        await_departure(requests_[i]);
       }
     }
     drop_slots(r);
     r->outstanding = 0;
   }
 
+  /// A piece that is sent from memory which its owner takes back: the others are told that they will not get it all,
+  /// and those that are told too take in what was sent to them.
+  void await_departure(MPI_Request& piece) noexcept {
+    int left = 0;
+    MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
+    if (left != 0) return;
+    abort(*this, "a call has ended before what it sends had left");
+    for (const double end = patience(); left == 0 && now() < end; sched_yield()) {
+      MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
+      drain();
+    }
+    if (left == 0 && !gone_[static_cast<std::size_t>(rank())]) {
+      gone_[static_cast<std::size_t>(rank())] = true;
+      detail::tell(*this, control_message::purpose::gone, "");
+    }
+  }
+
+  /// When messages are given up: a second after the first time that this was asked.
+  double patience() noexcept {
+    if (given_up_ == 0) given_up_ = now() + 1;
+    return given_up_;
+  }
+
+  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up.
+  void drain() noexcept {
+    try {
+      look_around();
+    } catch (const error&) { // a damaged note
+    }
+    for (rank_t peer = 0; peer < size(); ++peer) {
+      for (int there = 1; there != 0 && !gone_[static_cast<std::size_t>(peer)];) {
+        MPI_Status status;
+        there = 0;
+        MPI_Iprobe(peer, MPI_ANY_TAG, comm_.get(), &there, &status);
+        if (there == 0) break;
+        int bytes = 0;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        const std::unique_ptr<std::byte[]> nowhere(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+        if (nowhere == nullptr) return;
+        MPI_Recv(nowhere.get(), bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), MPI_STATUS_IGNORE);
+      }
+    }
+  }
+
   detail::owned_communicator comm_;
+  detail::owned_communicator control_;
+  MPI_Request control_request_ = MPI_REQUEST_NULL;
+  control_message note_; // that arrives next
+  std::uint32_t polls_ = 0;
+  std::vector<bool> gone_; // ranks that have given up what they were sending
+  double given_up_ = 0;    // when messages of a dead communicator are given up; 0 while it lives
   std::pmr::memory_resource* upstream_;
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;

@@ -2,40 +2,13 @@
 // A send or a receive that is under way, as an awaitable. All transports share it.
 #pragma once
 
-#include <spar/core/message.hpp>
-#include <spar/core/scheduler.hpp>
+#include <spar/transport/transport.hpp>
 
 #include <coroutine>
 #include <exception>
 #include <utility>
 
 namespace spar {
-
-namespace detail {
-
-/// What a transport's record of an operation has in common; written by the rank's thread alone.
-struct operation_record {
-  bool done = false;
-  std::exception_ptr error;
-  std::coroutine_handle<> waiting;
-
-  void reset() noexcept {
-    done = false;
-    error = nullptr;
-    waiting = nullptr;
-  }
-  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const { std::rethrow_exception(error); }
-  void complete(scheduler& ready) {
-    done = true;
-    if (waiting) ready.post(std::exchange(waiting, nullptr));
-  }
-  void fail(scheduler& ready, std::exception_ptr why) {
-    error = std::move(why);
-    complete(ready);
-  }
-};
-
-} // namespace detail
 
 /// Owns one operation of a transport; it began when this was made. Await it once. Destroying it before its end cancels
 /// it: `Transport::abandon(record)` sees to that.
@@ -51,16 +24,31 @@ class [[nodiscard]] operation {
     return *this;
   }
   ~operation() {
-    if (record_ != nullptr) net_->abandon(record_);
+    if (record_ == nullptr) return;
+    record_->forget();
+    net_->abandon(record_);
   }
 
-  [[nodiscard]] bool await_ready() const noexcept { return record_ == nullptr || record_->done; }
-  void await_suspend(std::coroutine_handle<> waiting) const noexcept { record_->waiting = waiting; }
+  [[nodiscard]] bool await_ready() const noexcept {
+    return record_ == nullptr || record_->done || record_->error || net_->node().dead();
+  }
+  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
+  /// Throws the operation's error, or `peer_failed` where the communicator died before it ended.
   void await_resume() const {
-    if (record_ != nullptr && record_->error) record_->throw_error();
+    if (record_ == nullptr) return;
+    if (record_->error) throw_error();
+    if (!record_->done) net_->node().throw_dead();
   }
 
  private:
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const {
+    try {
+      std::rethrow_exception(record_->error);
+    } catch (...) {
+      fail(*net_);
+    }
+  }
+
   Transport* net_;
   Record* record_;
 };

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,11 +40,13 @@ struct simulator_options {
 
 class simulator;
 
-/// One rank of a simulator.
+/// One rank of a simulator. It has no deadline unless one is set; virtual seconds count.
 class sim : public endpoint {
  public:
   sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
-      : endpoint(rank, size, memory), engine_(&engine) {}
+      : endpoint(rank, size, memory), engine_(&engine) {
+    set_deadline(); // none: the simulator sees a deadlock at once
+  }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] double now() const noexcept { return clock_; }
@@ -56,9 +59,7 @@ class sim : public endpoint {
 
   struct shipment : detail::operation_record {
     shipment* next = nullptr;
-    rank_t source = 0;
-    rank_t destination = 0;
-    tag_t tag = 0;
+    rank_t source = 0; // peer is the destination
     header head;
     buffer<std::byte> payload;
     payload_views pieces{};
@@ -67,14 +68,15 @@ class sim : public endpoint {
   };
   struct expectation : detail::operation_record {
     expectation* next = nullptr;
-    rank_t source = 0;
-    tag_t tag = 0;
     message_buffer* into = nullptr;
   };
 
  public:
   operation<sim, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
   operation<sim, expectation> receive(message_buffer& in, rank_t source, tag_t tag);
+
+  void post(const control_message& note, rank_t peer);
+  void await(detail::operation_record& r, std::coroutine_handle<> waiting);
 
   /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
   /// block, and `deadlock` where nothing can happen any more.
@@ -92,9 +94,14 @@ class sim : public endpoint {
   /// Ends an operation at the time of the present event; this rank's clock follows if a coroutine was waiting for it.
   void complete(detail::operation_record& ended);
 
+  /// Looks, at the time of the present event, whether what is awaited has stayed away for too long.
+  void check_deadline();
+
   simulator* engine_;
   double clock_ = 0;
-  pool_requests requests_; // of the pool that all ranks share
+  bool deadline_scheduled_ = false;
+  std::vector<control_message> notes_; // on their way here
+  pool_requests requests_;             // of the pool that all ranks share
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 };
@@ -174,7 +181,11 @@ class simulator {
       inside_ = false;
       misuse_.clear();
       events_.clear();
-      for (auto& r : ranks_) r.matching_.arrivals().clear();
+      for (auto& r : ranks_) {
+        r.matching_.arrivals().clear();
+        r.notes_.clear();
+        r.deadline_scheduled_ = false;
+      }
       throw;
     }
     inside_ = false;
@@ -184,8 +195,8 @@ class simulator {
   friend class sim;
 
   /// A rank's program begins; a message comes to its outgoing link, has left it, comes to the incoming link, has
-  /// arrived.
-  enum class event_kind { start, leave, left, reach, arrive };
+  /// arrived; a control message has arrived; a rank's deadline may be over.
+  enum class event_kind { start, leave, left, reach, arrive, control, deadline };
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
@@ -254,6 +265,16 @@ class simulator {
       }
       if (sim::expectation* r = rank.matching_.arrive(e.message)) rank.deliver(e.message, r);
       break;
+    case event_kind::control: {
+      const control_message note = rank.notes_.front();
+      rank.notes_.erase(rank.notes_.begin());
+      if (rank.awaits()) rank.clock_ = std::max(rank.clock_, now_);
+      rank.heed(note);
+      break;
+    }
+    case event_kind::deadline:
+      rank.check_deadline();
+      break;
     }
     rank.scheduler().run();
     return rank;
@@ -269,29 +290,29 @@ class simulator {
 
   /// A message comes to its sender's outgoing link.
   void transmit(sim::shipment& m) {
-    const std::uint64_t tie = hash(m.source, m.destination, m.tag);
-    if (host(m.source) == host(m.destination)) {
+    const std::uint64_t tie = hash(m.source, m.peer, m.tag);
+    if (host(m.source) == host(m.peer)) {
       const double left = now_ + occupied(m);
       double& last =
           last_between_[static_cast<std::size_t>(m.source) * static_cast<std::size_t>(options_.ranks_per_host) +
-                        static_cast<std::size_t>(m.destination % options_.ranks_per_host)];
+                        static_cast<std::size_t>(m.peer % options_.ranks_per_host)];
       last = std::max(left + options_.latency, last); // no link keeps them in order
       if (!options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
-      schedule({delayed(m, last), event_kind::arrive, &rank(m.destination), &m}, tie);
+      schedule({delayed(m, last), event_kind::arrive, &rank(m.peer), &m}, tie);
       return;
     }
     double& free = outgoing_[host(m.source)];
     const double begun = std::max(now_, free);
     free = begun + occupied(m);
     if (!options_.synchronous) schedule({free, event_kind::left, m.sender, &m}, tie);
-    schedule({begun + options_.latency, event_kind::reach, &rank(m.destination), &m}, tie);
+    schedule({begun + options_.latency, event_kind::reach, &rank(m.peer), &m}, tie);
   }
 
   /// The first byte of a message comes to the receiver's incoming link.
   void enter(sim::shipment& m) {
-    double& free = incoming_[host(m.destination)];
+    double& free = incoming_[host(m.peer)];
     free = std::max(now_, free) + occupied(m);
-    schedule({delayed(m, free), event_kind::arrive, &rank(m.destination), &m}, hash(m.source, m.destination, m.tag));
+    schedule({delayed(m, free), event_kind::arrive, &rank(m.peer), &m}, hash(m.source, m.peer, m.tag));
   }
 
   /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
@@ -299,7 +320,7 @@ class simulator {
     if (options_.jitter <= 0) return arrival;
     arrival += options_.jitter * static_cast<double>(mix(options_.seed ^ mix(next_serial_)) >> 11) * 0x1p-53;
     // Keys that share a slot are kept in order as well, which does no harm.
-    double& last = last_arrival_[hash(m.source, m.destination, m.tag) % last_arrival_.size()];
+    double& last = last_arrival_[hash(m.source, m.peer, m.tag) % last_arrival_.size()];
     return last = std::max(arrival, last);
   }
 
@@ -324,7 +345,7 @@ class simulator {
     };
     for (const auto& r : ranks_) {
       for (auto* e = r.matching_.receives().first(); e != nullptr; e = e->next) {
-        add(r.rank(), " waits for a message from rank ", e->source, e->tag);
+        add(r.rank(), " waits for a message from rank ", e->peer, e->tag);
       }
     }
     for (const auto& r : ranks_) {
@@ -366,10 +387,8 @@ inline void sim::complete(detail::operation_record& ended) {
 
 inline operation<sim, sim::shipment> sim::send(const message_pieces& out, rank_t peer, tag_t tag) {
   shipment* s = engine_->shipments_.acquire();
-  s->reset();
+  s->begin(false, peer, tag);
   s->source = rank();
-  s->destination = peer;
-  s->tag = tag;
   s->head = out.head;
   s->sender = this;
   // A copy, so that the sender's virtual time does not depend on when the receiver is done with the memory.
@@ -389,9 +408,7 @@ inline operation<sim, sim::shipment> sim::send(const message_pieces& out, rank_t
 
 inline operation<sim, sim::expectation> sim::receive(message_buffer& in, rank_t source, tag_t tag) {
   expectation* r = expectations_.acquire();
-  r->reset();
-  r->source = source;
-  r->tag = tag;
+  r->begin(true, source, tag);
   r->into = &in;
   if (shipment* s = matching_.post(r)) deliver(s, r);
   return operation<sim, expectation>(*this, r);
@@ -400,8 +417,7 @@ inline operation<sim, sim::expectation> sim::receive(message_buffer& in, rank_t 
 inline void sim::deliver(shipment* s, expectation* r) {
   if (engine_->options_.synchronous) {
     const double received = std::max(clock_, engine_->now_);
-    engine_->schedule({received, simulator::event_kind::left, s->sender, s},
-                      engine_->hash(s->source, s->destination, s->tag));
+    engine_->schedule({received, simulator::event_kind::left, s->sender, s}, engine_->hash(s->source, s->peer, s->tag));
   }
   try {
     r->into->arrived() = s->head;
@@ -421,10 +437,34 @@ inline void sim::deliver(shipment* s, expectation* r) {
   }
 }
 
-inline void sim::abandon(shipment* s) noexcept {
-  s->waiting = nullptr;
-  engine_->drop(s);
+inline void sim::post(const control_message& note, rank_t peer) {
+  sim& to = engine_->rank(peer);
+  to.notes_.push_back(note);
+  engine_->schedule({clock_ + engine_->options_.latency, simulator::event_kind::control, &to, nullptr}, 0);
 }
+
+inline void sim::await(detail::operation_record& r, std::coroutine_handle<> waiting) {
+  endpoint::await(r, waiting);
+  r.since = clock_;
+  if (deadline_scheduled_ || deadline() == std::numeric_limits<double>::infinity()) return;
+  deadline_scheduled_ = true;
+  engine_->schedule({clock_ + deadline(), simulator::event_kind::deadline, this, nullptr}, 0);
+}
+
+inline void sim::check_deadline() {
+  deadline_scheduled_ = false;
+  if (!awaits()) return;
+  const double time = engine_->now_;
+  const double until = look_at_deadline(time);
+  if (until > time) {
+    deadline_scheduled_ = true;
+    engine_->schedule({until, simulator::event_kind::deadline, this, nullptr}, 0);
+  } else {
+    clock_ = std::max(clock_, time);
+  }
+}
+
+inline void sim::abandon(shipment* s) noexcept { engine_->drop(s); }
 
 inline void sim::progress(bool block) {
   if (engine_->inside_ && !block) return; // the simulation goes on by itself

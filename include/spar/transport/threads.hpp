@@ -7,9 +7,12 @@
 #include <spar/core/fixed_vector.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
+#include <spar/transport/transport.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
@@ -52,7 +55,6 @@ class threads : public endpoint {
     shipment* next = nullptr;
     threads* owner = nullptr;
     rank_t source = 0;
-    tag_t tag = 0;
     header head;
     payload_views pieces{};
     std::atomic<offer> state{offer::open};
@@ -63,8 +65,6 @@ class threads : public endpoint {
 
   struct expectation : detail::operation_record {
     expectation* next = nullptr;
-    rank_t source = 0;
-    tag_t tag = 0;
     message_buffer* into = nullptr;
   };
 
@@ -73,23 +73,22 @@ class threads : public endpoint {
 
   operation<threads, expectation> receive(message_buffer& in, rank_t source, tag_t tag) {
     expectation* r = expectations_.acquire();
-    r->reset();
-    r->source = source;
-    r->tag = tag;
+    r->begin(true, source, tag);
     r->into = &in;
     if (shipment* s = matching_.post(r)) deliver(s, r);
     return operation<threads, expectation>(*this, r);
   }
 
-  /// Throws `peer_failed` where a rank of the group has failed.
   void progress(bool block);
+  void post(const control_message& note, rank_t peer);
 
   [[gnu::noinline]] void abandon(shipment* s) {
-    s->waiting = nullptr; // whoever waited is being destroyed
     if (!s->done) {
       offer expected = offer::open;
       if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
-        while (!s->returned) collect(true); // the receiver is reading our memory
+        collect();
+        if (!s->returned) abort(*this, "a call has ended before what it sends had been received");
+        for (; !s->returned; collect()) sleep(now() + 1); // the receiver is reading our memory
       } else if (!s->returned) {
         s->awaited = false; // recycled when it comes back
         return;
@@ -143,7 +142,9 @@ class threads : public endpoint {
   }
 
   /// Takes what others have left here; true where there was something.
-  bool collect(bool block);
+  bool collect();
+  /// Sleeps until somebody leaves something here, or until that time.
+  void sleep(double until);
 
   thread_group* group_;
   bool synchronous_;
@@ -156,6 +157,8 @@ class threads : public endpoint {
   std::condition_variable signal_;
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
+  std::vector<control_message> notes_;
+  std::uint32_t polls_ = 0;
 };
 
 /// P ranks in this process.
@@ -184,61 +187,42 @@ class thread_group {
           try {
             program(net);
           } catch (...) {
-            fail(net.rank(), std::current_exception());
+            fail(net, std::current_exception());
           }
         });
       }
     } catch (...) { // no more threads to be had
-      fail(static_cast<rank_t>(running.size()), std::current_exception());
+      fail(ranks_[running.size()], std::current_exception());
     }
     for (auto& t : running) t.join();
     if (first_error_) std::rethrow_exception(first_error_);
   }
 
-  /// Declares the group dead: whoever waits, and whoever waits later, gets `peer_failed`.
-  void fail(rank_t who, std::exception_ptr why) noexcept {
+ private:
+  /// A program has ended in an error: the other ranks must not wait for it.
+  void fail(threads& net, std::exception_ptr why) noexcept {
+    const bool first = !net.dead() || net.failed_rank() == net.rank(); // else it is what another one's failure led to
     {
       const std::lock_guard lock(mutex_);
-      if (!first_error_) {
-        first_error_ = std::move(why);
-        failed_rank_ = who;
+      if (!first_error_ || (first && !error_is_first_)) {
+        first_error_ = why;
+        error_is_first_ = first;
       }
-      failed_ = true;
     }
-    for (auto& r : ranks_) {
-      const std::lock_guard lock(r.mutex_);
-      r.signal_.notify_one();
-    }
+    abort(net, what_of(why));
   }
 
-  [[nodiscard]] bool failed() const noexcept { return failed_; }
-
-  [[noreturn]] void throw_peer_failed() {
-    const std::lock_guard lock(mutex_);
-    std::string reason = "an unknown error";
-    try {
-      std::rethrow_exception(first_error_);
-    } catch (const std::exception& e) {
-      reason = e.what();
-    } catch (...) {
-    }
-    throw peer_failed(sentence("rank ", failed_rank_, " failed: ", reason));
-  }
-
- private:
   fixed_vector<threads> ranks_;
   std::mutex mutex_;
   std::exception_ptr first_error_;
-  rank_t failed_rank_ = -1;
-  std::atomic<bool> failed_ = false;
+  bool error_is_first_ = false;
 };
 
 inline operation<threads, threads::shipment> threads::send(const message_pieces& out, rank_t peer, tag_t tag) {
   shipment* s = shipments_.acquire();
-  s->reset();
+  s->begin(false, peer, tag);
   s->owner = this;
   s->source = rank();
-  s->tag = tag;
   s->head = out.head;
   s->pieces = out.pieces;
   s->returned = false;
@@ -260,14 +244,26 @@ inline operation<threads, threads::shipment> threads::send(const message_pieces&
   return operation<threads, shipment>(*this, awaited ? s : nullptr);
 }
 
-inline bool threads::collect(bool block) {
+inline void threads::post(const control_message& note, rank_t peer) {
+  threads& to = group_->rank(peer);
+  const std::lock_guard lock(to.mutex_);
+  to.notes_.push_back(note);
+  to.signal_.notify_one();
+}
+
+inline void threads::sleep(double until) {
+  const std::chrono::duration<double> time(std::min(until - now(), 3600.0));
+  std::unique_lock lock(mutex_);
+  signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty(); });
+}
+
+inline bool threads::collect() {
   detail::record_queue<shipment> arrived;
+  std::vector<control_message> notes;
   {
-    std::unique_lock lock(mutex_);
-    if (block) {
-      signal_.wait(lock, [&] { return !incoming_.empty() || !returned_.empty() || group_->failed(); });
-    }
+    const std::lock_guard lock(mutex_);
     arrived.swap(incoming_);
+    notes.swap(notes_);
     while (shipment* s = returned_.pop_front()) {
       s->returned = true;
       if (s->awaited)
@@ -276,6 +272,7 @@ inline bool threads::collect(bool block) {
         shipments_.recycle(s);
     }
   }
+  for (const control_message& note : notes) heed(note);
   const bool any = !arrived.empty() || !scheduler().idle();
   while (shipment* s = arrived.pop_front()) {
     if (expectation* r = matching_.arrive(s)) deliver(s, r);
@@ -284,11 +281,13 @@ inline bool threads::collect(bool block) {
 }
 
 inline void threads::progress(bool block) {
-  const bool look_first = collect(false);
-  if (group_->failed()) group_->throw_peer_failed();
-  if (block && !look_first && scheduler().idle()) {
-    collect(true);
-    if (group_->failed()) group_->throw_peer_failed();
+  const bool news = collect();
+  if (block && !news && scheduler().idle() && !dead()) {
+    const double until = look_at_deadline(now());
+    if (scheduler().idle()) sleep(until);
+    collect();
+  } else if (++polls_ % 256 == 0) {
+    look_at_deadline(now());
   }
   scheduler().run();
 }

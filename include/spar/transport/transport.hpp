@@ -7,6 +7,9 @@
 
 #include <concepts>
 #include <coroutine>
+#include <exception>
+#include <string>
+#include <utility>
 
 namespace spar {
 
@@ -22,7 +25,9 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///
 /// - `send` borrows the pieces until it has ended; `receive` needs no size in advance, the header tells.
 /// - `progress(true)` waits until an operation may have ended, `progress(false)` only looks; both then resume what
-///   is ready.
+///   is ready. They hand control messages to `node().heed`, ask `node().look_at_deadline`, and wait for nothing once
+///   `node().dead()`.
+/// - `post` sends a control message, never blocks and does not fail.
 /// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries is done
 ///   here (the simulator advances its clock).
 ///
@@ -30,11 +35,12 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 /// repeated without allocating.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
-                             tag_t tag, std::uint64_t entries) {
+                             tag_t tag, const control_message& note, std::uint64_t entries) {
   { observed.rank() } -> std::same_as<rank_t>;
   { observed.size() } -> std::same_as<rank_t>;
   { net.send(out, peer, tag) } -> awaitable<void>;
   { net.receive(in, peer, tag) } -> awaitable<void>;
+  net.post(note, peer);
   net.progress(true);
   { net.now() } -> std::same_as<double>;
   net.compute(entries);
@@ -42,5 +48,36 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
   { net.scheduler() } -> std::same_as<scheduler&>;
   { net.memory() } -> std::same_as<pool&>;
 };
+
+namespace detail {
+
+/// Tells all other ranks.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] void tell(Net& net, control_message::purpose what, const std::string& text) noexcept {
+  for_each_part(what, net.rank(), text, [&](const control_message& part) {
+    for (rank_t peer = 0; peer < net.size(); ++peer) {
+      if (peer != net.rank()) net.post(part, peer);
+    }
+  });
+}
+
+} // namespace detail
+
+/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 500 characters
+/// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] void abort(Net& net, std::string reason) noexcept {
+  if (net.node().dead()) return;
+  detail::tell(net, control_message::purpose::abort, reason);
+  net.node().die(net.rank(), std::move(reason));
+}
+
+/// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has
+/// under way is cancelled, as that may have to wait for them.
+template <transport Net>
+[[noreturn, gnu::noinline, gnu::cold]] void fail(Net& net) {
+  abort(net, what_of(std::current_exception()));
+  throw;
+}
 
 } // namespace spar

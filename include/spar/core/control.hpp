@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Control messages: 64 bytes that come unasked. They tell the others a rank's failure and the
+// numbers of named collectives.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/crc32c.hpp>
+#include <spar/core/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace spar {
+
+/// One part of a text that a rank sends to another, in order.
+struct control_message {
+  enum class purpose : std::uint8_t {
+    abort = 1, ///< the source has failed, for the reason that the text gives
+    gone = 2,  ///< the source has given up what it was sending: its memory is not to be read any more
+    name = 3   ///< the source, rank 0, has given the name of a collective a number
+  };
+
+  purpose what = purpose::abort;
+  bool last = true;        ///< no further part follows
+  std::uint8_t length = 0; ///< of the text in this part
+  std::uint8_t reserved = 0;
+  rank_t source = 0;
+  std::array<char, 52> text{};
+  std::uint32_t checksum = 0; ///< CRC-32C of what stands before it
+
+  [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
+    return crc32c(this, offsetof(control_message, checksum));
+  }
+  /// Throws `corrupt_message` unless this is one.
+  void validate(rank_t ranks) const {
+    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::name || length > text.size() ||
+        source < 0 || source >= ranks) {
+      throw corrupt_message("a control message is damaged");
+    }
+  }
+};
+static_assert(sizeof(control_message) == 64 && std::is_trivially_copyable_v<control_message>);
+
+/// Calls `post(part)` with each part of a text, of which at most 500 characters are sent.
+template <class Post>
+void for_each_part(control_message::purpose what, rank_t source, std::string_view text, Post post) {
+  text = text.substr(0, 500);
+  do {
+    control_message part{.what = what, .source = source};
+    part.length = static_cast<std::uint8_t>(std::min(text.size(), part.text.size()));
+    std::memcpy(part.text.data(), text.data(), part.length);
+    text.remove_prefix(part.length);
+    part.last = text.empty();
+    part.checksum = part.expected_checksum();
+    post(part);
+  } while (!text.empty());
+}
+
+} // namespace spar

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives that are matched by their names, in whatever order ranks start them.
+#pragma once
+
+#include <spar/core/control.hpp>
+#include <spar/core/slab.hpp>
+#include <spar/core/waiting.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spar {
+
+/// Names a collective: ranks may start collectives with different names in different orders. Up to 2048 names on a
+/// communicator; a name may be used again once its call has ended.
+struct named {
+  std::string_view text;
+};
+
+namespace detail {
+
+/// Of the numbers of collectives in flight those from here on stand for names.
+inline constexpr std::uint64_t first_named = max_in_flight / 2;
+
+struct call_name {
+  call_name* next = nullptr;
+  std::string text;
+  std::uint64_t hash = 0;
+  std::uint64_t number = 0; // in place of a sequence number; 0 until it is known
+  std::uint64_t calls = 0;
+  bool in_flight = false;
+  operation_record known; // what waits for the number
+};
+
+/// The names of a communicator. Rank 0 numbers them in the order in which it starts them, and tells the others.
+class call_names {
+ public:
+  /// Throws `invalid_argument` where there are too many names, or two that cannot be told apart.
+  call_name& find(std::string_view text) {
+    std::uint64_t hash = 14695981039346656037U; // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+    call_name& name = find(hash);
+    if (name.text.empty()) name.text = text;
+    if (name.text != text) {
+      throw invalid_argument(sentence("the names ", name.text, " and ", std::string(text),
+                                      " have the same hash: one of these collectives needs another name"));
+    }
+    return name;
+  }
+
+  /// Rank 0 gives the next number; the text that tells the others.
+  std::string give_number(call_name& name) {
+    name.number = next_++;
+    std::string note(2 * sizeof(std::uint64_t), '\0');
+    std::memcpy(note.data(), &name.hash, sizeof(name.hash));
+    std::memcpy(note.data() + sizeof(name.hash), &name.number, sizeof(name.number));
+    return note;
+  }
+  /// What rank 0 has told. Throws `corrupt_message`.
+  call_name& take_number(std::string_view note) {
+    std::uint64_t hash = 0;
+    std::uint64_t number = 0;
+    if (note.size() == sizeof(hash) + sizeof(number)) {
+      std::memcpy(&hash, note.data(), sizeof(hash));
+      std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
+    }
+    if (number < first_named || number >= max_in_flight) {
+      throw corrupt_message("a control message gives a collective a number that is none");
+    }
+    call_name& name = find(hash);
+    name.number = number;
+    return name;
+  }
+
+ private:
+  call_name& find(std::uint64_t hash) {
+    const auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), hash,
+                                     [](const call_name* n, std::uint64_t h) { return n->hash < h; });
+    if (at != by_hash_.end() && (*at)->hash == hash) return **at;
+    if (by_hash_.size() >= max_in_flight - first_named) {
+      throw invalid_argument(sentence("a communicator has at most ", max_in_flight - first_named,
+                                      " names of collectives: use a name again for the next call"));
+    }
+    call_name* name = names_.acquire();
+    name->hash = hash;
+    by_hash_.insert(at, name);
+    return *name;
+  }
+
+  slab<call_name> names_;
+  std::vector<call_name*> by_hash_;
+  std::uint64_t next_ = first_named;
+};
+
+} // namespace detail
+
+} // namespace spar

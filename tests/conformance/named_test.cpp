@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives with names: matched whatever the order in which ranks start them.
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+/// Many collectives, sparse and dense, that each rank starts in a random order of its own, several times.
+struct shuffled {
+  std::size_t calls;
+  std::uint64_t seed;
+  std::vector<std::vector<float>>* results; // of each rank, the sums of all calls one after the other
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(net.rank()));
+    std::vector<std::size_t> order(calls);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::vector<std::vector<float>> x(calls);
+    std::vector<float>& mine = (*results)[static_cast<std::size_t>(net.rank())];
+    for (int round = 0; round < 2; ++round) {
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<spar::pending<Net, void>> dense;
+      std::vector<spar::pending<Net, spar::stream<float>>> sparse;
+      std::vector<std::size_t> sparse_calls;
+      for (const std::size_t c : order) {
+        x[c].assign(1 + c % 7 * 300, static_cast<float>(c + 1));
+        const spar::named name{"layer"};
+        const std::string text = std::string(name.text) + std::to_string(c);
+        if (c % 3 != 0) {
+          dense.push_back(spar::start_allreduce(net, spar::named{text}, std::span<float>(x[c])));
+        } else {
+          sparse.push_back(spar::start_allreduce(net, spar::named{text}, spar::dense_view(x[c]), spar::sparcml{}));
+          sparse_calls.push_back(c);
+        }
+      }
+      // One without a name in between.
+      float one = 1;
+      auto unnamed = spar::start_allreduce(net, std::span<float>(&one, 1));
+      co_await std::move(unnamed);
+      EXPECT_EQ(one, static_cast<float>(net.size()));
+      for (auto& call : dense) co_await std::move(call);
+      for (std::size_t s = 0; s < sparse.size(); ++s) {
+        const auto sum = co_await std::move(sparse[s]);
+        sum.to_dense(std::span<float>(x[sparse_calls[s]]));
+      }
+    }
+    for (const auto& sum : x) mine.insert(mine.end(), sum.begin(), sum.end());
+  }
+};
+
+void expect_sums(const std::vector<std::vector<float>>& results, std::size_t calls) {
+  std::vector<float> expected;
+  for (std::size_t c = 0; c < calls; ++c) {
+    expected.insert(expected.end(), 1 + c % 7 * 300, static_cast<float>((c + 1) * results.size()));
+  }
+  for (const auto& mine : results) ASSERT_EQ(mine, expected);
+}
+
+TEST(named, two_hundred_in_flight_in_another_order_on_each_rank) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : {1, 2, 3, 4, 5}) {
+      SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
+      std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
+      run(where, ranks, shuffled{200, 1, &results});
+      ASSERT_NO_FATAL_FAILURE(expect_sums(results, 200));
+    }
+  }
+}
+
+TEST(named, a_hundred_random_orders) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    for (const mode where : {mode::threads, mode::sim_synchronous}) {
+      std::vector<std::vector<float>> results(3);
+      run(where, 3, shuffled{40, seed, &results});
+      ASSERT_NO_FATAL_FAILURE(expect_sums(results, 40));
+    }
+  }
+}
+
+TEST(named, a_name_in_flight_is_refused_and_nothing_is_lost) {
+  spar::thread_group group(2);
+  group.run([](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    std::vector<float> y(10, 1.0F);
+    auto first = spar::start_allreduce(net, spar::named{"a"}, std::span(x));
+    if (!first.done() || net.rank() == 0) {
+      try {
+        auto second = spar::start_allreduce(net, spar::named{"a"}, std::span(y));
+        second.wait();
+        EXPECT_NE(net.rank(), 0) << "no error";
+      } catch (const spar::invalid_argument& e) {
+        EXPECT_NE(std::string(e.what()).find("named a has not ended"), std::string::npos) << e.what();
+      }
+    }
+    first.wait();
+    EXPECT_EQ(x[0], 2.0F);
+  });
+}
+
+TEST(named, two_thousand_and_forty_eight_names_and_no_more) {
+  spar::thread_group group(1);
+  spar::threads& net = group.rank(0);
+  float x = 1;
+  for (int name = 0; name < 2048; ++name) {
+    spar::start_allreduce(net, spar::named{std::to_string(name)}, std::span<float>(&x, 1)).wait();
+  }
+  spar::start_allreduce(net, spar::named{"7"}, std::span<float>(&x, 1)).wait();
+  try {
+    (void)spar::start_allreduce(net, spar::named{"another"}, std::span<float>(&x, 1));
+    ADD_FAILURE() << "no error";
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("at most 2048 names"), std::string::npos) << e.what();
+  }
+}
+
+TEST(named, ranks_that_disagree_about_a_named_call) {
+  spar::thread_group group(3);
+  EXPECT_THROW(group.run([](spar::threads& net) {
+    std::vector<float> x(net.rank() == 2 ? 11 : 10, 1.0F);
+    spar::start_allreduce(net, spar::named{"gradient"}, std::span(x)).wait();
+  }),
+               spar::mismatch);
+}
+
+TEST(named, a_name_that_rank_0_never_starts) {
+  spar::thread_group group(2);
+  group.run([](spar::threads& net) {
+    if (net.rank() == 0) return;
+    net.set_deadline(0.05);
+    std::vector<float> x(10, 1.0F);
+    auto call = spar::start_allreduce(net, spar::named{"mine"}, std::span(x));
+    try {
+      call.wait();
+      ADD_FAILURE() << "no error";
+    } catch (const spar::timeout& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 0 to start a collective of the same name"), std::string::npos);
+    }
+  });
+}
+
+} // namespace
+} // namespace spar_test

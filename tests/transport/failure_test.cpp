@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Deadlines, aborts, and the end of a communicator, among in-process and simulated ranks.
+#include "support/ranks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+constexpr std::size_t sizes[] = {10, 100'000};
+
+/// What `call` throws, empty for nothing; it is of type `Expected` or peer_failed.
+template <class Expected, class Call>
+std::string text_of(Call call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    EXPECT_TRUE(dynamic_cast<const Expected*>(&e) != nullptr || dynamic_cast<const spar::peer_failed*>(&e) != nullptr)
+        << e.what();
+    return e.what();
+  }
+  return {};
+}
+
+TEST(deadline, a_silent_rank_is_named) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{4, {.synchronous = synchronous}};
+      group.run([&](spar::threads& net) {
+        if (net.rank() == 2) return;
+        net.set_deadline(0.1);
+        std::vector<float> x(n, 1.0F);
+        const auto call = [&] { spar::allreduce(net, std::span(x), spar::recursive_doubling{}); };
+        const std::string text = text_of<spar::timeout>(call);
+        EXPECT_NE(text.find("0.1 s"), std::string::npos) << text;
+        EXPECT_TRUE(net.dead());
+        EXPECT_NE(text_of<spar::peer_failed>(call).find("communicator is dead"), std::string::npos);
+      });
+    }
+  }
+}
+
+TEST(deadline, is_not_over_for_a_rank_that_is_only_late) {
+  spar::thread_group group{3};
+  group.run([&](spar::threads& net) {
+    net.set_deadline(20);
+    if (net.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::vector<float> x(100, 1.0F);
+    spar::allreduce(net, std::span(x));
+    EXPECT_EQ(x[0], 3.0F);
+  });
+}
+
+TEST(deadline, is_looked_at_by_polling_too) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    if (net.rank() == 1) return;
+    net.set_deadline(0.05);
+    std::vector<float> x(100, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    while (!call.done()) {
+    }
+    EXPECT_THROW(call.wait(), spar::timeout);
+  });
+}
+
+/// Rank 1 never calls; the others have a deadline in virtual time.
+struct silent_in_the_simulator {
+  std::vector<double>* ended;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    if (net.rank() == 1) co_return;
+    net.set_deadline(2.5);
+    std::vector<float> x(100, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+    try {
+      co_await std::move(call);
+      ADD_FAILURE() << "no error";
+    } catch (const spar::timeout&) {
+    } catch (const spar::peer_failed&) {
+    }
+    (*ended)[static_cast<std::size_t>(net.rank())] = net.now();
+  }
+};
+
+TEST(deadline, in_virtual_time) {
+  std::vector<double> ended(5, 2.5);
+  run_sim(5, silent_in_the_simulator{&ended});
+  for (const double time : ended) EXPECT_NEAR(time, 2.5, 1e-3);
+}
+
+TEST(abort, reaches_those_who_wait_and_those_who_call_later) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{5, {.synchronous = synchronous}};
+      const std::string reason = "the disk is full" + std::string(200, '!');
+      group.run([&](spar::threads& net) {
+        std::vector<float> x(n, 1.0F);
+        const auto call = [&] { spar::allreduce(net, std::span(x)); };
+        if (net.rank() == 3) spar::abort(net, reason);
+        const std::string text = text_of<spar::peer_failed>(call);
+        EXPECT_NE(text.find("rank 3"), std::string::npos) << text;
+        EXPECT_NE(text.find(reason), std::string::npos) << text;
+        EXPECT_EQ(text_of<spar::peer_failed>(call), text);
+      });
+    }
+  }
+}
+
+/// Several calls are in flight when rank 1 gives up; a coroutine that waits for one learns it.
+struct aborted_in_flight {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(5000, 1.0F);
+    std::vector<float> y(10, 1.0F);
+    int failed = 0;
+    if (net.rank() == 1) {
+      spar::abort(net, "enough");
+    } else {
+      auto first = spar::start_allreduce(net, std::span(x), spar::ring{});
+      auto second = spar::start_allreduce(net, std::span(y), spar::recursive_doubling{});
+      try {
+        co_await std::move(second);
+      } catch (const spar::peer_failed& e) {
+        EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos);
+        ++failed;
+      }
+      try {
+        co_await std::move(first);
+      } catch (const spar::peer_failed&) {
+        ++failed;
+      }
+      EXPECT_EQ(failed, 2);
+    }
+  }
+};
+
+TEST(abort, ends_every_call_in_flight) {
+  for (const mode where : all_modes) {
+    SCOPED_TRACE(where);
+    for (const spar::rank_t ranks : {2, 3, 4, 5}) run(where, ranks, aborted_in_flight{});
+  }
+}
+
+TEST(abort, of_one_group_leaves_another_alive) {
+  spar::thread_group first{3};
+  spar::thread_group second{3};
+  first.run([&](spar::threads& net) {
+    if (net.rank() == 0) spar::abort(net, "enough");
+    std::vector<float> x(10, 1.0F);
+    EXPECT_THROW(spar::allreduce(net, std::span(x)), spar::peer_failed);
+    spar::allreduce(second.rank(net.rank()), std::span(x));
+    EXPECT_EQ(x[0], 3.0F);
+  });
+}
+
+/// A call fails on one rank only: an operation throws there.
+struct throwing_sum {
+  static constexpr std::string_view name = "throwing_sum";
+  bool throws = false;
+  template <class T>
+  [[nodiscard]] T operator()(T a, T b) const {
+    if (throws) throw std::runtime_error("out of paper");
+    return a + b;
+  }
+  template <class T>
+  [[nodiscard]] static T neutral() {
+    return T{};
+  }
+};
+
+TEST(abort, by_a_call_that_fails_on_one_rank) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{4, {.synchronous = synchronous}};
+      group.run([&](spar::threads& net) {
+        std::vector<float> x(n, 1.0F);
+        const std::string text = text_of<std::runtime_error>(
+            [&] { spar::allreduce(net, std::span(x), spar::recursive_doubling{}, throwing_sum{net.rank() == 1}); });
+        if (text.empty()) { // it had its result already: the next call fails
+          EXPECT_THROW(
+              {
+                for (int calls = 0; calls < 1000; ++calls) spar::allreduce(net, std::span(x));
+              },
+              spar::peer_failed);
+        } else {
+          EXPECT_NE(text.find("out of paper"), std::string::npos) << text;
+        }
+      });
+    }
+  }
+}
+
+TEST(checksums, results_are_the_same_with_them) {
+  for (const std::size_t n : sizes) {
+    spar::thread_group group{3};
+    group.run([&](spar::threads& net) {
+      net.set_checksums(true);
+      std::vector<float> x(n, 1.0F);
+      spar::allreduce(net, std::span(x));
+      EXPECT_EQ(x, std::vector<float>(n, 3.0F));
+      const std::vector<std::uint32_t> indices{1, 5};
+      const std::vector<float> values{1.0F, 2.0F};
+      const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values));
+      sum.to_dense(std::span(x));
+      EXPECT_EQ(x[1], 3.0F);
+      EXPECT_EQ(x[5], 6.0F);
+    });
+  }
+}
+
+} // namespace
+} // namespace spar_test
