@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/collective/front.hpp>
+#include <spar/collective/progress_thread.hpp>
 #include <spar/core/join.hpp>
 #include <spar/selector/all.hpp>
 #include <spar/selector/exact_topk.hpp>

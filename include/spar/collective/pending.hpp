@@ -14,13 +14,15 @@ namespace spar {
 /// Runs the transport until `work` has ended; its result.
 template <transport Net, class T>
 T wait(Net& net, task<T> work) {
+  const detail::turn mine(net.node().shared());
   while (!work.done()) net.progress(true);
   return work.result();
 }
 
 /// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()`
 /// blocks; inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error.
-/// Progress is made by any waiting or polling call on the same transport.
+/// Progress is made by any waiting or polling call on the same transport, or by a progress_thread; with one, a
+/// coroutine cannot await the handle.
 template <transport Net, class T>
 class [[nodiscard]] pending {
  public:
@@ -30,6 +32,7 @@ class [[nodiscard]] pending {
   pending& operator=(pending&&) = delete;
   ~pending() {
     if (call_ == nullptr) return;
+    const detail::turn mine(net_->node().shared());
     try {
       while (!work_.done()) net_->progress(true);
     } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
@@ -42,17 +45,24 @@ class [[nodiscard]] pending {
 
   /// Whether the call has ended; looks for progress first.
   [[nodiscard]] bool done() {
+    const detail::turn mine(net_->node().shared());
     if (!work_.done()) net_->progress(false);
     return work_.done();
   }
   T wait() {
+    const detail::turn mine(net_->node().shared());
     while (!work_.done()) net_->progress(true);
     return work_.result();
   }
   /// Messages, bytes and time of this call; complete once it has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
 
-  [[nodiscard]] bool await_ready() const noexcept { return work_.done(); }
+  [[nodiscard]] bool await_ready() const {
+    if (net_->node().shared() != nullptr) {
+      throw error("a coroutine awaits a collective on a communicator with a progress thread: wait() for it instead");
+    }
+    return work_.done();
+  }
   void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
   T await_resume() { return work_.result(); }
 
@@ -139,6 +149,7 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 template <transport Net, class Algorithm, class... Args>
 auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
   using work = detail::task_of<Net, Algorithm, Args...>;
+  const detail::turn mine(net.node().shared());
   call_record& call = net.node().acquire();
   return pending<Net, decltype(std::declval<work&>().result())>(
       net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
@@ -149,6 +160,7 @@ auto start(Net& net, const signature& agreed, Algorithm algorithm, Args... args)
 template <transport Net, class Algorithm, class... Args>
 auto start(Net& net, named which, const signature& agreed, Algorithm algorithm, Args... args) {
   using work = detail::task_of<Net, Algorithm, Args...>;
+  const detail::turn mine(net.node().shared());
   detail::call_name& name = net.node().name_call(which);
   if (net.rank() == 0 && name.number == 0) {
     detail::tell(net, control_message::purpose::name, net.node().number_name(name));
@@ -163,10 +175,13 @@ auto start(Net& net, named which, const signature& agreed, Algorithm algorithm, 
 /// with one coroutine less.
 template <transport Net, class Algorithm, class... Args>
 auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
+  const detail::turn mine(net.node().shared());
   call_record call;
   const detail::open_call<Net> open(net, call);
   try {
-    return wait(net, algorithm(channel<Net>(net, call, agreed), args...));
+    auto work = algorithm(channel<Net>(net, call, agreed), args...);
+    while (!work.done()) net.progress(true);
+    return work.result();
   } catch (...) {
     fail(net);
   }

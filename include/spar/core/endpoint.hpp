@@ -11,8 +11,10 @@
 #include <spar/core/scheduler.hpp>
 #include <spar/core/slab.hpp>
 #include <spar/core/statistics.hpp>
+#include <spar/core/turns.hpp>
 #include <spar/core/waiting.hpp>
 
+#include <atomic>
 #include <bitset>
 #include <chrono>
 #include <coroutine>
@@ -110,6 +112,15 @@ class endpoint {
 
   // For transports and calls.
 
+  /// What the threads that use this rank take turns by; a null pointer where there is only one.
+  [[nodiscard]] detail::turns* shared() const noexcept { return turns_; }
+  void share(detail::turns* by) noexcept {
+    turns_ = by;
+    memory().share(by != nullptr);
+  }
+  /// Whether a call is in flight.
+  [[nodiscard]] bool busy() const noexcept { return open_ > 0 || awaits(); }
+
   /// A coroutine waits for an operation.
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { waiting_.add(r, waiting); }
   [[nodiscard]] bool awaits() const noexcept { return waiting_.first() != nullptr; }
@@ -117,9 +128,9 @@ class endpoint {
   /// From now on the communicator is dead: whoever waits is resumed, and finds its operation not done.
   [[gnu::noinline, gnu::cold]] void die(rank_t who, std::string why) {
     if (dead_) return;
-    dead_ = true;
     failed_rank_ = who;
     reason_ = std::move(why);
+    dead_ = true;
     while (detail::operation_record* r = waiting_.first()) r->wake(scheduler_);
   }
 
@@ -193,9 +204,10 @@ class endpoint {
   spar::statistics total_;
   detail::waiting_list waiting_;
   double seen_ = 0; // when the last call began or ended
+  detail::turns* turns_ = nullptr;
   double deadline_ = 600;
   bool checksums_ = false;
-  bool dead_ = false;
+  std::atomic<bool> dead_ = false; // an application may ask while a progress thread works
   rank_t failed_rank_ = -1;
   std::string reason_;
   std::string arriving_; // the parts so far of a peer's reason

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -60,9 +61,9 @@ class pool_requests {
 };
 
 /// Recycles blocks over an upstream resource, the allocator hook. A request takes the smallest free block that is large
-/// enough; blocks are kept until the end. Not synchronised: a pool belongs to one rank (or to all that share a thread),
-/// and only its thread allocates and frees. Blocks may outlive the pool's owner (a result that is kept): use
-/// `pool_owner`.
+/// enough; blocks are kept until the end. Not synchronised unless shared: a pool belongs to one rank (or to all that
+/// share a thread), and only its thread allocates and frees. Blocks may outlive the pool's owner (a result that is
+/// kept): use `pool_owner`.
 ///
 /// A rank says when its calls begin and end. Where one has made more requests than any before, the pool sets aside, at
 /// its end, what it may lack for another: from each class upwards as many free blocks as the call has requested. Then
@@ -101,8 +102,12 @@ class pool final : public std::pmr::memory_resource {
   /// From now on requests are made by this rank; for ranks that share a pool.
   void charge(pool_requests& rank) noexcept { requests_ = &rank; }
 
+  /// Whether several threads use it; changed while one does.
+  void share(bool on) noexcept { shared_ = on; }
+
   void begin_call() noexcept { requests_->next_period(); }
   void end_call() noexcept {
+    const exclusive lock(*this);
     if (requests_->grown_) set_aside();
     requests_->next_period();
   }
@@ -125,9 +130,25 @@ class pool final : public std::pmr::memory_resource {
     return (sizeof(block) + classes::capacity(size_class) + alignment - 1) / alignment * alignment;
   }
 
+  class exclusive {
+   public:
+    explicit exclusive(pool& its) noexcept : taken_(its.shared_ ? &its.taken_ : nullptr) {
+      while (taken_ != nullptr && taken_->test_and_set(std::memory_order_acquire)) {
+      }
+    }
+    exclusive(const exclusive&) = delete;
+    ~exclusive() {
+      if (taken_ != nullptr) taken_->clear(std::memory_order_release);
+    }
+
+   private:
+    std::atomic_flag* taken_;
+  };
+
   // Out of line: every coroutine and buffer would otherwise carry a copy.
   [[gnu::noinline]] void* do_allocate(std::size_t bytes, std::size_t align) override {
     if (align > alignment) throw std::bad_alloc();
+    const exclusive lock(*this);
     const std::size_t wanted = classes::of(bytes);
     pool_requests& by = *requests_;
     std::uint64_t& made = by.made_[wanted];
@@ -143,10 +164,13 @@ class pool final : public std::pmr::memory_resource {
   }
 
   [[gnu::noinline]] void do_deallocate(void* p, std::size_t, std::size_t) override {
-    block* b = static_cast<block*>(p) - 1;
-    b->next = free_[b->size_class];
-    free_[b->size_class] = b;
-    --in_use_[b->size_class];
+    {
+      const exclusive lock(*this);
+      block* b = static_cast<block*>(p) - 1;
+      b->next = free_[b->size_class];
+      free_[b->size_class] = b;
+      --in_use_[b->size_class];
+    }
     if (owners_ == 0 && live() == 0) delete this;
   }
 
@@ -250,6 +274,8 @@ class pool final : public std::pmr::memory_resource {
   block* chunks_ = nullptr;
   pool_requests own_;
   std::uint64_t owners_ = 1;
+  bool shared_ = false;
+  std::atomic_flag taken_;
 };
 
 /// Owns a pool, together with its copies. The pool lives on until its last block is returned, so that a result may

@@ -62,6 +62,18 @@ class mpi : public endpoint {
     }
   }
 
+  /// Throws `invalid_argument` where MPI may not be called by several threads.
+  void share() const {
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&provided);
+    if (provided == MPI_THREAD_MULTIPLE) return;
+    throw invalid_argument(sentence("a progress thread needs MPI_THREAD_MULTIPLE, but MPI was initialised with ",
+                                    provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
+                                    : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                                      : "MPI_THREAD_SERIALIZED",
+                                    ": call MPI_Init_thread"));
+  }
+
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_.get(); }
   void compute(std::uint64_t) const noexcept {}

@@ -80,6 +80,14 @@ class threads : public endpoint {
   }
 
   void progress(bool block);
+  /// For a progress thread: `sleep` returns when there is something to progress, or at that time, or after `wake`.
+  void share() const noexcept {}
+  void sleep(double until);
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    signal_.notify_all();
+  }
   void post(const control_message& note, rank_t peer);
 
   [[gnu::noinline]] void abandon(shipment* s) {
@@ -132,19 +140,17 @@ class threads : public endpoint {
     threads& owner = *s->owner;
     const std::lock_guard lock(owner.mutex_);
     owner.returned_.push_back(s);
-    owner.signal_.notify_one();
+    owner.signal_.notify_all();
   }
 
   void deposit(shipment* s) {
     const std::lock_guard lock(mutex_);
     incoming_.push_back(s);
-    signal_.notify_one();
+    signal_.notify_all();
   }
 
   /// Takes what others have left here; true where there was something.
   bool collect();
-  /// Sleeps until somebody leaves something here, or until that time.
-  void sleep(double until);
 
   thread_group* group_;
   bool synchronous_;
@@ -158,6 +164,7 @@ class threads : public endpoint {
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
   std::vector<control_message> notes_;
+  bool woken_ = false;
   std::uint32_t polls_ = 0;
 };
 
@@ -248,13 +255,14 @@ inline void threads::post(const control_message& note, rank_t peer) {
   threads& to = group_->rank(peer);
   const std::lock_guard lock(to.mutex_);
   to.notes_.push_back(note);
-  to.signal_.notify_one();
+  to.signal_.notify_all();
 }
 
 inline void threads::sleep(double until) {
   const std::chrono::duration<double> time(std::min(until - now(), 3600.0));
   std::unique_lock lock(mutex_);
-  signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty(); });
+  signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty() || woken_; });
+  woken_ = false;
 }
 
 inline bool threads::collect() {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A thread that makes progress while the application computes.
+#pragma once
+
+#include <spar/transport/transport.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+namespace spar {
+
+/// A transport that another thread may drive while the application's thread is elsewhere: `share()` throws where that
+/// cannot be. Rejects the simulator, whose ranks are on one thread.
+template <class Net>
+concept shareable = transport<Net> && requires(Net& net) { net.share(); };
+
+/// When a progress thread rests, over a transport that must be polled (MPI).
+struct progress_options {
+  double idle = 1;     ///< seconds without a call in flight after which it polls less often
+  double pause = 5e-3; ///< seconds between polls from then on: by so much the first message of a call may be late
+};
+
+/// From its construction to its destruction a thread of its own makes progress on `net`, which outlives it: calls that
+/// have been started go on while the application computes. Among in-process ranks it sleeps until something comes; over
+/// MPI it polls, and gives its core away between polls. `net` is still used by one thread of the application, and
+/// its calls are waited for by `wait()` or `done()`, not by coroutines. Throws `invalid_argument` where MPI was not
+/// initialised with MPI_THREAD_MULTIPLE.
+template <shareable Net>
+class progress_thread {
+ public:
+  explicit progress_thread(Net& net, const progress_options& options = {}) : net_(&net), options_(options) {
+    net.share();
+    net.node().share(&turns_);
+    thread_ = std::thread([this] { run(); });
+  }
+  progress_thread(const progress_thread&) = delete;
+  ~progress_thread() {
+    stopped_ = true;
+    if constexpr (sleeps) net_->wake();
+    thread_.join();
+    net_->node().share(nullptr);
+  }
+
+ private:
+  static constexpr bool sleeps = requires(Net& net, double until) {
+    net.sleep(until);
+    net.wake();
+  };
+
+  void run() {
+    double rest_from = net_->now() + options_.idle;
+    while (!stopped_) {
+      double until = 0;
+      {
+        const detail::turn mine(&turns_);
+        try {
+          net_->progress(false);
+          until = net_->node().look_at_deadline(net_->now());
+          net_->progress(false); // what the deadline has ended
+        } catch (...) {
+          abort(*net_, what_of(std::current_exception()));
+        }
+        if (net_->node().busy()) rest_from = net_->now() + options_.idle;
+      }
+      turns_.let_others();
+      if constexpr (sleeps)
+        net_->sleep(until);
+      else if (net_->now() < rest_from)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::duration<double>(options_.pause));
+    }
+  }
+
+  Net* net_;
+  progress_options options_;
+  detail::turns turns_;
+  std::atomic<bool> stopped_ = false;
+  std::thread thread_;
+};
+
+} // namespace spar

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The application's thread and a progress thread use a rank by turns.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+namespace spar::detail {
+
+/// A mutex whose holder can see that others want it.
+class turns {
+ public:
+  void lock() {
+    ++wanting_;
+    mutex_.lock();
+    --wanting_;
+  }
+  void unlock() { mutex_.unlock(); }
+  /// Lets others have their turn first, as mutexes are not fair.
+  void let_others() const noexcept {
+    while (wanting_ > 0) std::this_thread::yield();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<int> wanting_ = 0;
+};
+
+/// Holds the turn for a scope; does nothing where there is only one thread.
+class turn {
+ public:
+  explicit turn(turns* shared) : shared_(shared) {
+    if (shared_ != nullptr) shared_->lock();
+  }
+  turn(const turn&) = delete;
+  ~turn() {
+    if (shared_ != nullptr) shared_->unlock();
+  }
+
+ private:
+  turns* shared_;
+};
+
+} // namespace spar::detail
