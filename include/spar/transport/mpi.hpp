@@ -201,7 +201,7 @@ class mpi : public endpoint {
       if (!requests_.empty())
         complete_some(block);
       else if (block)
-        throw deadlock(sentence("rank ", rank(), " waits, but no message is under way"));
+        raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
     }
     scheduler().run();
   }

@@ -44,13 +44,13 @@ class [[nodiscard]] operation {
  public:
   /// An operation that has already ended has no record.
   explicit operation(Transport& net, Record* record = nullptr) noexcept : net_(&net), record_(record) {}
-  operation(operation&& other) noexcept : net_(other.net_), record_(std::exchange(other.record_, nullptr)) {}
+  operation(operation&& other) noexcept : net_(other.net_), record_(other.record_) { other.record_ = nullptr; }
   operation& operator=(operation&& other) noexcept {
     std::swap(net_, other.net_);
     std::swap(record_, other.record_);
     return *this;
   }
-  ~operation() {
+  [[gnu::noinline]] ~operation() {
     if (record_ != nullptr) net_->abandon(record_);
   }
 

@@ -84,7 +84,7 @@ class threads : public endpoint {
   /// Throws `peer_failed` where a rank of the group has failed.
   void progress(bool block);
 
-  [[gnu::noinline]] void abandon(shipment* s) {
+  void abandon(shipment* s) {
     s->waiting = nullptr; // whoever waited is being destroyed
     if (!s->done) {
       offer expected = offer::open;
@@ -98,7 +98,7 @@ class threads : public endpoint {
     shipments_.recycle(s);
   }
 
-  [[gnu::noinline]] void abandon(expectation* r) noexcept {
+  void abandon(expectation* r) noexcept {
     if (!r->done) matching_.withdraw(r);
     expectations_.recycle(r);
   }
@@ -164,7 +164,7 @@ class thread_group {
   /// Throws `invalid_argument` where `size` is less than 1.
   explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-    if (size < 1) throw invalid_argument(sentence("a group of threads needs at least one rank, not ", size));
+    if (size < 1) raise<invalid_argument>({"a group of threads needs at least one rank, not ", size});
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
@@ -213,16 +213,15 @@ class thread_group {
 
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-  [[noreturn]] void throw_peer_failed() {
+  [[noreturn, gnu::cold]] void throw_peer_failed() {
     const std::lock_guard lock(mutex_);
-    std::string reason = "an unknown error";
     try {
       std::rethrow_exception(first_error_);
     } catch (const std::exception& e) {
-      reason = e.what();
+      raise<peer_failed>({"rank ", failed_rank_, " failed: ", e.what()});
     } catch (...) {
+      raise<peer_failed>({"rank ", failed_rank_, " failed: an unknown error"});
     }
-    throw peer_failed(sentence("rank ", failed_rank_, " failed: ", reason));
   }
 
  private:
