@@ -304,7 +304,7 @@ TEST(counts, sparcml_is_an_agreement_and_its_choice) {
         if (choice == spar::sparcml_choice::ssar) chosen = measure(where, mine, spar::ssar_split{});
         if (choice == spar::sparcml_choice::dsar) chosen = measure(where, mine, spar::dsar_split{});
         for (std::size_t r = 0; r < mine.size(); ++r) {
-          const traffic agreement = c.dense_recursive_doubling(r, 1, 8);
+          const traffic agreement = c.agreement();
           ASSERT_EQ(results[r].cost.messages_sent, agreement.messages + chosen[r].cost.messages_sent)
               << "P = " << ranks;
           ASSERT_EQ(results[r].cost.bytes_sent, agreement.bytes + chosen[r].cost.bytes_sent) << "P = " << ranks;

@@ -179,6 +179,12 @@ struct costs {
     sent += bruck(rank, [&](std::uint64_t block) { return quantised_bytes(block_size(block, ranks()), bits, bucket); });
     return sent;
   }
+  /// One number of 8 bytes in each of ceil(log2 P) rounds.
+  [[nodiscard]] traffic agreement() const {
+    traffic sent;
+    for (std::uint64_t distance = 1; distance < ranks(); distance *= 2) sent += {1, 8};
+    return sent;
+  }
   [[nodiscard]] traffic allgather(std::uint64_t rank) const {
     return bruck(rank, [&](std::uint64_t part) { return 8 + entry() * indices[part].size(); });
   }

@@ -146,7 +146,7 @@ TEST(named, a_name_that_rank_0_never_starts) {
       call.wait();
       ADD_FAILURE() << "no error";
     } catch (const spar::timeout& e) {
-      EXPECT_NE(std::string(e.what()).find("rank 0 to start a collective of the same name"), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("rank 0 to start a named call"), std::string::npos);
     }
   });
 }

@@ -227,9 +227,9 @@ TEST(virtual_time, the_split_costs_a_message_time_for_each_peer) {
 }
 
 TEST(virtual_time, sparcml_is_an_agreement_and_its_choice) {
-  for (const spar::rank_t ranks : {1, 2, 4, 8}) { // all ranks leave the agreement at the same time
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 7, 8, 13}) { // all ranks leave the agreement at the same time
     for (const bool disjoint : {false, true}) {
-      const double agreement = log2_of(ranks) * (alpha + 8 * beta + gamma_);
+      const double agreement = log2_ceil(ranks) * (alpha + 8 * beta + gamma_);
       spar::simulator engine{ranks, network()};
       double chosen = 0;
       switch (spar::choose_sparcml(spar::network_of(engine.rank(0)), {ranks, n, k, 4, 4}, 4)) {

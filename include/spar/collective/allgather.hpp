@@ -27,7 +27,7 @@ class block_sizes {
       : larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)), larger_(bytes_of(owner[0].size())),
         smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
   /// The first byte of a block.
-  [[nodiscard]] std::size_t begin(rank_t block) const noexcept {
+  [[nodiscard, gnu::noinline]] std::size_t begin(rank_t block) const noexcept {
     const auto b = static_cast<std::uint64_t>(block);
     return b * smaller_ + std::min(b, larger_ones_) * (larger_ - smaller_);
   }
@@ -78,10 +78,17 @@ struct bruck_allgather {
   /// Every rank's stream on every rank. `owned`: part r must lie in block r of the dimension.
   template <transport Net, element T, index_type Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false) const& {
+    gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), net.memory());
+    co_await streams(net, parts, owned);
+    co_return parts;
+  }
+
+  /// In place, of streams: rank r brings one part, `have`, and ends with all; await it at once.
+  template <transport Net, element T, index_type Index>
+  task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned) const& {
     const rank_t p = net.size();
-    const uniform_ownership owner{mine.dimension(), p};
+    const uniform_ownership owner{have.dimension(), p};
     // Parts are kept in the order in which they come: this rank's, those of the ranks above it, and on from rank 0.
-    gathered<T, Index> have(mine, static_cast<std::size_t>(p), net.memory());
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
@@ -90,7 +97,7 @@ struct bruck_allgather {
       co_await net.receive(source, in);
       const auto check = [&](std::size_t part, std::span<const Index> indices) {
         const auto r = static_cast<rank_t>((static_cast<std::size_t>(source) + part) % static_cast<std::size_t>(p));
-        check_indices(indices, owned ? owner[r] : index_range{0, mine.dimension()});
+        check_indices(indices, owned ? owner[r] : index_range{0, have.dimension()});
       };
       auto next = have.joined(in, count, check, net.memory());
       in.release();
@@ -98,7 +105,6 @@ struct bruck_allgather {
       have = std::move(next);
     }
     have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
-    co_return have;
   }
 
   template <class... Args>

@@ -27,7 +27,7 @@ struct no_operation {
 template <class Net>
 void check_root(const Net& net, rank_t root) {
   if (root < 0 || root >= net.size()) {
-    throw invalid_argument(sentence("the root is rank ", root, ", but there are ", net.size(), " ranks"));
+    raise<invalid_argument>({"the root is rank ", root, ", but there are ", net.size(), " ranks"});
   }
 }
 
@@ -58,8 +58,7 @@ template <transport Net, element T, index_type Index>
 auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
   validate(mine);
   if (mine.is_dense()) {
-    throw invalid_argument(
-        sentence("a sparse allgather takes sparse streams, not a dense one of ", mine.count(), " values"));
+    raise<invalid_argument>({"a sparse allgather takes sparse streams, not a dense one of ", mine.count(), " values"});
   }
   const auto agreed = signature_of<T, Index, bruck_allgather, detail::no_operation>(mine.dimension());
   return start(net, agreed, bruck_allgather{}, mine, false);

@@ -44,7 +44,8 @@ struct split_allgather {
     const split_reduce_scatter reduce_scatter;
     const bruck_allgather allgather;
     const stream<T, Index> block = co_await reduce_scatter(net, mine, op);
-    auto blocks = co_await allgather(net, block.view(), true);
+    gathered<T, Index> blocks(block.view(), static_cast<std::size_t>(net.size()), net.memory());
+    co_await allgather.streams(net, blocks, true);
     auto sum = std::move(blocks).joined();
     if (sum.count() > dense_threshold<T, Index>(sum.dimension())) sum = to_dense(sum.view(), op, net.memory());
     co_return sum;

@@ -29,7 +29,7 @@ struct assertion_failed : error {
 template <assertion_level Level = assertion_level::normal>
 constexpr void check(bool condition, const char* sentence) {
   if constexpr (active_assertions >= Level) {
-    if (!condition) throw assertion_failed(sentence);
+    if (!condition) raise<assertion_failed>({sentence});
   }
 }
 

@@ -18,13 +18,38 @@ namespace detail {
 /// No array is larger, so that sizes can be added and rounded without overflow.
 inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
 
-/// Memory for an array; a null pointer for an empty one. Throws std::bad_alloc where there is not so much. Out of line:
-/// compilers unfold a call of a memory resource into much code.
-[[gnu::noinline]] inline void* take_array(std::pmr::memory_resource& memory, std::size_t count, std::size_t size,
-                                          std::size_t align) {
-  if (count > max_bytes / size) throw std::bad_alloc();
-  return count == 0 ? nullptr : memory.allocate(count * size, align);
-}
+/// Memory from a resource, given back at the end; a null pointer for an empty array. One type for all elements, and
+/// out of line: else compilers would unfold the call of a memory resource wherever there is an array.
+class memory_block {
+ public:
+  static constexpr std::size_t alignment = 64; // of a cache line, so for all elements
+
+  memory_block() = default;
+  /// Throws std::bad_alloc where there is not so much memory.
+  [[gnu::noinline]] memory_block(std::pmr::memory_resource& memory, std::size_t count, std::size_t element_bytes)
+      : memory_(&memory), bytes_(count * element_bytes) {
+    if (count > max_bytes / element_bytes) throw std::bad_alloc();
+    if (count != 0) data_ = memory.allocate(bytes_, alignment);
+  }
+  [[gnu::noinline]] memory_block(memory_block&& other) noexcept { *this = std::move(other); }
+  [[gnu::noinline]] memory_block& operator=(memory_block&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  [[gnu::noinline]] ~memory_block() {
+    if (data_ != nullptr) memory_->deallocate(data_, bytes_, alignment);
+  }
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::pmr::memory_resource* memory_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
 
 } // namespace detail
 
@@ -33,37 +58,21 @@ inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
 template <class T, memory_space Space = host>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");
+  static_assert(alignof(T) <= detail::memory_block::alignment);
 
  public:
   buffer() = default;
   /// Throws std::bad_alloc where there is not so much memory.
-  buffer(std::pmr::memory_resource& memory, std::size_t size)
-      : memory_(&memory), data_(static_cast<T*>(detail::take_array(memory, size, sizeof(T), alignof(T)))), size_(size) {
-  }
-  buffer(buffer&& other) noexcept
-      : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  buffer& operator=(buffer&& other) noexcept {
-    std::swap(memory_, other.memory_);
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~buffer() {
-    if (data_ != nullptr) give_back();
-  }
+  buffer(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size, sizeof(T)) {}
 
-  [[nodiscard]] T* data() noexcept { return data_; }
-  [[nodiscard]] const T* data() const noexcept { return data_; }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::span<T> span() noexcept { return {data_, size_}; }
-  [[nodiscard]] std::span<const T> span() const noexcept { return {data_, size_}; }
+  [[nodiscard]] T* data() noexcept { return static_cast<T*>(block_.data()); }
+  [[nodiscard]] const T* data() const noexcept { return static_cast<const T*>(block_.data()); }
+  [[nodiscard]] std::size_t size() const noexcept { return block_.bytes() / sizeof(T); }
+  [[nodiscard]] std::span<T> span() noexcept { return {data(), size()}; }
+  [[nodiscard]] std::span<const T> span() const noexcept { return {data(), size()}; }
 
  private:
-  [[gnu::noinline]] void give_back() noexcept { memory_->deallocate(data_, size_ * sizeof(T), alignof(T)); }
-
-  std::pmr::memory_resource* memory_ = nullptr;
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
+  detail::memory_block block_;
 };
 
 } // namespace spar

@@ -14,7 +14,7 @@ namespace spar {
 template <std::integral To, std::integral From>
 constexpr To checked_cast(From value) {
   if (!std::in_range<To>(value)) {
-    throw invalid_argument(sentence("the value ", value, " does not fit into ", 8 * sizeof(To), " bits"));
+    raise<invalid_argument>({"the value ", value, " does not fit into ", 8 * sizeof(To), " bits"});
   }
   return static_cast<To>(value);
 }

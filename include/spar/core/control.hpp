@@ -47,19 +47,18 @@ struct control_message {
 };
 static_assert(sizeof(control_message) == 64 && std::is_trivially_copyable_v<control_message>);
 
-/// Calls `post(part)` with each part of a text, of which at most 500 characters are sent.
-template <class Post>
-void for_each_part(control_message::purpose what, rank_t source, std::string_view text, Post post) {
-  text = text.substr(0, 500);
-  do {
-    control_message part{.what = what, .source = source};
-    part.length = static_cast<std::uint8_t>(std::min(text.size(), part.text.size()));
-    std::memcpy(part.text.data(), text.data(), part.length);
-    text.remove_prefix(part.length);
-    part.last = text.empty();
-    part.checksum = part.expected_checksum();
-    post(part);
-  } while (!text.empty());
+/// Characters of a text that are told; more are left out.
+inline constexpr std::size_t told_length = 520;
+
+/// The part of `text` that begins at `at`.
+inline control_message part_of(control_message::purpose what, rank_t source, std::string_view text, std::size_t at) {
+  control_message part{.what = what, .source = source};
+  const std::size_t rest = std::min(text.size(), told_length) - at;
+  part.length = static_cast<std::uint8_t>(std::min(rest, part.text.size()));
+  part.last = rest <= part.text.size();
+  std::memcpy(part.text.data(), text.data() + at, part.length);
+  part.checksum = part.expected_checksum();
+  return part;
 }
 
 } // namespace spar

@@ -61,7 +61,7 @@ inline bool has_crc32c() noexcept {
 } // namespace detail
 
 /// CRC-32C of `size` bytes.
-inline std::uint32_t crc32c(const void* data, std::size_t size) noexcept {
+[[gnu::noinline]] inline std::uint32_t crc32c(const void* data, std::size_t size) noexcept {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
   if (detail::has_crc32c()) return detail::crc32c_sse42(data, size);
 #endif

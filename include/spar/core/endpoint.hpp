@@ -14,15 +14,21 @@
 #include <spar/core/turns.hpp>
 #include <spar/core/waiting.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <bitset>
-#include <chrono>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include <time.h>
 
 namespace spar {
 
@@ -40,7 +46,7 @@ class endpoint {
  public:
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
       : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_) {
-    if (size < 1) throw invalid_argument(sentence("a communicator needs at least one rank, not ", size));
+    if (size < 1) raise<invalid_argument>({"a communicator needs at least one rank, not ", size});
   }
   endpoint(const endpoint&) = delete;
 
@@ -55,7 +61,9 @@ class endpoint {
 
   /// Seconds since some moment; the simulator overrides it with virtual time.
   [[nodiscard]] static double now() noexcept {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    timespec t{}; // <chrono> would cost every user more to compile
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
 
   /// True where the tags of the next collective are still used by an earlier one.
@@ -106,8 +114,8 @@ class endpoint {
   [[nodiscard]] rank_t failed_rank() const noexcept { return failed_rank_; }
   /// Throws `peer_failed` with the rank that failed and its reason.
   [[noreturn, gnu::noinline, gnu::cold]] void throw_dead() const {
-    throw peer_failed(sentence("rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
-                               " failed, so its communicator is dead: ", reason_));
+    raise<peer_failed>({"rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
+                        " failed, so its communicator is dead: ", reason_.data()});
   }
 
   // For transports and calls.
@@ -126,10 +134,10 @@ class endpoint {
   [[nodiscard]] bool awaits() const noexcept { return waiting_.first() != nullptr; }
 
   /// From now on the communicator is dead: whoever waits is resumed, and finds its operation not done.
-  [[gnu::noinline, gnu::cold]] void die(rank_t who, std::string why) {
+  [[gnu::noinline, gnu::cold]] void die(rank_t who, std::string_view why) noexcept {
     if (dead_) return;
     failed_rank_ = who;
-    reason_ = std::move(why);
+    reason_[why.copy(reason_.data(), told_length)] = '\0';
     dead_ = true;
     while (detail::operation_record* r = waiting_.first()) r->wake(scheduler_);
   }
@@ -138,7 +146,7 @@ class endpoint {
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight) {
-      throw invalid_argument(sentence("the collective named ", name.text, " has not ended: it cannot start again"));
+      raise<invalid_argument>({"the collective named ", name.text, " has not ended: it cannot start again"});
     }
     name.in_flight = true;
     name.known.begin(true, 0, -1);
@@ -153,10 +161,12 @@ class endpoint {
       names_.take_number({part.text.data(), part.length}).known.complete(scheduler_);
       return;
     }
-    if (!arriving_.empty() && part.source != arriving_from_) return; // one failure is enough
+    if (arrived_ > 0 && part.source != arriving_from_) return; // one failure is enough
     arriving_from_ = part.source;
-    arriving_.append(part.text.data(), part.length);
-    if (part.last) die(part.source, std::exchange(arriving_, {}));
+    const std::size_t length = std::min<std::size_t>(part.length, told_length - arrived_);
+    std::memcpy(arriving_.data() + arrived_, part.text.data(), length);
+    arrived_ += length;
+    if (part.last) die(part.source, {arriving_.data(), std::exchange(arrived_, 0)});
   }
 
   /// The time, `now`, at which what is awaited longest is given up; looks after those that wait anew. Ends it where
@@ -180,14 +190,16 @@ class endpoint {
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-  [[gnu::noinline, gnu::cold]] void expire(detail::operation_record& r) {
-    r.error = std::make_exception_ptr(
-        timeout(r.tag < 0 ? sentence("rank ", rank_, " has waited for ", deadline_,
-                                     " s for rank 0 to start a collective of the same name")
-                          : sentence("rank ", rank_, " has waited for ", deadline_, " s for a message ",
-                                     r.receives ? "from" : "to", " rank ", r.peer, r.receives ? "" : " to be received",
-                                     " (collective ", sequence_of(r.tag), ", lane ",
-                                     static_cast<unsigned>(lane_of(r.tag)), ")")));
+  [[gnu::noinline, gnu::cold]] void expire(detail::operation_record& r) noexcept {
+    try {
+      if (r.tag < 0)
+        raise<timeout>({"rank ", rank_, " has waited for ", deadline_, " s for rank 0 to start a named call"});
+      raise<timeout>({"rank ", rank_, " has waited for ", deadline_, " s for a message ", r.receives ? "from" : "to",
+                      " rank ", r.peer, r.receives ? "" : " to be received", " (collective ", sequence_of(r.tag),
+                      ", lane ", static_cast<unsigned>(lane_of(r.tag)), ")"});
+    } catch (...) {
+      r.error = std::current_exception();
+    }
     r.wake(scheduler_);
   }
 
@@ -209,9 +221,10 @@ class endpoint {
   bool checksums_ = false;
   std::atomic<bool> dead_ = false; // an application may ask while a progress thread works
   rank_t failed_rank_ = -1;
-  std::string reason_;
-  std::string arriving_; // the parts so far of a peer's reason
   rank_t arriving_from_ = -1;
+  std::size_t arrived_ = 0; // characters of a peer's reason, of which further parts will come
+  std::array<char, told_length + 1> reason_{};
+  std::array<char, told_length> arriving_;
 };
 
 } // namespace spar

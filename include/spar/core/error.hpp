@@ -53,10 +53,9 @@ class sentence_part {
 [[gnu::noinline, gnu::cold]] inline std::string join_sentence(std::initializer_list<sentence_part> parts) {
   std::size_t length = 0;
   for (const sentence_part& p : parts) length += static_cast<std::size_t>(p.write(nullptr, 0));
-  std::string all(length + 1, '\0');
+  std::string all(length, '\0'); // and one more at the end, which is written again
   char* to = all.data();
   for (const sentence_part& p : parts) to += p.write(to, static_cast<std::size_t>(all.data() + length + 1 - to));
-  all.pop_back();
   return all;
 }
 
@@ -66,6 +65,13 @@ class sentence_part {
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
   return detail::join_sentence({detail::sentence_part(parts)...});
+}
+
+/// Throws an `Error` whose sentence is the parts, texts and numbers. What stands where it is called is as little as can
+/// be: there are such calls in most functions.
+template <class Error>
+[[noreturn, gnu::noinline, gnu::cold]] void raise(std::initializer_list<detail::sentence_part> parts) {
+  throw Error(detail::join_sentence(parts));
 }
 
 /// Base of every error of the library.

@@ -16,39 +16,34 @@ namespace spar {
 template <class T>
 class fixed_vector {
  public:
-  fixed_vector(std::pmr::memory_resource& memory, std::size_t capacity)
-      : memory_(&memory), data_(static_cast<T*>(detail::take_array(memory, capacity, sizeof(T), alignof(T)))),
-        capacity_(capacity) {}
+  fixed_vector(std::pmr::memory_resource& memory, std::size_t capacity) : block_(memory, capacity, sizeof(T)) {}
   fixed_vector(const fixed_vector&) = delete;
-  [[gnu::noinline]] ~fixed_vector() {
-    clear();
-    if (data_ != nullptr) memory_->deallocate(data_, capacity_ * sizeof(T), alignof(T));
-  }
+  [[gnu::noinline]] ~fixed_vector() { clear(); }
 
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    T* added = ::new (static_cast<void*>(data_ + size_)) T(std::forward<Args>(args)...);
+    T* added = ::new (static_cast<void*>(begin() + size_)) T(std::forward<Args>(args)...);
     ++size_;
     return *added;
   }
   void clear() noexcept {
-    while (size_ > 0) data_[--size_].~T();
+    while (size_ > 0) begin()[--size_].~T();
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
-  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
-  [[nodiscard]] T* begin() noexcept { return data_; }
-  [[nodiscard]] T* end() noexcept { return data_ + size_; }
-  [[nodiscard]] const T* begin() const noexcept { return data_; }
-  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
-  [[nodiscard]] std::span<const T> span() const noexcept { return {data_, size_}; }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return begin()[i]; }
+  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return begin()[i]; }
+  [[nodiscard]] T* begin() noexcept { return static_cast<T*>(block_.data()); }
+  [[nodiscard]] T* end() noexcept { return begin() + size_; }
+  [[nodiscard]] const T* begin() const noexcept { return static_cast<const T*>(block_.data()); }
+  [[nodiscard]] const T* end() const noexcept { return begin() + size_; }
+  [[nodiscard]] std::span<const T> span() const noexcept { return {begin(), size_}; }
 
  private:
-  std::pmr::memory_resource* memory_;
-  T* data_;
+  static_assert(alignof(T) <= detail::memory_block::alignment);
+
+  detail::memory_block block_;
   std::size_t size_ = 0;
-  std::size_t capacity_;
 };
 
 } // namespace spar

@@ -61,8 +61,8 @@ struct header {
   [[gnu::noinline]] void validate() const {
     if (magic != expected_magic) throw corrupt_message("a message does not begin with spar's magic number");
     if (version != current_version) {
-      throw corrupt_message(
-          sentence("a message has version ", version, " of the wire format; this is version ", current_version));
+      raise<corrupt_message>(
+          {"a message has version ", version, " of the wire format; this is version ", current_version});
     }
     if (checksum != expected_checksum()) throw corrupt_message("the checksum of a message's header is wrong");
     constexpr std::uint64_t limit = std::uint64_t{1} << 58;
@@ -85,7 +85,7 @@ constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& 
 using payload_views = std::array<std::span<const std::byte>, max_pieces>;
 
 /// CRC-32C of the CRC-32C of each piece.
-inline std::uint32_t checksum_of(const payload_views& pieces) noexcept {
+[[gnu::noinline]] inline std::uint32_t checksum_of(const payload_views& pieces) noexcept {
   std::array<std::uint32_t, max_pieces> each{};
   for (std::size_t i = 0; i < max_pieces; ++i) each[i] = crc32c(pieces[i].data(), pieces[i].size());
   return crc32c(each.data(), sizeof(each));
@@ -109,7 +109,7 @@ struct message_pieces {
 /// its address while a receive is under way.
 class message_buffer {
  public:
-  [[gnu::noinline]] explicit message_buffer(pool& memory) : memory_(&memory) {}
+  [[gnu::noinline]] explicit message_buffer(pool& memory) noexcept : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
   [[gnu::noinline]] ~message_buffer() { release(); }
 
@@ -165,8 +165,7 @@ class message_buffer {
     if (fits()) return;
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (head_.lengths[i] != places_[i].size()) {
-        throw mismatch(
-            sentence("a message brings ", head_.lengths[i], " bytes where this rank expects ", places_[i].size()));
+        raise<mismatch>({"a message brings ", head_.lengths[i], " bytes where this rank expects ", places_[i].size()});
       }
     }
   }
@@ -200,8 +199,7 @@ class message_buffer {
   /// Throws `corrupt_message` unless piece `i` is made of elements of `size` bytes.
   [[gnu::noinline]] void check_length(std::size_t i, std::size_t size) const {
     if (pieces_[i].size() % size != 0) {
-      throw corrupt_message(
-          sentence("a piece of ", pieces_[i].size(), " bytes does not hold elements of ", size, " bytes"));
+      raise<corrupt_message>({"a piece of ", pieces_[i].size(), " bytes does not hold elements of ", size, " bytes"});
     }
   }
 

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <spar/core/control.hpp>
-#include <spar/core/slab.hpp>
 #include <spar/core/waiting.hpp>
 
-#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 namespace spar {
 
@@ -39,6 +38,14 @@ struct call_name {
 /// The names of a communicator. Rank 0 numbers them in the order in which it starts them, and tells the others.
 class call_names {
  public:
+  call_names() = default;
+  call_names(const call_names&) = delete;
+  ~call_names() {
+    for (call_name* chain : chains_) {
+      while (chain != nullptr) delete std::exchange(chain, chain->next);
+    }
+  }
+
   /// Throws `invalid_argument` where there are too many names, or two that cannot be told apart.
   call_name& find(std::string_view text) {
     std::uint64_t hash = 14695981039346656037U; // FNV-1a
@@ -46,14 +53,14 @@ class call_names {
     call_name& name = find(hash);
     if (name.text.empty()) name.text = text;
     if (name.text != text) {
-      throw invalid_argument(sentence("the names ", name.text, " and ", std::string(text),
-                                      " have the same hash: one of these collectives needs another name"));
+      raise<invalid_argument>({"the names ", name.text, " and ", std::string(text),
+                               " have the same hash: one of these collectives needs another name"});
     }
     return name;
   }
 
   /// Rank 0 gives the next number; the text that tells the others.
-  std::string give_number(call_name& name) {
+  [[nodiscard]] std::string give_number(call_name& name) {
     name.number = next_++;
     std::string note(2 * sizeof(std::uint64_t), '\0');
     std::memcpy(note.data(), &name.hash, sizeof(name.hash));
@@ -77,22 +84,24 @@ class call_names {
   }
 
  private:
-  call_name& find(std::uint64_t hash) {
-    const auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), hash,
-                                     [](const call_name* n, std::uint64_t h) { return n->hash < h; });
-    if (at != by_hash_.end() && (*at)->hash == hash) return **at;
-    if (by_hash_.size() >= max_in_flight - first_named) {
-      throw invalid_argument(sentence("a communicator has at most ", max_in_flight - first_named,
-                                      " names of collectives: use a name again for the next call"));
+  [[gnu::noinline]] call_name& find(std::uint64_t hash) {
+    call_name*& chain = chains_[hash % chains_.size()];
+    for (call_name* n = chain; n != nullptr; n = n->next) {
+      if (n->hash == hash) return *n;
     }
-    call_name* name = names_.acquire();
+    if (count_ >= max_in_flight - first_named) {
+      raise<invalid_argument>({"a communicator has at most ", max_in_flight - first_named,
+                               " names of collectives: use a name again for the next call"});
+    }
+    ++count_;
+    auto* name = new call_name;
     name->hash = hash;
-    by_hash_.insert(at, name);
+    name->next = std::exchange(chain, name);
     return *name;
   }
 
-  slab<call_name> names_;
-  std::vector<call_name*> by_hash_;
+  std::array<call_name*, 256> chains_{}; // by hash
+  std::uint64_t count_ = 0;
   std::uint64_t next_ = first_named;
 };
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory_resource>
 #include <new>
-#include <numeric>
 
 namespace spar {
 
@@ -96,7 +95,9 @@ class pool final : public std::pmr::memory_resource {
 
   /// Blocks that are in use now.
   [[nodiscard]] std::uint64_t live() const noexcept {
-    return std::accumulate(in_use_.begin(), in_use_.end(), std::uint64_t{0});
+    std::uint64_t sum = 0;
+    for (const std::uint32_t of_class : in_use_) sum += of_class;
+    return sum;
   }
 
   /// From now on requests are made by this rank; for ranks that share a pool.

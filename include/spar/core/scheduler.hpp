@@ -2,12 +2,14 @@
 // The ready queue of one rank: coroutines whose wait is over, resumed one after the other from one place.
 #pragma once
 
+#include <spar/core/buffer.hpp>
 #include <spar/core/pool.hpp>
 
-#include <algorithm>
 #include <coroutine>
 #include <cstddef>
-#include <vector>
+#include <cstring>
+#include <memory_resource>
+#include <utility>
 
 namespace spar {
 
@@ -16,38 +18,45 @@ namespace spar {
 /// at a time.
 class scheduler {
  public:
-  explicit scheduler(pool& memory) : memory_(&memory) { queue_.reserve(16); }
+  explicit scheduler(pool& memory) : memory_(&memory) {}
   scheduler(const scheduler&) = delete;
 
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }
 
   /// Makes a suspended coroutine ready.
-  [[gnu::noinline]] void post(std::coroutine_handle<> ready) { queue_.push_back(ready); }
+  [[gnu::noinline]] void post(std::coroutine_handle<> ready) {
+    if (end_ == queue_.size()) {
+      buffer<std::coroutine_handle<>> larger(heap(), 2 * end_);
+      std::memcpy(static_cast<void*>(larger.data()), queue_.data(), end_ * sizeof(ready));
+      queue_ = std::move(larger);
+    }
+    queue_.data()[end_++] = ready;
+  }
 
   /// Takes back a coroutine that is about to be destroyed.
   [[gnu::noinline]] void forget(std::coroutine_handle<> gone) noexcept {
-    const auto first = queue_.begin() + static_cast<std::ptrdiff_t>(next_);
-    std::replace(first, queue_.end(), gone, std::coroutine_handle<>(std::noop_coroutine()));
+    for (auto& ready : queue_.span().subspan(next_, end_ - next_))
+      if (ready == gone) ready = std::noop_coroutine();
   }
 
   /// Resumes until nothing is ready; those that become ready meanwhile are resumed as well.
   void run() {
-    while (next_ < queue_.size()) {
-      const auto ready = queue_[next_++];
-      if (next_ == queue_.size()) {
-        queue_.clear(); // keeps the capacity: nothing is allocated in the steady state
-        next_ = 0;
-      }
+    while (next_ < end_) {
+      const auto ready = queue_.data()[next_++];
+      if (next_ == end_) next_ = end_ = 0; // keeps the room: nothing is allocated in the steady state
       ready.resume();
     }
   }
 
-  [[nodiscard]] bool idle() const noexcept { return next_ == queue_.size(); }
+  [[nodiscard]] bool idle() const noexcept { return next_ == end_; }
 
  private:
+  static std::pmr::memory_resource& heap() { return *std::pmr::new_delete_resource(); }
+
   pool* memory_;
-  std::vector<std::coroutine_handle<>> queue_;
+  buffer<std::coroutine_handle<>> queue_{heap(), 16}; // what is ready are the entries [next_, end_)
   std::size_t next_ = 0;
+  std::size_t end_ = 0;
 };
 
 } // namespace spar

@@ -54,8 +54,7 @@ class by_reference {
 
 class promise_base {
  public:
-  template <class... Args>
-  explicit promise_base(Args&... args) noexcept : scheduler_(&scheduler_among(args...)) {}
+  explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) {}
 
   // Frames come from the rank's pool. The pool is remembered in front of the frame, as delete sees no parameters.
   // Inlined because GCC takes a template and a plain function for a mismatched pair and warns in the user's code.
@@ -74,17 +73,11 @@ class promise_base {
 
   [[nodiscard]] std::suspend_never initial_suspend() const noexcept { return {}; }
 
-  struct final_awaiter {
-    [[nodiscard]] bool await_ready() const noexcept { return false; }
-    template <class Promise>
-    void await_suspend(std::coroutine_handle<Promise> finished) const noexcept {
-      promise_base& promise = finished.promise();
-      promise.finished_ = true;
-      if (promise.continuation_) promise.scheduler_->post(promise.continuation_);
-    }
-    void await_resume() const noexcept {}
-  };
-  [[nodiscard]] final_awaiter final_suspend() const noexcept { return {}; }
+  [[nodiscard]] std::suspend_always final_suspend() noexcept {
+    finished_ = true;
+    if (continuation_) scheduler_->post(continuation_); // it is resumed later, from the queue
+    return {};
+  }
 
   void unhandled_exception() noexcept { error_ = std::current_exception(); }
 
@@ -124,8 +117,7 @@ class promise_base {
 template <class T>
 class promise : public promise_base {
  public:
-  template <class... Args>
-  explicit promise(Args&... args) noexcept : promise_base(args...) {}
+  explicit promise(scheduler& ready) noexcept : promise_base(ready) {}
   ~promise() {
     if (has_value_) value_.~T();
   }
@@ -164,16 +156,17 @@ class [[nodiscard]] task {
  public:
   class promise_type : public detail::promise<T> {
    public:
-    using detail::promise<T>::promise;
+    template <class... Args>
+    explicit promise_type(Args&... args) noexcept : detail::promise<T>(detail::scheduler_among(args...)) {}
     task get_return_object() { return task(std::coroutine_handle<promise_type>::from_promise(*this)); }
   };
 
-  task(task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
+  task(task&& other) noexcept : coroutine_(other.coroutine_) { other.coroutine_ = nullptr; }
   task& operator=(task&& other) noexcept {
     std::swap(coroutine_, other.coroutine_);
     return *this;
   }
-  ~task() {
+  [[gnu::noinline]] ~task() {
     if (coroutine_) coroutine_.promise().end(coroutine_);
   }
 

@@ -27,7 +27,7 @@ struct problem {
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
   /// Expected entries in the sum of `count` ranks whose entries lie uniformly at random, n (1 - (1 - k / n)^count);
   /// added up by doubling, so that nothing cancels where k is small.
-  [[nodiscard]] double expected_union(std::int64_t count) const noexcept {
+  [[nodiscard, gnu::noinline]] double expected_union(std::int64_t count) const noexcept {
     if (n <= 0 || k >= n) return n;
     double all = 0;
     for (double some = k; count > 0; count /= 2, some += some - some * some / n) {

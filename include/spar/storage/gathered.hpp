@@ -57,8 +57,8 @@ class gathered {
     const std::uint64_t total = in.head().count;
     if (in.head().format != wire_format::parts || ends.size() != parts || indices.size() != total ||
         values.size() != total || (parts > 0 ? ends.back() : 0) != total) {
-      throw corrupt_message(sentence("a message that should bring ", parts, " streams brings ", ends.size(), " with ",
-                                     indices.size(), " indices and ", values.size(), " values"));
+      raise<corrupt_message>({"a message that should bring ", parts, " streams brings ", ends.size(), " with ",
+                              indices.size(), " indices and ", values.size(), " values"});
     }
     std::uint64_t last = 0;
     for (std::size_t i = 0; i < parts; last = ends[i++]) {

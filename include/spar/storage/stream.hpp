@@ -97,13 +97,13 @@ class stream_view {
   /// Writes all n values, absent ones as `absent`. Throws `invalid_argument` where `out` has another length.
   void to_dense(std::span<T> out, T absent = T{}) const {
     if (out.size() != n_) {
-      throw invalid_argument(sentence("a stream of dimension ", n_, " does not fit a span of length ", out.size()));
+      raise<invalid_argument>({"a stream of dimension ", n_, " does not fit a span of length ", out.size()});
     }
     if (dense_ && values_.size() == n_) {
       kernel::detail::copy(out.data(), values_.data(), n_);
       return;
     }
-    std::fill(out.begin(), out.end(), absent);
+    std::fill_n(out.data(), n_, absent);
     if (dense_)
       kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
     else
@@ -143,31 +143,30 @@ template <element T, index_type Index>
 void validate(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();
   if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-    throw invalid_argument(sentence("a dimension of ", n, " is beyond ", 8 * sizeof(Index), "-bit indices"));
+    raise<invalid_argument>({"a dimension of ", n, " is beyond ", 8 * sizeof(Index), "-bit indices"});
   }
   if (v.is_dense()) {
     if (v.first() != 0 || v.count() != n) {
-      throw invalid_argument(
-          sentence("a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(), " on"));
+      raise<invalid_argument>(
+          {"a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(), " on"});
     }
     return;
   }
   const auto indices = v.indices();
   if (indices.size() != v.values().size()) {
-    throw invalid_argument(
-        sentence("a sparse stream has ", indices.size(), " indices but ", v.values().size(), " values"));
+    raise<invalid_argument>({"a sparse stream has ", indices.size(), " indices but ", v.values().size(), " values"});
   }
   if (indices.size() > n) {
-    throw invalid_argument(sentence("a sparse stream has ", indices.size(), " entries, more than its dimension ", n));
+    raise<invalid_argument>({"a sparse stream has ", indices.size(), " entries, more than its dimension ", n});
   }
   const std::size_t bad = kernel::first_bad_index(indices, n);
   if (bad == indices.size()) return;
-  const auto at = [&](const char* what, std::uint64_t value, const char* rest) {
-    return invalid_argument(sentence("index ", indices[bad], " at entry ", bad, what, value, rest));
+  const auto wrong = [&](const char* what, std::uint64_t value, const char* rest) {
+    raise<invalid_argument>({"index ", indices[bad], " at entry ", bad, what, value, rest});
   };
-  if (indices[bad] >= n) throw at(" is not below the dimension ", n, "");
-  if (indices[bad] == indices[bad - 1]) throw at(" repeats index ", indices[bad - 1], " before it");
-  throw at(" comes after index ", indices[bad - 1], ": indices must ascend");
+  if (indices[bad] >= n) wrong(" is not below the dimension ", n, "");
+  if (indices[bad] == indices[bad - 1]) wrong(" repeats index ", indices[bad - 1], " before it");
+  wrong(" comes after index ", indices[bad - 1], ": indices must ascend");
 }
 
 /// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.

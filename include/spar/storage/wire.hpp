@@ -29,11 +29,11 @@ template <index_type Index>
 void check_indices(std::span<const Index> indices, index_range range) {
   const std::size_t bad = kernel::first_bad_index(indices, range.end);
   if (bad < indices.size()) {
-    throw corrupt_message(sentence("a stream that arrived has index ", indices[bad], " at entry ", bad,
-                                   ", out of order or not below ", range.end));
+    raise<corrupt_message>({"a stream that arrived has index ", indices[bad], " at entry ", bad,
+                            ", out of order or not below ", range.end});
   }
   if (!indices.empty() && indices[0] < range.begin) {
-    throw corrupt_message(sentence("a stream that arrived has index ", indices[0], ", below ", range.begin));
+    raise<corrupt_message>({"a stream that arrived has index ", indices[0], ", below ", range.begin});
   }
 }
 
@@ -44,20 +44,19 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   if (h.format == wire_format::dense) {
     const auto values = in.piece<T>(0);
     if (h.count != values.size() || h.count != range.size()) {
-      throw corrupt_message(
-          sentence("a dense stream that arrived has ", values.size(), " values where ", range.size(), " are due"));
+      raise<corrupt_message>(
+          {"a dense stream that arrived has ", values.size(), " values where ", range.size(), " are due"});
     }
     return stream_view<T, Index>::dense(h.dimension, range.begin, values);
   }
   if (h.format != wire_format::sparse) {
-    throw corrupt_message(
-        sentence("a message of format ", static_cast<int>(h.format), " arrived where a stream is due"));
+    raise<corrupt_message>({"a message of format ", static_cast<int>(h.format), " arrived where a stream is due"});
   }
   const auto indices = in.piece<Index>(0);
   const auto values = in.piece<T>(1);
   if (h.count != indices.size() || h.count != values.size()) {
-    throw corrupt_message(sentence("a sparse stream that arrived has ", indices.size(), " indices and ", values.size(),
-                                   " values; its header gives ", h.count));
+    raise<corrupt_message>({"a sparse stream that arrived has ", indices.size(), " indices and ", values.size(),
+                            " values; its header gives ", h.count});
   }
   check_indices(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);

@@ -81,7 +81,7 @@ auto allreduce(Mode begin, Net& net, In&& input, Out&& output, Algorithm algorit
   const std::span in(input);
   const std::span out(output);
   if (in.size() != out.size()) {
-    throw invalid_argument(sentence("the input of an allreduce has length ", in.size(), ", its output ", out.size()));
+    raise<invalid_argument>({"the input of an allreduce has length ", in.size(), ", its output ", out.size()});
   }
   std::copy(in.begin(), in.end(), out.begin());
   return allreduce(begin, net, output, std::move(algorithm), op);

@@ -30,8 +30,8 @@ struct collective {
           "neutral element is zero");
     }
     if (x.size() > std::numeric_limits<std::uint32_t>::max()) {
-      throw invalid_argument(
-          sentence("a collective of selected entries has 32-bit indices, too few for ", x.size(), " values"));
+      raise<invalid_argument>(
+          {"a collective of selected entries has 32-bit indices, too few for ", x.size(), " values"});
     }
   }
 

@@ -2,6 +2,7 @@
 // SparCML: the sparse allreduce that takes the cheapest of its three algorithms (SparCML, sections 5.3 and 8.1).
 #pragma once
 
+#include <spar/collective/largest.hpp>
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/collective/split_allgather.hpp>
 #include <spar/model/cost.hpp>
@@ -26,7 +27,7 @@ inline sparcml_choice choose_sparcml(const network_model& net, const problem& p,
   return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
 }
 
-/// Ranks first agree on the largest number of entries, by an allreduce of one number; each then makes the same choice.
+/// Ranks first agree on the largest number of entries; each then makes the same choice.
 /// `Second` is the storage of DSAR's second phase: dense, or quantised and then lossy.
 template <class Second = storage::dense>
 struct basic_sparcml {
@@ -47,9 +48,7 @@ struct basic_sparcml {
       second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
     }
     std::uint64_t k = mine.count();
-    const recursive_doubling doubling;
-    const auto agreeing = net.with_algorithm(Second::name).template with_element<std::uint64_t>();
-    co_await doubling(agreeing, std::span<std::uint64_t>(&k, 1), maximum{});
+    co_await find_largest(net.with_algorithm(Second::name).template with_element<std::uint64_t>(), k);
 
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};

@@ -169,8 +169,7 @@ class channel {
 
   void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
     if (theirs == ours) return;
-    throw mismatch(
-        sentence("ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank(), " has ", ours));
+    raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank(), " has ", ours});
   }
 
   Net* net_;

@@ -53,8 +53,8 @@ class short_header {
     if (high_ >> 32 != checksum()) throw corrupt_message("the checksum of a message's header is wrong");
     // More than is ever enclosed would be taken for announced, and waited for.
     if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
-      throw corrupt_message(
-          sentence("a message brings ", payload, " bytes behind a short header for values of ", size, " bytes"));
+      raise<corrupt_message>(
+          {"a message brings ", payload, " bytes behind a short header for values of ", size, " bytes"});
     }
     h.format = wire_format::dense;
     h.lane = lane_of(tag);
@@ -111,14 +111,13 @@ inline payload_views read_envelope(std::span<const std::byte> bytes, tag_t tag, 
     return pieces;
   }
   if (bytes.size() < sizeof(header)) {
-    throw corrupt_message(sentence("a message of ", bytes.size(), " bytes is too short for its header"));
+    raise<corrupt_message>({"a message of ", bytes.size(), " bytes is too short for its header"});
   }
   std::memcpy(&h, bytes.data(), sizeof(header));
   h.validate();
   const std::size_t payload = is_enclosed(h) ? padded_bytes(h.lengths, max_pieces) : 0;
   if (bytes.size() != sizeof(header) + payload) {
-    throw corrupt_message(
-        sentence("a message has ", bytes.size(), " bytes; its header gives ", sizeof(header) + payload));
+    raise<corrupt_message>({"a message has ", bytes.size(), " bytes; its header gives ", sizeof(header) + payload});
   }
   for (std::size_t i = 0; payload > 0 && i < max_pieces; ++i) {
     pieces[i] = bytes.subspan(sizeof(header) + padded_bytes(h.lengths, i), h.lengths[i]);

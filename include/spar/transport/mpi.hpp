@@ -67,11 +67,11 @@ class mpi : public endpoint {
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
     if (provided == MPI_THREAD_MULTIPLE) return;
-    throw invalid_argument(sentence("a progress thread needs MPI_THREAD_MULTIPLE, but MPI was initialised with ",
-                                    provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
-                                    : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                                                      : "MPI_THREAD_SERIALIZED",
-                                    ": call MPI_Init_thread"));
+    raise<invalid_argument>({"a progress thread needs MPI_THREAD_MULTIPLE, but MPI was initialised with ",
+                             provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
+                             : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                               : "MPI_THREAD_SERIALIZED",
+                             ": call MPI_Init_thread"});
   }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
@@ -157,7 +157,7 @@ class mpi : public endpoint {
     if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
       if (block && requests_.empty() && !dead()) {
-        throw deadlock(sentence("rank ", rank(), " waits, but no message is under way"));
+        raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
       }
       const bool news = complete_some();
       if (++polls_ % 32 == 0) look_around();

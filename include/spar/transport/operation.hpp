@@ -17,31 +17,30 @@ class [[nodiscard]] operation {
  public:
   /// An operation that has already ended has no record.
   explicit operation(Transport& net, Record* record = nullptr) noexcept : net_(&net), record_(record) {}
-  operation(operation&& other) noexcept : net_(other.net_), record_(std::exchange(other.record_, nullptr)) {}
+  operation(operation&& other) noexcept : net_(other.net_), record_(other.record_) { other.record_ = nullptr; }
   operation& operator=(operation&& other) noexcept {
     std::swap(net_, other.net_);
     std::swap(record_, other.record_);
     return *this;
   }
-  ~operation() {
+  [[gnu::noinline]] ~operation() {
     if (record_ == nullptr) return;
     record_->forget();
     net_->abandon(record_);
   }
 
-  [[nodiscard]] bool await_ready() const noexcept {
-    return record_ == nullptr || record_->done || record_->error || net_->node().dead();
-  }
+  [[nodiscard]] bool await_ready() const noexcept { return record_ == nullptr || record_->done || failed(); }
   void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
   /// Throws the operation's error, or `peer_failed` where the communicator died before it ended.
   void await_resume() const {
-    if (record_ == nullptr) return;
-    if (record_->error) throw_error();
-    if (!record_->done) net_->node().throw_dead();
+    if (record_ != nullptr && (!record_->done || record_->error)) throw_error();
   }
 
  private:
+  [[nodiscard, gnu::noinline]] bool failed() const noexcept { return record_->error || net_->node().dead(); }
+
   [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const {
+    if (!record_->error) net_->node().throw_dead();
     try {
       std::rethrow_exception(record_->error);
     } catch (...) {

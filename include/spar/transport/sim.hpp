@@ -122,15 +122,14 @@ class simulator {
   explicit simulator(rank_t size, const simulator_options& options = {})
       : options_(options), ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         shipments_(messages(size)) {
-    if (size < 1) throw invalid_argument(sentence("a simulator needs at least one rank, not ", size));
+    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
     if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
-      throw invalid_argument(sentence("a simulator's times must not be negative: latency ", options.latency,
-                                      ", overhead ", options.overhead, ", compute ", options.compute, ", jitter ",
-                                      options.jitter));
+      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
+                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
     }
     if (!(options.bandwidth > 0) || options.ranks_per_host < 1) {
-      throw invalid_argument(sentence("a simulator needs a bandwidth above 0 and at least 1 rank per host, not ",
-                                      options.bandwidth, " B/s and ", options.ranks_per_host));
+      raise<invalid_argument>({"a simulator needs a bandwidth above 0 and at least 1 rank per host, not ",
+                               options.bandwidth, " B/s and ", options.ranks_per_host});
     }
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));

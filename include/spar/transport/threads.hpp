@@ -40,6 +40,9 @@ class threads : public endpoint {
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
         shipments_(4 * static_cast<std::size_t>(size) + 16) {}
+  ~threads() {
+    while (note* n = notes_.pop_front()) delete n;
+  }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -61,6 +64,11 @@ class threads : public endpoint {
     bool awaited = false; // an operation still points here
     bool returned = false;
     alignas(16) std::array<std::byte, buffered_bytes> storage;
+  };
+
+  struct note {
+    control_message text;
+    note* next = nullptr;
   };
 
   struct expectation : detail::operation_record {
@@ -88,9 +96,9 @@ class threads : public endpoint {
     woken_ = true;
     signal_.notify_all();
   }
-  void post(const control_message& note, rank_t peer);
+  void post(const control_message& text, rank_t peer);
 
-  [[gnu::noinline]] void abandon(shipment* s) {
+  void abandon(shipment* s) {
     if (!s->done) {
       offer expected = offer::open;
       if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
@@ -105,7 +113,7 @@ class threads : public endpoint {
     shipments_.recycle(s);
   }
 
-  [[gnu::noinline]] void abandon(expectation* r) noexcept {
+  void abandon(expectation* r) noexcept {
     if (!r->done) matching_.withdraw(r);
     expectations_.recycle(r);
   }
@@ -163,7 +171,7 @@ class threads : public endpoint {
   std::condition_variable signal_;
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
-  std::vector<control_message> notes_;
+  detail::record_queue<note> notes_;
   bool woken_ = false;
   std::uint32_t polls_ = 0;
 };
@@ -174,7 +182,7 @@ class thread_group {
   /// Throws `invalid_argument` where `size` is less than 1.
   explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-    if (size < 1) throw invalid_argument(sentence("a group of threads needs at least one rank, not ", size));
+    if (size < 1) raise<invalid_argument>({"a group of threads needs at least one rank, not ", size});
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
@@ -251,10 +259,10 @@ inline operation<threads, threads::shipment> threads::send(const message_pieces&
   return operation<threads, shipment>(*this, awaited ? s : nullptr);
 }
 
-inline void threads::post(const control_message& note, rank_t peer) {
+inline void threads::post(const control_message& text, rank_t peer) {
   threads& to = group_->rank(peer);
   const std::lock_guard lock(to.mutex_);
-  to.notes_.push_back(note);
+  to.notes_.push_back(new note{text});
   to.signal_.notify_all();
 }
 
@@ -267,7 +275,7 @@ inline void threads::sleep(double until) {
 
 inline bool threads::collect() {
   detail::record_queue<shipment> arrived;
-  std::vector<control_message> notes;
+  detail::record_queue<note> notes;
   {
     const std::lock_guard lock(mutex_);
     arrived.swap(incoming_);
@@ -280,7 +288,10 @@ inline bool threads::collect() {
         shipments_.recycle(s);
     }
   }
-  for (const control_message& note : notes) heed(note);
+  while (note* n = notes.pop_front()) {
+    heed(n->text);
+    delete n;
+  }
   const bool any = !arrived.empty() || !scheduler().idle();
   while (shipment* s = arrived.pop_front()) {
     if (expectation* r = matching_.arrive(s)) deliver(s, r);

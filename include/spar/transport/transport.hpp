@@ -7,9 +7,9 @@
 
 #include <concepts>
 #include <coroutine>
+#include <cstddef>
 #include <exception>
-#include <string>
-#include <utility>
+#include <string_view>
 
 namespace spar {
 
@@ -53,23 +53,26 @@ namespace detail {
 
 /// Tells all other ranks.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void tell(Net& net, control_message::purpose what, const std::string& text) noexcept {
-  for_each_part(what, net.rank(), text, [&](const control_message& part) {
+[[gnu::noinline, gnu::cold]] void tell(Net& net, control_message::purpose what, std::string_view text) noexcept {
+  for (std::size_t at = 0;;) {
+    const control_message part = part_of(what, net.rank(), text, at);
     for (rank_t peer = 0; peer < net.size(); ++peer) {
       if (peer != net.rank()) net.post(part, peer);
     }
-  });
+    if (part.last) return;
+    at += part.length;
+  }
 }
 
 } // namespace detail
 
-/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 500 characters
+/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
 /// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void abort(Net& net, std::string reason) noexcept {
+[[gnu::noinline, gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
   if (net.node().dead()) return;
   detail::tell(net, control_message::purpose::abort, reason);
-  net.node().die(net.rank(), std::move(reason));
+  net.node().die(net.rank(), reason);
 }
 
 /// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has

@@ -36,8 +36,9 @@ template <class Index>
   return low + lower_bound(std::span<const Index>(indices + low, indices + std::min(count, low + step)), bound);
 }
 
-/// The operands; `Fold` says whether equal indices become one entry or stay two, the left one first.
-template <bool Fold, class T, class Index, class Op>
+/// The operands; `fold` says whether equal indices become one entry or stay two, the left one first. Not a parameter of
+/// the template: only the innermost loops come twice.
+template <class T, class Index, class Op>
 struct merger {
   const Index* __restrict left_index;
   const T* __restrict left_value;
@@ -46,8 +47,10 @@ struct merger {
   Index* __restrict out_index;
   T* __restrict out_value;
   Op op;
+  bool fold;
 
   /// Writes one entry; the caller knows that neither side is at its end.
+  template <bool Fold>
   [[gnu::always_inline]] inline void step(merge_position& at) const {
     const Index a = left_index[at.left], b = right_index[at.right];
     const T x = left_value[at.left], y = right_value[at.right];
@@ -59,6 +62,14 @@ struct merger {
     at.left += a <= b;
     at.right += Fold ? b <= a : b < a;
     ++at.out;
+  }
+  /// So many steps of each of the positions in turn.
+  template <class... Positions>
+  [[gnu::always_inline]] inline void steps(std::size_t count, Positions&... at) const {
+    if (fold)
+      for (; count > 0; --count) (step<true>(at), ...);
+    else
+      for (; count > 0; --count) (step<false>(at), ...);
   }
 
   /// Position after the first `taken` inputs from `from` on (one more if that would divide a pair of equal indices);
@@ -74,7 +85,7 @@ struct merger {
       length = more ? length - half - 1 : half;
     }
     std::size_t high = taken - low;
-    if (Fold && low > 0 && right[high] == left[low - 1]) ++high;
+    if (fold && low > 0 && right[high] == left[low - 1]) ++high;
     return {from.left + low, from.right + high, from.out + low + high};
   }
 
@@ -88,34 +99,31 @@ struct merger {
       // A step takes one or two inputs, so half of what is left is safe without asking.
       const std::size_t least = std::min(std::min(m1.taken() - a.taken(), m2.taken() - b.taken()),
                                          std::min(m3.taken() - c.taken(), m4.taken() - d.taken()));
-      const std::size_t steps = Fold ? least / 2 : least;
-      if (steps < 8) break;
-      for (std::size_t s = 0; s < steps; ++s) {
-        self.step(a);
-        self.step(b);
-        self.step(c);
-        self.step(d);
-      }
+      const std::size_t safe = self.fold ? least / 2 : least;
+      if (safe < 8) break;
+      self.steps(safe, a, b, c, d);
     }
     // Beyond its end a lane sees larger indices only, which the comparison leaves alone: no other bound is needed.
     finish(a, m1);
     finish(b, m2);
     finish(c, m3);
     finish(d, m4);
-    if constexpr (Fold) {
-      close(a.out, m1.out, b.out);
-      close(a.out, m2.out, c.out);
-      close(a.out, m3.out, d.out);
-      return {m4.left, m4.right, a.out};
-    } else {
-      return m4;
-    }
+    close(a.out, m1.out, b.out);
+    close(a.out, m2.out, c.out);
+    close(a.out, m3.out, d.out);
+    return {m4.left, m4.right, a.out};
   }
 
-  /// Goes on to `end`, a few entries away.
-  [[gnu::noinline]] void finish(merge_position& at, merge_position end) const {
+  /// So many steps in one lane.
+  [[gnu::noinline]] void lane(merge_position& at, std::size_t count) const {
     const merger self = *this;
-    while (at.taken() < end.taken()) self.step(at);
+    merge_position here = at; // stores of values might alias it
+    self.steps(count, here);
+    at = here;
+  }
+  /// Goes on to `end`, a few entries away.
+  void finish(merge_position& at, merge_position end) const {
+    while (at.taken() < end.taken()) lane(at, (end.taken() - at.taken() + 1) / 2);
   }
 
   /// Moves the entries [first, last) of the result down to `end`, and `end` behind them.
@@ -161,7 +169,6 @@ struct merger {
   }
 
   std::size_t run(std::size_t left_count, std::size_t right_count) const {
-    const merger self = *this;
     merge_position at;
     while (at.left < left_count && at.right < right_count) {
       const std::size_t more_left = left_count - at.left, more_right = right_count - at.right;
@@ -175,7 +182,7 @@ struct merger {
         continue;
       }
       const std::size_t least = std::min(more_left, more_right);
-      if (Fold && least >= merge_run && same_run(at)) {
+      if (fold && least >= merge_run && same_run(at)) {
         fold_run(at);
         continue;
       }
@@ -183,7 +190,7 @@ struct merger {
         at = block(at, std::min(merge_block, (least - 1) / 4 * 4));
         continue;
       }
-      for (std::size_t steps = std::min(least, merge_run); steps > 0; --steps) self.step(at);
+      lane(at, std::min(least, merge_run));
     }
     copy_left(at, left_count - at.left);
     copy_right(at, right_count - at.right);
@@ -198,8 +205,8 @@ struct merger {
 /// number of entries written. Runs from one side are copied, runs of equal indices folded without comparing one by one.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_i, T* out_v, Op op) {
-  const detail::merger<true, T, Index, Op> work{
-      left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), out_i, out_v, op};
+  const detail::merger<T, Index, Op> work{
+      left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), out_i, out_v, op, true};
   return work.run(left.size(), right.size());
 }
 

@@ -127,8 +127,8 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
                                right = p + 1 < count ? streams.data()[p + 1] : coo_span<T, Index>{};
       Index* const to_i = indices.data() + written;
       T* const to_v = values.data() + written;
-      const merger<false, T, Index, Op> work{
-          left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), to_i, to_v, op};
+      const merger<T, Index, Op> work{
+          left.indices.data(), left.values.data(), right.indices.data(), right.values.data(), to_i, to_v, op, false};
       const std::size_t length = work.run(left.size(), right.size());
       streams.data()[p / 2] = {std::span<const Index>(to_i, length), std::span<const T>(to_v, length)};
       written += length;
