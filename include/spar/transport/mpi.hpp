@@ -5,21 +5,15 @@
 
 #include <spar/core/checked_cast.hpp>
 #include <spar/transport/envelope.hpp>
+#include <spar/transport/mpi_check.hpp>
+#include <spar/transport/mpi_segments.hpp>
 #include <spar/transport/operation.hpp>
-
-// The C++ bindings that MPI 3.0 removed only cost time and warnings.
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1
-#endif
-#include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,14 +21,6 @@
 namespace spar {
 
 namespace detail {
-
-inline void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  throw transport_error(std::string(call) + " failed: " + text.data());
-}
 
 /// A communicator that is freed at the end; errors on it are returned, not fatal.
 class owned_communicator {
@@ -87,19 +73,27 @@ class owned_communicator {
 
 } // namespace detail
 
+struct mpi_options {
+  /// A large payload goes out in segments of so many bytes. 0: of 1 GiB among the ranks of a host, and of 16 KiB
+  /// between hosts, which over TCP is what two ranks can send each other at the same time; on networks that do not
+  /// queue like TCP more may be better. Where ranks differ, the least counts.
+  std::size_t segment_bytes = 0;
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< what the rank's pool takes from
+};
+
 /// One rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload; a larger
-/// payload follows piece by piece from its own memory, under the same tag. The receiver learns the size from the
+/// payload follows segment by segment from its own memory, under the same tag. The receiver learns the size from the
 /// envelope, so nothing is probed. Counts are not limited to MPI's int. Used by one thread at a time. Make it after
 /// MPI_Init and let it go before MPI_Finalize; both are collective.
 class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
-  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, std::pmr::memory_resource& memory = *std::pmr::new_delete_resource())
-      : mpi(detail::owned_communicator::duplicate(comm), memory) {}
+  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
+      : mpi(detail::owned_communicator::duplicate(comm), options) {}
 
   /// The ranks that give the same colour, in order of their keys (collective over this communicator). Throws
   /// `invalid_argument` for the colour MPI_UNDEFINED.
-  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), *upstream_); }
+  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), options_); }
 
   /// Gives the last messages a second to leave.
   ~mpi() {
@@ -118,8 +112,6 @@ class mpi : public endpoint {
   void compute(std::uint64_t) const noexcept {}
 
  private:
-  static constexpr std::size_t chunk_bytes = std::size_t{1} << 30; // MPI counts with an int
-
   struct envelope {
     mpi* owner = nullptr;
     envelope* next = nullptr;
@@ -132,6 +124,10 @@ class mpi : public endpoint {
     bool receives = false;
     std::size_t outstanding = 0; // requests that have not ended
     envelope* cover = nullptr;
+    std::size_t piece = max_pieces; // the next segment to post: of which piece,
+    std::size_t at = 0;             // and where it begins
+    std::size_t posted = 0;         // how many there were before
+    payload_views pieces{};         // of sends
     // of receives:
     bool opened = false; // the envelope has arrived
     rank_t peer = 0;
@@ -156,6 +152,7 @@ class mpi : public endpoint {
 
  public:
   operation<mpi, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
+    if (cut_ > 0) post_all(peer, tag); // messages do not overtake each other
     envelope* cover = envelopes_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
     MPI_Request request = MPI_REQUEST_NULL;
@@ -173,14 +170,8 @@ class mpi : public endpoint {
     }
     request_owner* s = begin(false, peer, tag, cover);
     add(request, s, true);
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      const auto& piece = out.pieces[i];
-      for_each_chunk(piece.size(), [&](std::size_t at, int count) {
-        MPI_Request part = MPI_REQUEST_NULL;
-        detail::check_mpi(MPI_Isend(piece.data() + at, count, MPI_BYTE, peer, tag, comm_.get(), &part), "MPI_Isend");
-        add(part, s);
-      });
-    }
+    s->pieces = out.pieces;
+    begin_segments(s);
     return operation<mpi, request_owner>(*this, s);
   }
 
@@ -214,18 +205,19 @@ class mpi : public endpoint {
   }
 
  private:
-  mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)), upstream_(&memory),
-        owners_(room()), envelopes_(room()) {
+  mpi(detail::owned_communicator&& comm, const mpi_options& options)
+      : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), options_(options),
+        segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
+    const std::size_t requests = room() * detail::mpi_segments::window; // pages that are not used cost nothing
     leaving_.reserve(max_leaving);
-    requests_.reserve(room());
-    slots_.reserve(room());
-    finished_.reserve(room());
-    statuses_.reserve(room());
-    ended_.reserve(room());
+    requests_.reserve(requests);
+    slots_.reserve(requests);
+    finished_.reserve(requests);
+    statuses_.reserve(requests);
+    ended_.reserve(requests);
   }
 
-  /// Requests of the usual call: none is allocated later.
+  /// Operations of the usual call: none is allocated later.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
@@ -233,6 +225,7 @@ class mpi : public endpoint {
     r->reset();
     r->receives = receives;
     r->outstanding = 0;
+    r->piece = max_pieces;
     r->opened = false;
     r->peer = peer;
     r->tag = tag;
@@ -273,19 +266,50 @@ class mpi : public endpoint {
     ++owner->outstanding;
   }
 
-  template <class F>
-  static void for_each_chunk(std::size_t bytes, F f) {
-    for (std::size_t at = 0; at < bytes; at += chunk_bytes) f(at, static_cast<int>(std::min(chunk_bytes, bytes - at)));
+  /// The pieces of `r`, a send or a receive, begin to move.
+  void begin_segments(request_owner* r) {
+    r->piece = 0;
+    r->at = 0;
+    r->posted = 0;
+    ++cut_;
+    post_segments(r, detail::mpi_segments::window);
   }
 
-  void post_pieces(request_owner* r) {
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      const auto to = r->into->destination(i);
-      for_each_chunk(to.size(), [&](std::size_t at, int count) {
+  /// Posts the next segments of `r`, until `most` requests are under way.
+  void post_segments(request_owner* r, std::size_t most) {
+    const std::size_t segment = segments_[r->peer];
+    while (r->piece < max_pieces) {
+      const std::size_t size = r->receives ? r->into->head().lengths[r->piece] : r->pieces[r->piece].size();
+      for (; r->at < size; r->at += segment) {
+        if (r->outstanding >= most) return;
+        const int count = static_cast<int>(std::min(segment, size - r->at));
         MPI_Request part = MPI_REQUEST_NULL;
-        detail::check_mpi(MPI_Irecv(to.data() + at, count, MPI_BYTE, r->peer, r->tag, comm_.get(), &part), "MPI_Irecv");
+        ++r->posted;
+        if (r->receives) {
+          detail::check_mpi(MPI_Irecv(r->into->destination(r->piece).data() + r->at, count, MPI_BYTE, r->peer, r->tag,
+                                      comm_.get(), &part),
+                            "MPI_Irecv");
+        } else {
+          const auto start = r->posted % detail::mpi_segments::confirmed == 0 ? &MPI_Issend : &MPI_Isend;
+          detail::check_mpi(
+              start(r->pieces[r->piece].data() + r->at, count, MPI_BYTE, r->peer, r->tag, comm_.get(), &part),
+              "MPI_Isend");
+        }
         add(part, r);
-      });
+      }
+      ++r->piece;
+      r->at = 0;
+    }
+    --cut_;
+  }
+
+  /// Posts what is left of earlier sends to `peer` under `tag`.
+  void post_all(rank_t peer, tag_t tag) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) { // one that has more to post has something under way
+      request_owner* s = slots_[i].owner;
+      if (!s->receives && s->piece < max_pieces && s->peer == peer && s->tag == tag) {
+        post_segments(s, std::numeric_limits<std::size_t>::max());
+      }
     }
   }
 
@@ -339,6 +363,7 @@ class mpi : public endpoint {
     try {
       detail::check_mpi(status.MPI_ERROR, "an MPI message");
       if (r->receives && its.is_envelope) open(r, status);
+      if (r->piece < max_pieces) post_segments(r, detail::mpi_segments::window);
       if (r->outstanding == 0 && (r->opened || !r->receives)) r->complete(scheduler());
     } catch (...) {
       cancel(r);
@@ -356,7 +381,7 @@ class mpi : public endpoint {
     if (!r->into->fits()) {
       cancel(r); // a rank expects other sizes: the call ends in a mismatch
     } else if (!is_enclosed(r->into->head())) {
-      post_pieces(r);
+      begin_segments(r);
     } else if (r->into->placed()) {
       r->into->copy_from(pieces);
     } else {
@@ -390,15 +415,19 @@ class mpi : public endpoint {
     }
     drop_slots(r);
     r->outstanding = 0;
+    if (r->piece < max_pieces) --cut_;
+    r->piece = max_pieces;
   }
 
   detail::owned_communicator comm_;
-  std::pmr::memory_resource* upstream_;
+  mpi_options options_;
+  detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;
   std::vector<departure> leaving_;
   std::vector<MPI_Request> requests_; // the wait set, and what each belongs to
   std::vector<slot> slots_;
+  std::size_t cut_ = 0;       // operations with segments that are not posted yet
   std::vector<int> finished_; // scratch of complete_some
   std::vector<MPI_Status> statuses_;
   std::vector<std::pair<slot, MPI_Status>> ended_;
