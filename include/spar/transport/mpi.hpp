@@ -110,6 +110,8 @@ class mpi : public endpoint {
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_.get(); }
   void compute(std::uint64_t) const noexcept {}
+  /// Seconds by MPI's clock, which is virtual where MPI is simulated.
+  [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
 
  private:
   struct envelope {
