@@ -46,15 +46,20 @@ function(spar_find_mpi flavour compile_query link_query)
   endforeach()
 endfunction()
 
-spar_find_mpi(openmpi --showme:compile --showme:link)
-spar_find_mpi(mpich -compile_info -link_info)
+if(CMAKE_CXX_COMPILER MATCHES "smpicxx$") # SimGrid's is in the compiler already
+  spar_import_mpi(smpi)
+  add_compile_definitions(SMPI_HELPERS_H=1) # no macros in place of exit and others, which are names in C++ headers
+else()
+  spar_find_mpi(openmpi --showme:compile --showme:link)
+  spar_find_mpi(mpich -compile_info -link_info)
+endif()
 
 if(SPAR_SANITIZE MATCHES "thread")
   # ThreadSanitizer sees races inside Open MPI and crashes MPICH; the threads transport covers our own code there.
   set(spar_mpi_flavours "")
 elseif(NOT spar_mpi_flavours)
   spar_missing("MPI" "neither Open MPI nor MPICH found")
-else()
+elseif(NOT "smpi" IN_LIST spar_mpi_flavours)
   if(NOT "openmpi" IN_LIST spar_mpi_flavours)
     spar_missing("Open MPI" "no mpicxx.openmpi")
   endif()

@@ -74,12 +74,13 @@ function(spar_add_fuzz_target name)
   endif()
 endfunction()
 
-# spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [TIMEOUT seconds] [LABELS label...]
-#                   [OWN_MAIN] [FULL])
-# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>. It is a
-# GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
+# spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [HOSTS ranks,...] [TIMEOUT seconds]
+#                   [LABELS label...] [OWN_MAIN] [FULL])
+# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>; with HOSTS
+# also layer.name.<flavour>.hosts, over a network of hosts with so many ranks. It is a GoogleTest program whose main
+# tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN" "HOSTS;TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
   endif()
@@ -104,9 +105,22 @@ function(spar_add_mpi_test path)
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    set(mpirun "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour})
+    set(names "")
     foreach(ranks IN LISTS arg_RANKS)
       set(name ${test_name}.${flavour}.${ranks})
-      add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks} $<TARGET_FILE:${target}>)
+      add_test(NAME ${name} COMMAND ${mpirun} ${ranks} $<TARGET_FILE:${target}>)
+      list(APPEND names ${name})
+    endforeach()
+    if(arg_HOSTS)
+      set(name ${test_name}.${flavour}.hosts)
+      string(REPLACE "," "+" sum ${arg_HOSTS})
+      math(EXPR ranks ${sum})
+      add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/hosts" ${arg_HOSTS} 1gbit ${mpirun} ${ranks}
+                                    $<TARGET_FILE:${target}>)
+      list(APPEND names ${name})
+    endif()
+    foreach(name IN LISTS names)
       set_tests_properties(
         ${name}
         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "mpi;${flavour};${arg_LABELS};$<LOWER_CASE:${full}>"

@@ -68,7 +68,7 @@ auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
 template <transport Net, element T, reduction<T> Op = sum>
 auto start_reduce(Net& net, std::span<T> x, rank_t root, Op op = {}) {
   detail::check_root(net, root);
-  return start(net, signature_of<T, std::uint32_t, binomial_reduce, Op>(x.size()),
+  return start(net, signature_of<T, std::uint32_t, binomial_reduce, Op>(x.size(), static_cast<std::uint64_t>(root)),
                detail::with_finish<Op, T>(binomial_reduce{}), x, root, op);
 }
 /// Reduction of streams to the root; elsewhere the result is an empty stream.
@@ -76,7 +76,7 @@ template <transport Net, element T, index_type Index, reduction<T> Op = sum>
 auto start_reduce(Net& net, const stream_view<T, Index>& mine, rank_t root, Op op = {}) {
   validate(mine);
   detail::check_root(net, root);
-  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension()),
+  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension(), static_cast<std::uint64_t>(root)),
                detail::with_finish<Op, T>(binomial_reduce{}), mine, root, op);
 }
 
@@ -84,7 +84,8 @@ auto start_reduce(Net& net, const stream_view<T, Index>& mine, rank_t root, Op o
 template <transport Net, element T>
 auto start_broadcast(Net& net, std::span<T> x, rank_t root) {
   detail::check_root(net, root);
-  const auto agreed = signature_of<T, std::uint32_t, binomial_broadcast, detail::no_operation>(x.size());
+  const auto agreed = signature_of<T, std::uint32_t, binomial_broadcast, detail::no_operation>(
+      x.size(), static_cast<std::uint64_t>(root));
   return start(net, agreed, binomial_broadcast{}, x, root);
 }
 /// The root's stream on every rank; the others bring a stream of the same dimension, which may be empty.
@@ -92,7 +93,8 @@ template <transport Net, element T, index_type Index>
 auto start_broadcast(Net& net, const stream_view<T, Index>& mine, rank_t root) {
   validate(mine);
   detail::check_root(net, root);
-  const auto agreed = signature_of<T, Index, binomial_broadcast, detail::no_operation>(mine.dimension());
+  const auto agreed = signature_of<T, Index, binomial_broadcast, detail::no_operation>(
+      mine.dimension(), static_cast<std::uint64_t>(root));
   return start(net, agreed, binomial_broadcast{}, mine, root);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/assertion.hpp>
+#include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <coroutine>
@@ -12,28 +13,6 @@
 #include <utility>
 
 namespace spar {
-
-/// FNV-1a folded to 16 bits, the code of a name on the wire.
-constexpr std::uint16_t name_code(std::string_view name) noexcept {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return static_cast<std::uint16_t>(hash ^ (hash >> 16));
-}
-
-/// What all ranks of a call must agree on; every header carries it.
-struct signature {
-  std::uint16_t algorithm = 0;
-  std::uint16_t operation = 0;
-  element_code element{};
-  element_code index{};
-  std::uint64_t dimension = 0;
-};
-
-/// The signature of a call with values of T and indices of Index.
-template <element T, index_type Index, class Algorithm, class Op>
-constexpr signature signature_of(std::uint64_t dimension) noexcept {
-  return {name_code(Algorithm::name), name_code(Op::name), code_of<T>, code_of<Index>, dimension};
-}
 
 /// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of
 /// the call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the
@@ -78,17 +57,10 @@ class channel {
   /// rank and the peer.
   [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
     check_address(peer);
-    message_pieces out{{.format = what.format,
-                        .sequence = number(),
-                        .algorithm = agreed_.algorithm,
-                        .operation = agreed_.operation,
-                        .element = agreed_.element,
-                        .index = agreed_.index,
-                        .lane = lane_,
-                        .dimension = agreed_.dimension,
-                        .count = what.count,
-                        .lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()}},
-                       what.pieces};
+    message_pieces out{own_header(), what.pieces};
+    out.head.format = what.format;
+    out.head.count = what.count;
+    out.head.lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()};
     if (net_->node().checksums()) {
       out.head.payload_checksum = checksum_of(out.pieces);
       out.head.checksum = out.head.expected_checksum(); // also where no header leaves its process
@@ -136,6 +108,17 @@ class channel {
     return static_cast<std::uint32_t>(call_->sequence % header::sequences);
   }
 
+  /// What the header of every message of this call says.
+  [[nodiscard]] header own_header() const noexcept {
+    return {.sequence = number(),
+            .algorithm = agreed_.algorithm,
+            .operation = agreed_.operation,
+            .element = agreed_.element,
+            .index = agreed_.index,
+            .lane = lane_,
+            .dimension = agreed_.dimension};
+  }
+
   void check_address(rank_t peer) const {
     spar::check(peer >= 0 && peer < size() && peer != rank(),
                 "an algorithm addresses its own rank or none that exists");
@@ -149,27 +132,12 @@ class channel {
     const bool same = h.sequence == number() && h.dimension == agreed_.dimension && h.element == agreed_.element &&
                       h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
                       h.operation == agreed_.operation && h.lane == lane_;
-    if (!same) throw_mismatch(h, peer);
+    if (!same) detail::throw_mismatch(h, peer, own_header(), rank());
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;
     call_->cost.bytes_received += h.payload_bytes();
     call_->cost.header_bytes_received += sizeof(header);
-  }
-
-  [[gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
-    compare("the number of the collective", h.sequence, number(), peer);
-    compare("the dimension n", h.dimension, agreed_.dimension, peer);
-    compare("the element type (code)", static_cast<unsigned>(h.element), static_cast<unsigned>(agreed_.element), peer);
-    compare("the index type (code)", static_cast<unsigned>(h.index), static_cast<unsigned>(agreed_.index), peer);
-    compare("the algorithm (code)", h.algorithm, agreed_.algorithm, peer);
-    compare("the operation (code)", h.operation, agreed_.operation, peer);
-    compare("the lane", h.lane, lane_, peer);
-  }
-
-  void compare(const char* what, std::uint64_t theirs, std::uint64_t ours, rank_t peer) const {
-    if (theirs == ours) return;
-    raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank(), " has ", ours});
   }
 
   Net* net_;

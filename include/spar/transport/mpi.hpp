@@ -5,16 +5,17 @@
 #include <spar/core/checked_cast.hpp>
 #include <spar/transport/envelope.hpp>
 #include <spar/transport/mpi_communicator.hpp>
+#include <spar/transport/mpi_segments.hpp>
 #include <spar/transport/operation.hpp>
 #include <spar/transport/transport.hpp>
 
-#include <mpi.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -23,8 +24,16 @@
 
 namespace spar {
 
+struct mpi_options {
+  /// A large payload goes out in segments of so many bytes. 0: of 1 GiB among the ranks of a host, and of 16 KiB
+  /// between hosts, which over TCP is what two ranks can send each other at the same time; on networks that do not
+  /// queue like TCP more may be better. Where ranks differ, the least counts.
+  std::size_t segment_bytes = 0;
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< what the rank's pool takes from
+};
+
 /// One rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload; a larger
-/// payload follows piece by piece from its own memory, under the same tag. The receiver learns the size from the
+/// payload follows segment by segment from its own memory, under the same tag. The receiver learns the size from the
 /// envelope, so nothing is probed. Counts are not limited to MPI's int. Control messages have a communicator of their
 /// own. It waits by polling, so that a failed or a silent rank ends the wait, and gives its core to others when that
 /// takes long. Used by one thread at a time. Make it after MPI_Init and let it go before MPI_Finalize; both are
@@ -32,12 +41,12 @@ namespace spar {
 class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
-  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, std::pmr::memory_resource& memory = *std::pmr::new_delete_resource())
-      : mpi(detail::owned_communicator::duplicate(comm), memory) {}
+  explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
+      : mpi(detail::owned_communicator::duplicate(comm), options) {}
 
   /// The ranks that give the same colour, in order of their keys (collective over this communicator). Throws
   /// `invalid_argument` for the colour MPI_UNDEFINED.
-  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), *upstream_); }
+  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), options_); }
 
   /// Gives the last messages a second to leave, and where the communicator is dead also to come.
   ~mpi() {
@@ -77,10 +86,10 @@ class mpi : public endpoint {
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_.get(); }
   void compute(std::uint64_t) const noexcept {}
+  /// Seconds by MPI's clock, which is virtual where MPI is simulated.
+  [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
 
  private:
-  static constexpr std::size_t chunk_bytes = std::size_t{1} << 30; // MPI counts with an int
-
   struct envelope {
     mpi* owner = nullptr;
     envelope* next = nullptr;
@@ -92,6 +101,10 @@ class mpi : public endpoint {
     request_owner* next = nullptr;
     std::size_t outstanding = 0; // requests that have not ended
     envelope* cover = nullptr;
+    std::size_t piece = max_pieces; // the next segment to post: of which piece,
+    std::size_t at = 0;             // and where it begins
+    std::size_t posted = 0;         // how many there were before
+    payload_views pieces{};         // of sends
     // of receives:
     bool opened = false; // the envelope has arrived
     message_buffer* into = nullptr;
@@ -114,6 +127,7 @@ class mpi : public endpoint {
 
  public:
   operation<mpi, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
+    if (cut_ > 0) post_all(peer, tag); // messages do not overtake each other
     envelope* cover = envelopes_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
     MPI_Request request = MPI_REQUEST_NULL;
@@ -131,14 +145,8 @@ class mpi : public endpoint {
     }
     request_owner* s = begin(false, peer, tag, cover);
     add(request, s, true);
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      const auto& piece = out.pieces[i];
-      for_each_chunk(piece.size(), [&](std::size_t at, int count) {
-        MPI_Request part = MPI_REQUEST_NULL;
-        detail::check_mpi(MPI_Isend(piece.data() + at, count, MPI_BYTE, peer, tag, comm_.get(), &part), "MPI_Isend");
-        add(part, s);
-      });
-    }
+    s->pieces = out.pieces;
+    begin_segments(s);
     return operation<mpi, request_owner>(*this, s);
   }
 
@@ -184,27 +192,29 @@ class mpi : public endpoint {
   }
 
  private:
-  mpi(detail::owned_communicator&& comm, std::pmr::memory_resource& memory)
-      : endpoint(comm.rank(), comm.size(), pool_owner(memory)), comm_(std::move(comm)),
-        control_(detail::owned_communicator::duplicate(comm_.get())), upstream_(&memory), owners_(room()),
-        envelopes_(room()) {
+  mpi(detail::owned_communicator&& comm, const mpi_options& options)
+      : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)),
+        control_(detail::owned_communicator::duplicate(comm_.get())), options_(options),
+        segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
     receive_control();
     gone_.assign(static_cast<std::size_t>(size()), false);
+    const std::size_t requests = room() * detail::mpi_segments::window; // pages that are not used cost nothing
     leaving_.reserve(max_leaving);
-    requests_.reserve(room());
-    slots_.reserve(room());
-    finished_.reserve(room());
-    statuses_.reserve(room());
-    ended_.reserve(room());
+    requests_.reserve(requests);
+    slots_.reserve(requests);
+    finished_.reserve(requests);
+    statuses_.reserve(requests);
+    ended_.reserve(requests);
   }
 
-  /// Requests of the usual call: none is allocated later.
+  /// Operations of the usual call: none is allocated later.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
     request_owner* r = owners_.acquire();
     r->begin(receives, peer, tag);
     r->outstanding = 0;
+    r->piece = max_pieces;
     r->opened = false;
     r->cover = cover;
     if (cover != nullptr) cover->owner = this;
@@ -243,19 +253,50 @@ class mpi : public endpoint {
     ++owner->outstanding;
   }
 
-  template <class F>
-  static void for_each_chunk(std::size_t bytes, F f) {
-    for (std::size_t at = 0; at < bytes; at += chunk_bytes) f(at, static_cast<int>(std::min(chunk_bytes, bytes - at)));
+  /// The pieces of `r`, a send or a receive, begin to move.
+  void begin_segments(request_owner* r) {
+    r->piece = 0;
+    r->at = 0;
+    r->posted = 0;
+    ++cut_;
+    post_segments(r, detail::mpi_segments::window);
   }
 
-  void post_pieces(request_owner* r) {
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      const auto to = r->into->destination(i);
-      for_each_chunk(to.size(), [&](std::size_t at, int count) {
+  /// Posts the next segments of `r`, until `most` requests are under way.
+  void post_segments(request_owner* r, std::size_t most) {
+    const std::size_t segment = segments_[r->peer];
+    while (r->piece < max_pieces) {
+      const std::size_t size = r->receives ? r->into->head().lengths[r->piece] : r->pieces[r->piece].size();
+      for (; r->at < size; r->at += segment) {
+        if (r->outstanding >= most) return;
+        const int count = static_cast<int>(std::min(segment, size - r->at));
         MPI_Request part = MPI_REQUEST_NULL;
-        detail::check_mpi(MPI_Irecv(to.data() + at, count, MPI_BYTE, r->peer, r->tag, comm_.get(), &part), "MPI_Irecv");
+        ++r->posted;
+        if (r->receives) {
+          detail::check_mpi(MPI_Irecv(r->into->destination(r->piece).data() + r->at, count, MPI_BYTE, r->peer, r->tag,
+                                      comm_.get(), &part),
+                            "MPI_Irecv");
+        } else {
+          const auto start = r->posted % detail::mpi_segments::confirmed == 0 ? &MPI_Issend : &MPI_Isend;
+          detail::check_mpi(
+              start(r->pieces[r->piece].data() + r->at, count, MPI_BYTE, r->peer, r->tag, comm_.get(), &part),
+              "MPI_Isend");
+        }
         add(part, r);
-      });
+      }
+      ++r->piece;
+      r->at = 0;
+    }
+    --cut_;
+  }
+
+  /// Posts what is left of earlier sends to `peer` under `tag`.
+  void post_all(rank_t peer, tag_t tag) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) { // one that has more to post has something under way
+      request_owner* s = slots_[i].owner;
+      if (!s->receives && s->piece < max_pieces && s->peer == peer && s->tag == tag) {
+        post_segments(s, std::numeric_limits<std::size_t>::max());
+      }
     }
   }
 
@@ -333,6 +374,7 @@ class mpi : public endpoint {
     try {
       detail::check_mpi(status.MPI_ERROR, "an MPI message");
       if (r->receives && its.is_envelope) open(r, status);
+      if (r->piece < max_pieces) post_segments(r, detail::mpi_segments::window);
       if (r->outstanding == 0 && (r->opened || !r->receives)) r->complete(scheduler());
     } catch (...) {
       cancel(r);
@@ -351,7 +393,7 @@ class mpi : public endpoint {
       cancel(r); // a rank expects other sizes: the call ends in a mismatch
     } else if (!is_enclosed(r->into->head())) {
       look_around(); // a rank that has failed meanwhile may not have its pieces any more
-      if (!dead()) return post_pieces(r);
+      if (!dead()) return begin_segments(r);
       cancel(r);
       r->opened = false; // so that it does not end well
     } else if (r->into->placed()) {
@@ -385,6 +427,8 @@ class mpi : public endpoint {
     }
     drop_slots(r);
     r->outstanding = 0;
+    if (r->piece < max_pieces) --cut_;
+    r->piece = max_pieces;
   }
 
   /// A piece that is sent from memory which its owner takes back: the others are told that they will not get it all,
@@ -438,12 +482,14 @@ class mpi : public endpoint {
   std::uint32_t polls_ = 0;
   std::vector<bool> gone_; // ranks that have given up what they were sending
   double given_up_ = 0;    // when messages of a dead communicator are given up; 0 while it lives
-  std::pmr::memory_resource* upstream_;
+  mpi_options options_;
+  detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;
   std::vector<departure> leaving_;
   std::vector<MPI_Request> requests_; // the wait set, and what each belongs to
   std::vector<slot> slots_;
+  std::size_t cut_ = 0;       // operations with segments that are not posted yet
   std::vector<int> finished_; // scratch of complete_some
   std::vector<MPI_Status> statuses_;
   std::vector<std::pair<slot, MPI_Status>> ended_;

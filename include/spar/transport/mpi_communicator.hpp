@@ -1,32 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An MPI communicator that is freed at the end, and the errors of MPI's functions.
+// An MPI communicator that is freed at the end.
 #pragma once
 
 #include <spar/core/address.hpp>
-#include <spar/core/error.hpp>
+#include <spar/transport/mpi_check.hpp>
 
-// The C++ bindings that MPI 3.0 removed only cost time and warnings.
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1
-#endif
-#include <mpi.h>
-
-#include <array>
-#include <string>
 #include <utility>
 
 namespace spar::detail {
-
-inline void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  throw transport_error(std::string(call) + " failed: " + text.data());
-}
 
 /// A communicator that is freed at the end; errors on it are returned, not fatal.
 class owned_communicator {

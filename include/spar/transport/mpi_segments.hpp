@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How long the messages are that a large payload is cut into for MPI, so that both directions of a link are busy.
+#pragma once
+
+#include <spar/core/message.hpp>
+#include <spar/transport/mpi_check.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+namespace spar::detail {
+
+/// The same on both ends of every pair of ranks: the smallest size that any rank was given, else by where the two are.
+class mpi_segments {
+ public:
+  /// On one host there is nothing to gain, but MPI counts with an int.
+  static constexpr std::size_t largest = std::size_t{1} << 30;
+  /// What Open MPI and MPICH send over TCP without asking the receiver first. What they ask and answer for a longer
+  /// message queues behind the data that flows the same way, and so a link's two directions take turns.
+  static constexpr std::size_t between_hosts = 16384;
+  /// How many of a message are under way at once: enough to cover the time until the next are posted.
+  static constexpr std::size_t window = 32;
+  /// Every so many segments one ends only when it is received. The others end when MPI has taken them: without a limit
+  /// it would hold the whole message of a sender that is ahead of its receiver.
+  static constexpr std::size_t confirmed = 16;
+
+  /// Collective. `wanted` bytes, or 0 for no wish.
+  mpi_segments(MPI_Comm comm, std::size_t wanted) {
+    constexpr auto none = static_cast<std::int64_t>(largest) + 1;
+    std::int64_t least = wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none;
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, comm), "MPI_Allreduce");
+    if (least != none) {
+      near_ = far_ = static_cast<std::size_t>(least);
+      return;
+    }
+    MPI_Comm host = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+    int here = 0;
+    int all = 0;
+    MPI_Comm_size(host, &here);
+    MPI_Comm_size(comm, &all);
+    if (here < all) find_neighbours(comm, host, here, all);
+    MPI_Comm_free(&host);
+  }
+
+  [[nodiscard]] std::size_t operator[](rank_t peer) const noexcept {
+    return is_far_.empty() || !is_far_[static_cast<std::size_t>(peer)] ? near_ : far_;
+  }
+
+ private:
+  void find_neighbours(MPI_Comm comm, MPI_Comm host, int here, int all) {
+    MPI_Group every = MPI_GROUP_NULL;
+    MPI_Group near = MPI_GROUP_NULL;
+    MPI_Comm_group(comm, &every);
+    MPI_Comm_group(host, &near);
+    std::vector<int> numbers(static_cast<std::size_t>(here));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    std::vector<int> ranks(numbers.size());
+    MPI_Group_translate_ranks(near, here, numbers.data(), every, ranks.data());
+    MPI_Group_free(&near);
+    MPI_Group_free(&every);
+    is_far_.assign(static_cast<std::size_t>(all), true);
+    for (const int r : ranks) is_far_[static_cast<std::size_t>(r)] = false;
+  }
+
+  std::size_t near_ = largest;
+  std::size_t far_ = between_hosts;
+  std::vector<bool> is_far_; // empty where all ranks are on one host
+};
+
+} // namespace spar::detail

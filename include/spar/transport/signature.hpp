@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What all ranks of a call must agree on, and what they are told where they do not.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/message.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace spar {
+
+/// FNV-1a folded to 16 bits, the code of a name on the wire.
+constexpr std::uint16_t name_code(std::string_view name) noexcept {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return static_cast<std::uint16_t>(hash ^ (hash >> 16));
+}
+
+/// What all ranks of a call must agree on; every header carries it.
+struct signature {
+  std::uint16_t algorithm = 0; // with the options that must be the same
+  std::uint16_t operation = 0;
+  element_code element{};
+  element_code index{};
+  std::uint64_t dimension = 0;
+};
+
+/// The signature of a call with values of T and indices of Index; `option` is what else must be the same, as a root.
+template <element T, index_type Index, class Algorithm, class Op>
+constexpr signature signature_of(std::uint64_t dimension, std::uint64_t option = 0) noexcept {
+  const auto folded = static_cast<std::uint16_t>(option ^ option >> 16);
+  return {static_cast<std::uint16_t>(name_code(Algorithm::name) ^ folded), name_code(Op::name), code_of<T>,
+          code_of<Index>, dimension};
+}
+
+namespace detail {
+
+/// The library's own algorithms, storages of a second phase, and operations: what a code of another rank stands for.
+inline constexpr std::string_view known_names[] = {"recursive_doubling",
+                                                   "ring",
+                                                   "ring_reduce_scatter",
+                                                   "ring_allgather",
+                                                   "rabenseifner",
+                                                   "bruck_allgather",
+                                                   "split",
+                                                   "split_reduce_scatter",
+                                                   "binomial_reduce",
+                                                   "binomial_broadcast",
+                                                   "sparcml",
+                                                   "dense",
+                                                   "sparse",
+                                                   "qsgd2",
+                                                   "qsgd4",
+                                                   "qsgd8",
+                                                   "sum",
+                                                   "average",
+                                                   "product",
+                                                   "minimum",
+                                                   "maximum",
+                                                   "none"};
+
+[[gnu::noinline, gnu::cold]] inline std::string name_of(std::uint16_t code) {
+  for (const std::string_view name : known_names) {
+    if (name_code(name) == code) return std::string(name);
+  }
+  return sentence("another one or other options (code ", code, ")");
+}
+
+[[gnu::noinline, gnu::cold]] inline std::string name_of(element_code code) {
+  constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
+                                   "uint32", "uint64", "half",   "bfloat16", "bytes"};
+  const auto number = static_cast<unsigned>(code);
+  return number < std::size(names) ? names[number] : sentence("a type of the user (code ", number, ")");
+}
+
+/// The header of a message from `peer` is not that of the call of this `rank`: throws `mismatch`, which names both
+/// sides.
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const header& h, rank_t peer, const header& ours,
+                                                                  rank_t rank) {
+  const auto disagree = [&](const char* what, const auto& theirs, const auto& own) {
+    raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
+  };
+  if (h.sequence != ours.sequence) disagree("the number of the collective", h.sequence, ours.sequence);
+  if (h.dimension != ours.dimension) disagree("the dimension n", h.dimension, ours.dimension);
+  if (h.element != ours.element) disagree("the element type", name_of(h.element), name_of(ours.element));
+  if (h.index != ours.index) disagree("the index type", name_of(h.index), name_of(ours.index));
+  if (h.algorithm != ours.algorithm) disagree("the algorithm", name_of(h.algorithm), name_of(ours.algorithm));
+  if (h.operation != ours.operation) disagree("the operation", name_of(h.operation), name_of(ours.operation));
+  raise<mismatch>({"ranks disagree on the lane: rank ", peer, " has ", static_cast<unsigned>(h.lane), ", rank ", rank,
+                   " has ", static_cast<unsigned>(ours.lane)});
+}
+
+} // namespace detail
+
+} // namespace spar

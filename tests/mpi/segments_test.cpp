@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Large payloads in segments: the same results, whatever sizes the ranks were given; a bounded number under way; order
+// kept; and which sizes the transport chooses by itself.
+#include "support/global_allocations.hpp"
+#include "support/streams.hpp"
+
+#include <spar/mpi.hpp>
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+std::vector<int> sent;  // bytes of each message that MPI was given
+int most_under_way = 0; // requests that MPI was asked to wait for at once
+
+} // namespace
+
+// MPI's own profiling interface: the program's definitions come before the library's.
+int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+  sent.push_back(count); // all are bytes
+  return PMPI_Isend(buffer, count, type, to, tag, comm, request);
+}
+
+int MPI_Issend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+  sent.push_back(count);
+  return PMPI_Issend(buffer, count, type, to, tag, comm, request);
+}
+
+int MPI_Waitsome(int count, MPI_Request* requests, int* ended, int* which, MPI_Status* statuses) {
+  most_under_way = std::max(most_under_way, count);
+  return PMPI_Waitsome(count, requests, ended, which, statuses);
+}
+
+namespace spar_test {
+
+namespace {
+
+using index = std::uint32_t;
+
+// --- results ---
+
+template <class Algorithm>
+class mpi_segments : public testing::Test {};
+using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner>;
+TYPED_TEST_SUITE(mpi_segments, algorithms);
+
+TYPED_TEST(mpi_segments, sums_of_dense_values) {
+  for (const std::size_t bytes : {100U, 1000U, 4096U}) {
+    spar::mpi net{MPI_COMM_WORLD, {.segment_bytes = bytes}};
+    const auto p = static_cast<double>(net.size());
+    for (const std::size_t n : {600U, 1500U, 100'000U}) {
+      if (bytes == 100 && n > 1500) continue;
+      std::vector<double> x(n);
+      for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<double>(i) + net.rank();
+      spar::allreduce(net, x, TypeParam{});
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(x[i], p * static_cast<double>(i) + p * (p - 1) / 2) << i;
+    }
+  }
+}
+
+template <class Algorithm>
+class mpi_segments_of_streams : public testing::Test {};
+using sparse_algorithms = testing::Types<spar::recursive_doubling, spar::ssar_split, spar::dsar_split,
+                                         spar::split_allgather<spar::storage::qsgd<8>>>;
+TYPED_TEST_SUITE(mpi_segments_of_streams, sparse_algorithms);
+
+TYPED_TEST(mpi_segments_of_streams, the_same_bits_as_whole) {
+  spar::mpi whole{MPI_COMM_WORLD, {.segment_bytes = std::size_t{1} << 40}};
+  spar::mpi cut{MPI_COMM_WORLD, {.segment_bytes = 1000}};
+  const auto rank = static_cast<std::size_t>(whole.rank());
+  for (const pattern shape : all_patterns) {
+    for (const std::uint64_t n : {1000U, 30'000U}) {
+      const auto all = contributions<float, index>(shape, whole.size(), n, n, real_value<float>);
+      const auto expected = spar::allreduce(whole, all[rank].view(), TypeParam{});
+      const auto sum = spar::allreduce(cut, all[rank].view(), TypeParam{});
+      EXPECT_TRUE(same_stream(sum, expected)) << shape << ", n = " << n;
+    }
+  }
+}
+
+// --- sizes ---
+
+/// What two ranks send each other of 4100 bytes.
+std::vector<int> sizes(spar::mpi& net) {
+  std::vector<float> x(1025, 1.0F);
+  sent.clear();
+  spar::allreduce(net, x, spar::recursive_doubling{});
+  return sent;
+}
+
+const std::vector<int> of_a_thousand{64, 1000, 1000, 1000, 1000, 100};
+
+TEST(mpi_segment_sizes, of_groups_are_those_of_the_whole) {
+  const spar::mpi world{MPI_COMM_WORLD, {.segment_bytes = 1000}};
+  spar::mpi pair = world.split(world.rank() / 2, world.rank());
+  EXPECT_EQ(sizes(pair), pair.size() == 2 ? of_a_thousand : std::vector<int>{});
+}
+
+TEST(mpi_segment_sizes, are_the_least_that_any_rank_was_given) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const std::array<std::size_t, 3> wishes{0, 1000, 2048}; // the second rank wants the least, the first has no wish
+  spar::mpi world{MPI_COMM_WORLD, {.segment_bytes = wishes[static_cast<std::size_t>(rank) % 3]}};
+  if (world.size() == 2) {
+    EXPECT_EQ(sizes(world), of_a_thousand);
+  }
+  std::vector<std::int32_t> x(50'000, world.rank());
+  spar::allreduce(world, x, spar::ring{});
+  EXPECT_EQ(x, std::vector<std::int32_t>(50'000, world.size() * (world.size() - 1) / 2));
+}
+
+/// One message a piece to a rank on the same host, several to one on another.
+TEST(mpi_segment_sizes, depend_on_where_ranks_are) {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  spar::mpi net{MPI_COMM_WORLD};
+  int first_here = net.rank(); // the lowest rank of this host
+  MPI_Bcast(&first_here, 1, MPI_INT, 0, host);
+  MPI_Comm_free(&host);
+  std::vector<int> hosts(static_cast<std::size_t>(net.size()));
+  MPI_Allgather(&first_here, 1, MPI_INT, hosts.data(), 1, MPI_INT, MPI_COMM_WORLD);
+
+  std::vector<float> x(10'000, 1.0F); // 40 000 bytes from rank 0 to each other rank, by a tree
+  sent.clear();
+  spar::broadcast(net, std::span<float>(x), 0);
+  std::vector<int> expected;
+  const auto rank = static_cast<std::size_t>(net.rank());
+  std::size_t distance = 1;
+  while (rank % (2 * distance) == 0 && distance < hosts.size()) distance *= 2;
+  for (distance /= 2; distance > 0; distance /= 2) {
+    if (rank + distance >= hosts.size()) continue;
+    expected.push_back(64);
+    if (hosts[rank + distance] == hosts[rank])
+      expected.push_back(40'000);
+    else
+      expected.insert(expected.end(), {16384, 16384, 40'000 - 2 * 16384});
+  }
+  std::sort(sent.begin(), sent.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(sent, expected);
+}
+
+// --- what is under way ---
+
+TEST(mpi_segments_under_way, are_few_however_large_the_message) {
+  spar::mpi net{MPI_COMM_WORLD, {.segment_bytes = 1000}};
+  std::vector<float> small(25'000, 1.0F);
+  std::vector<float> large(1'000'000, 1.0F);
+  most_under_way = 0;
+  spar::allreduce(net, small, spar::ring{});
+  const int of_small = most_under_way;
+  spar::allreduce(net, large, spar::ring{});
+  EXPECT_LE(most_under_way, 2 * 32 + 2) << "one send and one receive, and their envelopes";
+  if (net.size() > 1) {
+    EXPECT_GT(of_small, 2) << "more than one at once";
+  }
+}
+
+TEST(mpi_segments_under_way, allocate_nothing) {
+  spar::mpi net{MPI_COMM_WORLD, {.segment_bytes = 100}};
+  std::vector<float> x(100'000, 1.0F);
+  spar::allreduce(net, x, spar::rabenseifner{});
+  sent.reserve(1 << 20);
+  const std::uint64_t before = global_allocations();
+  for (int round = 0; round < 3; ++round) spar::allreduce(net, x, spar::rabenseifner{});
+  EXPECT_EQ(global_allocations(), before);
+}
+
+/// Rank 0 sends rank 1 several messages before it waits for any.
+struct all_at_once {
+  static constexpr std::string_view name = "all_at_once";
+  static constexpr std::size_t messages = 5;
+
+  template <spar::transport Net, spar::element T, spar::reduction<T> Op>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, Op) const& {
+    const std::size_t each = x.size() / messages;
+    if (net.rank() == 0) {
+      using operation = decltype(net.send(1, spar::encode<T>(x)));
+      std::vector<operation> sending;
+      for (std::size_t m = 0; m < messages; ++m) {
+        sending.push_back(net.send(1, spar::encode<T>(x.subspan(m * each, m == 2 ? 3 : each)))); // one is short
+      }
+      for (auto& one : sending) co_await one;
+    } else if (net.rank() == 1) {
+      for (std::size_t m = 0; m < messages; ++m) {
+        spar::message_buffer in(net.memory());
+        in.place(0, x.subspan(m * each, m == 2 ? 3 : each));
+        co_await net.receive(0, in);
+      }
+    }
+  }
+};
+
+TEST(mpi_segments_under_way, do_not_mix_with_the_next_message) {
+  spar::mpi net{MPI_COMM_WORLD, {.segment_bytes = 1000}};
+  if (net.size() < 2) return;
+  std::vector<std::int32_t> x(all_at_once::messages * 50'000, 0);
+  if (net.rank() == 0) std::iota(x.begin(), x.end(), 0);
+  spar::allreduce(net, x, all_at_once{});
+  if (net.rank() != 1) return;
+  for (std::size_t m = 0; m < all_at_once::messages; ++m) {
+    for (std::size_t i = m * 50'000; i < m * 50'000 + (m == 2 ? 3 : 50'000); ++i) {
+      ASSERT_EQ(x[i], static_cast<std::int32_t>(i));
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test
