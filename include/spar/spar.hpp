@@ -9,6 +9,7 @@
 #include <spar/selector/exact_topk.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collective.hpp>
+#include <spar/system/fused.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>
