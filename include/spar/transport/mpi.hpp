@@ -164,7 +164,7 @@ class mpi : public endpoint {
   void progress(bool block) {
     if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
-      if (block && requests_.empty() && !dead()) {
+      if (block && requests_.empty() && !awaits() && !dead()) {
         raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
       }
       const bool news = complete_some();

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Over MPI: hundreds of calls in flight in another order on each rank, and progress by a thread.
+#include <spar/mpi.hpp>
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Two hundred named calls, small and large, started in this rank's own order.
+void many_named_calls(spar::mpi& net, std::uint64_t seed) {
+  constexpr std::size_t calls = 200;
+  std::vector<std::size_t> order(calls);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(seed * 100 + static_cast<std::uint64_t>(net.rank()));
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<std::vector<float>> x(calls);
+  std::vector<spar::pending<spar::mpi, void>> started;
+  for (const std::size_t c : order) {
+    x[c].assign(c % 20 == 0 ? 5000 : 1 + c, static_cast<float>(c));
+    started.push_back(spar::start_allreduce(net, spar::named{"layer " + std::to_string(c)}, std::span(x[c])));
+  }
+  for (auto& call : started) call.wait();
+  for (std::size_t c = 0; c < calls; ++c) {
+    ASSERT_EQ(x[c], std::vector<float>(x[c].size(), static_cast<float>(c * static_cast<std::size_t>(net.size()))));
+  }
+}
+
+TEST(mpi_named, two_hundred_in_flight_in_another_order_on_each_rank) {
+  spar::mpi net{MPI_COMM_WORLD};
+  for (std::uint64_t seed = 0; seed < 5; ++seed) many_named_calls(net, seed);
+}
+
+TEST(mpi_progress_thread, many_calls) {
+  spar::mpi net{MPI_COMM_WORLD};
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    const spar::progress_thread progress(net);
+    many_named_calls(net, seed);
+    std::vector<float> x(100'000, 1.0F);
+    spar::allreduce(net, std::span(x));
+    EXPECT_EQ(x[0], static_cast<float>(net.size()));
+  }
+  many_named_calls(net, 7); // and without it again
+}
+
+TEST(mpi_progress_thread, calls_go_on_while_the_application_is_elsewhere) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const spar::mpi told{MPI_COMM_WORLD}; // by which the others say that they are done
+  std::vector<float> x(50'000, 1.0F);
+  if (net.rank() != 0) { // needs rank 0 in every round
+    spar::allreduce(net, std::span(x), spar::ring{});
+    MPI_Send(nullptr, 0, MPI_BYTE, 0, 1, told.communicator());
+  } else {
+    const spar::progress_thread progress(net);
+    auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
+    for (int others = net.size() - 1; others > 0; --others) { // nothing of spar is called here
+      MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 1, told.communicator(), MPI_STATUS_IGNORE);
+    }
+    call.wait();
+  }
+  EXPECT_EQ(x, std::vector<float>(50'000, static_cast<float>(net.size())));
+}
+
+TEST(mpi_progress_thread, rests_and_is_there_again) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const spar::progress_thread progress(net, {.idle = 0.01, .pause = 1e-3});
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(50ms); // it polls less often now
+    std::vector<float> x(1000, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    call.wait();
+    EXPECT_EQ(x[999], static_cast<float>(net.size()));
+  }
+}
+
+} // namespace
+} // namespace spar_test
