@@ -104,6 +104,8 @@ static_assert(spar::transport<spar::threads>);
 static_assert(spar::transport<spar::sim>);
 static_assert(spar::transport<spar::counting<spar::threads>>);
 static_assert(spar::transport<spar::counting<spar::counting<spar::sim>>>);
+static_assert(spar::transport<spar::faulty<spar::threads>> && spar::transport<spar::faulty<spar::sim>>);
+static_assert(spar::transport<spar::counting<spar::faulty<spar::counting<spar::threads>>>>);
 
 template <defect... Are>
 constexpr bool none_is_a_transport = (!spar::transport<network<Are>> && ...);

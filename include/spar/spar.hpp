@@ -11,5 +11,6 @@
 #include <spar/system/collective.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/transport/counting.hpp>
+#include <spar/transport/faulty.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>
