@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All of spar that needs neither MPI nor CUDA.
+// All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp and transport/tracing.hpp: few programs use
+// them.
 #pragma once
 
 #include <spar/collective/front.hpp>
@@ -11,6 +12,5 @@
 #include <spar/system/collective.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/transport/counting.hpp>
-#include <spar/transport/faulty.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>

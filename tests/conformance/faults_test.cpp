@@ -4,12 +4,15 @@
 #include "support/ranks.hpp"
 #include "support/watchdog.hpp"
 
+#include <spar/transport/faulty.hpp>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <iostream>
 #include <optional>
 #include <span>

@@ -2,8 +2,11 @@
 // What the decorator `faulty` does to single messages: just what is planned, and nothing else.
 #include "support/ranks.hpp"
 
+#include <spar/transport/faulty.hpp>
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
