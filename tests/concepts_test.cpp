@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Each concept accepts an archetype, which has just what it asks for, and rejects models with exactly one defect.
 #include <spar/spar.hpp>
+#include <spar/transport/faulty.hpp>
+#include <spar/transport/tracing.hpp>
 
 #include <gtest/gtest.h>
 
@@ -104,6 +106,10 @@ static_assert(spar::transport<spar::threads>);
 static_assert(spar::transport<spar::sim>);
 static_assert(spar::transport<spar::counting<spar::threads>>);
 static_assert(spar::transport<spar::counting<spar::counting<spar::sim>>>);
+static_assert(spar::transport<spar::faulty<spar::threads>> && spar::transport<spar::faulty<spar::sim>>);
+static_assert(spar::transport<spar::tracing<spar::threads>> && spar::transport<spar::tracing<spar::sim>>);
+static_assert(spar::transport<spar::tracing<spar::counting<spar::faulty<spar::sim>>>>);
+static_assert(spar::transport<spar::counting<spar::faulty<spar::counting<spar::threads>>>>);
 
 template <defect... Are>
 constexpr bool none_is_a_transport = (!spar::transport<network<Are>> && ...);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All of spar that needs neither MPI nor CUDA.
+// All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp and transport/tracing.hpp: few programs use
+// them.
 #pragma once
 
 #include <spar/collective/front.hpp>

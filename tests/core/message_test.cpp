@@ -69,7 +69,7 @@ TEST(header, every_field_is_under_the_checksum) {
                                                                 [](auto& h) { h.operation += 1; },
                                                                 [](auto& h) { h.element = spar::element_code::int32; },
                                                                 [](auto& h) { h.index = spar::element_code::uint64; },
-                                                                [](auto& h) { h.reserved = 1; },
+                                                                [](auto& h) { h.order = 1; },
                                                                 [](auto& h) { h.payload_checksum = 1; },
                                                                 [](auto& h) { h.checksum += 1; }};
   for (std::size_t d = 0; d < damages.size(); ++d) {

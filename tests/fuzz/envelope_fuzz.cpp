@@ -29,7 +29,7 @@ bool passes(const spar::header& h, spar::tag_t tag) {
 
 bool same(spar::header a, spar::header b) {
   a.checksum = b.checksum = 0;
-  a.reserved = b.reserved = 0;
+  a.order = b.order = 0;
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 

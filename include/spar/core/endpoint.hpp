@@ -3,6 +3,7 @@
 // waited for and for how long, and whether the communicator is still alive.
 #pragma once
 
+#include <spar/core/buffer.hpp>
 #include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/message.hpp>
@@ -38,6 +39,7 @@ struct call_record {
   statistics cost;
   double started = 0;
   detail::call_name* name = nullptr; // of a call that has one
+  buffer<std::uint8_t> messages;     // so far to and from each rank on each lane, where payloads are checked
   call_record* next = nullptr;
 };
 
@@ -73,7 +75,11 @@ class endpoint {
   [[nodiscard]] bool was_away(double now) const noexcept { return now - seen_ > 0.5; }
 
   /// Numbers a collective that starts at time `now`.
-  [[gnu::noinline]] void open(call_record& call, double now) noexcept {
+  [[gnu::noinline]] void open(call_record& call, double now) {
+    if (checksums_) {
+      call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
+      std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
+    }
     if (call.name != nullptr) {
       call.sequence = call.name->calls++ * max_in_flight + call.name->number;
     } else {
@@ -93,6 +99,7 @@ class endpoint {
     --open_;
     memory().end_call();
     seen_ = now;
+    call.messages = {};
     call.cost.seconds = now - call.started;
     last_ = call.cost;
     total_ += call.cost;
@@ -103,8 +110,9 @@ class endpoint {
   void set_deadline(double seconds = infinity) noexcept { deadline_ = seconds; }
   [[nodiscard]] double deadline() const noexcept { return deadline_; }
 
-  /// Whether messages carry a checksum of their payload, which the receiver verifies: the same on every rank, set
-  /// between calls. Off unless set; it costs a pass over what is sent and over what is received.
+  /// Whether messages carry a checksum of their payload, which the receiver verifies, and their number, by which it
+  /// sees that one is missing: the same on every rank, set between calls. Off unless set; it costs a pass over what is
+  /// sent and over what is received.
   void set_checksums(bool on) noexcept { checksums_ = on; }
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 

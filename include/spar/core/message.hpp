@@ -47,9 +47,9 @@ struct header {
   element_code element{};
   element_code index{};
   std::uint8_t lane = 0;
-  std::uint8_t reserved = 0;
-  std::uint64_t dimension = 0;                     ///< n
-  std::uint64_t count = 0;                         ///< entries in this message
+  std::uint8_t order = 0;      ///< among those of its lane to the same rank, where payloads are checked
+  std::uint64_t dimension = 0; ///< n
+  std::uint64_t count = 0;     ///< entries in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< bytes of each piece
   std::uint32_t payload_checksum = 0;              ///< of the pieces, where the communicator checks payloads; else 0
   std::uint32_t checksum = 0; ///< CRC-32C of what stands before it; written where the header leaves its process

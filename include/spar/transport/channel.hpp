@@ -62,6 +62,7 @@ class channel {
     out.head.count = what.count;
     out.head.lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()};
     if (net_->node().checksums()) {
+      out.head.order = messages(peer, 0)++;
       out.head.payload_checksum = checksum_of(out.pieces);
       out.head.checksum = out.head.expected_checksum(); // also where no header leaves its process
     }
@@ -119,6 +120,11 @@ class channel {
             .dimension = agreed_.dimension};
   }
 
+  /// Messages of this call so far to a peer (direction 0) or from it (1) on this lane.
+  [[nodiscard]] std::uint8_t& messages(rank_t peer, rank_t direction) const noexcept {
+    return call_->messages.data()[static_cast<std::size_t>(direction * size() + peer) * max_lanes + lane_];
+  }
+
   void check_address(rank_t peer) const {
     spar::check(peer >= 0 && peer < size() && peer != rank(),
                 "an algorithm addresses its own rank or none that exists");
@@ -128,7 +134,12 @@ class channel {
   void check(const message_buffer& in, rank_t peer) const {
     const header& h = in.head();
     const bool checksums = net_->node().checksums();
-    if (checksums) h.validate();
+    if (checksums) {
+      h.validate();
+      if (h.order != messages(peer, 1)++) {
+        raise<corrupt_message>({"a message from rank ", peer, " to rank ", rank(), " is missing"});
+      }
+    }
     const bool same = h.sequence == number() && h.dimension == agreed_.dimension && h.element == agreed_.element &&
                       h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
                       h.operation == agreed_.operation && h.lane == lane_;

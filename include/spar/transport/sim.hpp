@@ -78,6 +78,13 @@ class sim : public endpoint {
   void post(const control_message& note, rank_t peer);
   void await(detail::operation_record& r, std::coroutine_handle<> waiting);
 
+  /// For decorators that do something later: `act(context)` is called at each time that `wake_at` names.
+  void on_alarm(void (*act)(void*), void* context) noexcept {
+    alarm_ = act;
+    alarm_context_ = context;
+  }
+  void wake_at(double time);
+
   /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
   /// block, and `deadlock` where nothing can happen any more.
   void progress(bool block);
@@ -100,6 +107,8 @@ class sim : public endpoint {
   simulator* engine_;
   double clock_ = 0;
   bool deadline_scheduled_ = false;
+  void (*alarm_)(void*) = nullptr;
+  void* alarm_context_ = nullptr;
   std::vector<control_message> notes_; // on their way here
   pool_requests requests_;             // of the pool that all ranks share
   detail::slab<expectation> expectations_;
@@ -194,8 +203,8 @@ class simulator {
   friend class sim;
 
   /// A rank's program begins; a message comes to its outgoing link, has left it, comes to the incoming link, has
-  /// arrived; a control message has arrived; a rank's deadline may be over.
-  enum class event_kind { start, leave, left, reach, arrive, control, deadline };
+  /// arrived; a control message has arrived; a rank's deadline may be over; its alarm goes off.
+  enum class event_kind { start, leave, left, reach, arrive, control, deadline, alarm };
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
@@ -273,6 +282,10 @@ class simulator {
     }
     case event_kind::deadline:
       rank.check_deadline();
+      break;
+    case event_kind::alarm:
+      rank.clock_ = std::max(rank.clock_, now_);
+      if (rank.alarm_ != nullptr) rank.alarm_(rank.alarm_context_);
       break;
     }
     rank.scheduler().run();
@@ -441,6 +454,8 @@ inline void sim::post(const control_message& note, rank_t peer) {
   to.notes_.push_back(note);
   engine_->schedule({clock_ + engine_->options_.latency, simulator::event_kind::control, &to, nullptr}, 0);
 }
+
+inline void sim::wake_at(double time) { engine_->schedule({time, simulator::event_kind::alarm, this, nullptr}, 0); }
 
 inline void sim::await(detail::operation_record& r, std::coroutine_handle<> waiting) {
   endpoint::await(r, waiting);

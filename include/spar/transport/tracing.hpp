@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A decorator that records when a rank sends, receives, waits and computes, for the trace viewers of Chrome and
+// Perfetto (JSON trace event format).
+#pragma once
+
+#include <spar/core/network_model.hpp>
+#include <spar/transport/transport.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+namespace detail {
+
+/// Something that took time on a rank.
+struct traced_event {
+  enum class kind : std::uint8_t { send, receive, compute };
+  kind what{};
+  bool ended = false;
+  bool cancelled = false;
+  std::int64_t begin = 0; // nanoseconds
+  std::int64_t waits = -1;
+  std::int64_t end = 0;
+  rank_t peer = 0;
+  tag_t tag = 0;
+  std::uint32_t row = 0;
+  std::uint64_t amount = 0; // bytes, or entries
+  std::uint64_t flow = 0;   // the same for a send and its receive
+};
+
+/// Writes events as JSON, separated by commas.
+class trace_writer {
+ public:
+  explicit trace_writer(rank_t rank) : rank_(rank) {}
+
+  void name(const char* what, std::uint32_t row, const std::string& text) {
+    begin(what, 'M', row);
+    text_ += sentence(",\"args\":{\"name\":\"", text, "\"}}");
+  }
+  void sort_by_rank() {
+    begin("process_sort_index", 'M', 0);
+    text_ += sentence(",\"args\":{\"sort_index\":", rank_, "}}");
+  }
+  void event(const traced_event& e) {
+    if (e.what == traced_event::kind::compute) {
+      complete("compute", e.row, e.begin, e.end);
+      text_ += sentence(",\"args\":{\"entries\":", e.amount, "}}");
+      return;
+    }
+    const bool sends = e.what == traced_event::kind::send;
+    complete(sentence(sends ? "send to " : "receive from ", e.peer), e.row, e.begin, e.end);
+    text_ +=
+        sentence(",\"cat\":\"", sends ? "send" : "receive", "\",\"args\":{\"peer\":", e.peer, ",\"bytes\":", e.amount,
+                 ",\"collective\":", sequence_of(e.tag), ",\"lane\":", static_cast<unsigned>(lane_of(e.tag)),
+                 e.cancelled ? ",\"cancelled\":true}}" : "}}");
+    if (e.waits >= 0) {
+      complete("wait", e.row, e.waits, e.end);
+      text_ += ",\"cat\":\"wait\"}";
+    }
+    if (e.cancelled) return;
+    // An arrow ends in what its time lies in, so just before the end.
+    begin("message", sends ? 's' : 'f', e.row);
+    time("ts", sends ? e.begin : std::max(e.begin, e.end - 1));
+    text_ += sentence(",\"cat\":\"message\",\"id\":", e.flow, sends ? "}" : ",\"bp\":\"e\"}");
+  }
+  [[nodiscard]] std::string text() && { return std::move(text_); }
+
+ private:
+  void begin(const std::string& what, char phase, std::uint32_t row) {
+    if (!text_.empty()) text_ += ",\n";
+    text_ +=
+        sentence("{\"name\":\"", what, "\",\"ph\":\"", std::string(1, phase), "\",\"pid\":", rank_, ",\"tid\":", row);
+  }
+  void time(const char* key, std::int64_t nanoseconds) {
+    char number[40];
+    std::snprintf(number, sizeof(number), "%.3f", static_cast<double>(nanoseconds) * 1e-3);
+    text_ += sentence(",\"", key, "\":", std::string(number));
+  }
+  void complete(const std::string& what, std::uint32_t row, std::int64_t from, std::int64_t to) {
+    begin(what, 'X', row);
+    time("ts", from);
+    time("dur", to - from);
+  }
+
+  rank_t rank_;
+  std::string text_;
+};
+
+} // namespace detail
+
+/// Records every send and receive from its start until its end was seen, the waits in them, and computations (which
+/// take time in the simulator alone). Forwards everything to the transport it wraps, which must outlive it. Times are
+/// the transport's: virtual in the simulator; else of a clock that the ranks of a host share.
+///
+/// In a viewer each rank is a process. Computations have the first of its rows; each operation is in the first row that
+/// is free, so that no two in a row overlap; arrows lead from sends to receives.
+template <transport Net>
+class tracing {
+ public:
+  explicit tracing(Net& net) : net_(&net) {}
+  tracing(const tracing&) = delete;
+
+  /// What has ended so far, as JSON objects separated by commas: a part of a file of all ranks, see `trace_file`.
+  [[nodiscard]] std::string events() const {
+    detail::trace_writer out(rank());
+    out.name("process_name", 0, sentence("rank ", rank()));
+    out.sort_by_rank();
+    out.name("thread_name", 0, "compute");
+    for (std::uint32_t row = 1; row <= taken_.size(); ++row) out.name("thread_name", row, "messages");
+    for (const auto& e : events_) {
+      if (e.ended) out.event(e);
+    }
+    return std::move(out).text();
+  }
+
+  [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
+  [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
+  [[nodiscard]] endpoint& node() noexcept { return net_->node(); }
+  [[nodiscard]] spar::scheduler& scheduler() noexcept { return net_->scheduler(); }
+  [[nodiscard]] pool& memory() noexcept { return net_->memory(); }
+  [[nodiscard]] double now() noexcept { return net_->now(); }
+  [[nodiscard]] const spar::statistics& last_call() const noexcept { return net_->last_call(); }
+  [[nodiscard]] const spar::statistics& statistics() const noexcept { return net_->statistics(); }
+  [[nodiscard]] network_model network() const
+    requires requires(const Net& net) { net.network(); }
+  {
+    return net_->network();
+  }
+  void progress(bool block) { net_->progress(block); }
+  void post(const control_message& note, rank_t peer) { net_->post(note, peer); }
+
+  void compute(std::uint64_t entries) {
+    const std::int64_t begin = clock();
+    net_->compute(entries);
+    events_.push_back({.what = kind::compute, .ended = true, .begin = begin, .end = clock(), .amount = entries});
+  }
+
+  auto send(const message_pieces& out, rank_t peer, tag_t tag) {
+    const std::size_t event = begin(kind::send, peer, tag);
+    events_[event].amount = out.head.payload_bytes();
+    return traced<decltype(net_->send(out, peer, tag))>(net_->send(out, peer, tag), *this, event, nullptr);
+  }
+
+  auto receive(message_buffer& in, rank_t peer, tag_t tag) {
+    const std::size_t event = begin(kind::receive, peer, tag);
+    return traced<decltype(net_->receive(in, peer, tag))>(net_->receive(in, peer, tag), *this, event, &in);
+  }
+
+ private:
+  using kind = detail::traced_event::kind;
+
+  template <class Inner>
+  class traced {
+   public:
+    traced(Inner inner, tracing& net, std::size_t event, const message_buffer* in) noexcept
+        : inner_(std::move(inner)), net_(&net), event_(event), in_(in) {}
+    traced(traced&& other) noexcept
+        : inner_(std::move(other.inner_)), net_(std::exchange(other.net_, nullptr)), event_(other.event_),
+          in_(other.in_) {}
+    ~traced() {
+      if (net_ != nullptr) net_->end(event_, true);
+    }
+    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
+    void await_suspend(std::coroutine_handle<> waiting) const {
+      net_->events_[event_].waits = net_->clock();
+      inner_.await_suspend(waiting);
+    }
+    void await_resume() const {
+      inner_.await_resume();
+      if (in_ != nullptr) net_->events_[event_].amount = in_->head().payload_bytes();
+      net_->end(event_, false);
+    }
+
+   private:
+    Inner inner_;
+    tracing* net_;
+    std::size_t event_;
+    const message_buffer* in_;
+  };
+
+  [[nodiscard]] std::int64_t clock() { return std::llround(net_->now() * 1e9); }
+
+  std::size_t begin(kind what, rank_t peer, tag_t tag) {
+    const auto free = std::find(taken_.begin(), taken_.end(), false);
+    const auto row = static_cast<std::uint32_t>(free - taken_.begin() + 1);
+    if (free == taken_.end())
+      taken_.push_back(true);
+    else
+      *free = true;
+    const bool sends = what == kind::send;
+    const std::uint64_t number = (sends ? sent_ : received_)[{peer, tag}]++;
+    events_.push_back({.what = what,
+                       .begin = clock(),
+                       .peer = peer,
+                       .tag = tag,
+                       .row = row,
+                       .flow = flow_of(sends ? rank() : peer, sends ? peer : rank(), tag, number)});
+    return events_.size() - 1;
+  }
+
+  void end(std::size_t event, bool cancelled) {
+    detail::traced_event& e = events_[event];
+    if (e.ended) return;
+    e.ended = true;
+    e.cancelled = cancelled;
+    e.end = clock();
+    taken_[e.row - 1] = false;
+  }
+
+  /// One number per message, the same on both ranks; 53 bits, which every reader of JSON keeps.
+  [[nodiscard]] static std::uint64_t flow_of(rank_t source, rank_t destination, tag_t tag,
+                                             std::uint64_t number) noexcept {
+    std::uint64_t hash = 0;
+    for (const std::uint64_t part : {static_cast<std::uint64_t>(source), static_cast<std::uint64_t>(destination),
+                                     static_cast<std::uint64_t>(tag), number}) {
+      hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 29;
+    }
+    return hash >> 11;
+  }
+
+  Net* net_;
+  std::vector<detail::traced_event> events_; // in the order of their starts
+  std::vector<bool> taken_;                  // each row but the first: an operation in it has not ended
+  std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;
+  std::map<std::pair<rank_t, tag_t>, std::uint64_t> received_;
+};
+
+/// A file for the viewer, of what `events()` returned on one rank or several.
+inline std::string trace_file(std::span<const std::string> ranks) {
+  std::string all = "[\n";
+  for (const std::string& events : ranks) {
+    if (&events != ranks.data()) all += ",\n";
+    all += events;
+  }
+  return all + "\n]\n";
+}
+
+} // namespace spar

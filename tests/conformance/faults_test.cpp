@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whatever happens to any message of any collective: every rank ends with the right result, or with the right error in
+// this call or the next, in time. Never a hang, never a wrong result.
+#include "support/ranks.hpp"
+#include "support/watchdog.hpp"
+
+#include <spar/transport/faulty.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using index = std::uint32_t;
+using bits = std::vector<std::byte>;
+
+// --- what is called ---
+
+/// A rank's contribution. No message of any collective is empty, so there is always something to damage.
+struct input {
+  std::vector<index> indices;
+  std::vector<float> values;
+  std::vector<float> dense;
+
+  input(spar::rank_t rank, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t place = 7 * i + 4 * static_cast<std::size_t>(rank);
+      dense.push_back(static_cast<float>(place % 13));
+      if (place % 10 > 1) continue;
+      indices.push_back(static_cast<index>(i));
+      values.push_back(static_cast<float>(place % 11 + 1));
+    }
+  }
+  [[nodiscard]] spar::stream_view<float, index> view() const {
+    return spar::sparse_view(dense.size(), indices, values);
+  }
+};
+
+template <class T>
+void append(bits& to, std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+bits bits_of(std::span<const float> values) {
+  bits all;
+  append(all, values);
+  return all;
+}
+bits bits_of(const spar::stream<float, index>& s) {
+  bits all;
+  append<index>(all, s.indices());
+  append<float>(all, s.values());
+  return all;
+}
+bits bits_of(const spar::gathered<float, index>& g) {
+  bits all;
+  for (std::size_t r = 0; r < g.size(); ++r) {
+    append<index>(all, g.part(r).indices());
+    append<float>(all, g.part(r).values());
+  }
+  return all;
+}
+
+constexpr spar::rank_t root = 1;
+
+template <class Algorithm>
+struct sparse {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_allreduce(net, mine->view(), Algorithm{});
+    const auto sum = co_await std::move(pending);
+    co_return bits_of(sum);
+  }
+};
+template <class Algorithm>
+struct dense {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_allreduce(net, std::span(x), Algorithm{});
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+struct sparse_reduce_scatter {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_reduce_scatter(net, mine->view());
+    const auto block = co_await std::move(pending);
+    co_return bits_of(block);
+  }
+};
+struct dense_reduce_scatter {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_reduce_scatter(net, std::span(x));
+    co_await std::move(pending);
+    const auto own = spar::uniform_ownership{x.size(), net.size()}[net.rank()];
+    co_return bits_of(std::span(x).subspan(own.begin, own.size()));
+  }
+};
+struct sparse_allgather {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_allgather(net, mine->view());
+    const auto all = co_await std::move(pending);
+    co_return bits_of(all);
+  }
+};
+struct dense_allgather {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_allgather(net, std::span(x));
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+struct sparse_reduce {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_reduce(net, mine->view(), root);
+    const auto sum = co_await std::move(pending);
+    co_return bits_of(sum);
+  }
+};
+struct dense_reduce {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_reduce(net, std::span(x), root);
+    co_await std::move(pending);
+    co_return net.rank() == root ? bits_of(x) : bits{};
+  }
+};
+struct sparse_broadcast {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_broadcast(net, mine->view(), root);
+    const auto theirs = co_await std::move(pending);
+    co_return bits_of(theirs);
+  }
+};
+struct dense_broadcast {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_broadcast(net, std::span(x), root);
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+
+using collectives =
+    testing::Types<sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>,
+                   sparse<spar::ssar_split>, sparse<spar::dsar_split>,
+                   sparse<spar::split_allgather<spar::storage::qsgd<4>>>, sparse<spar::sparcml>,
+                   dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
+                   dense<spar::collective<>>, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather,
+                   dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
+
+// --- what happens to it ---
+
+enum class ending { none, right, corrupt, mismatch, timeout, peer_failed, something_else };
+
+/// How a call ended on a rank.
+struct outcome {
+  ending how = ending::none;
+  bits result;
+  std::string text;
+  double at = 0; // seconds since the rank began
+};
+
+struct rank_outcome {
+  outcome first;
+  outcome second;
+  std::uint64_t sent = 0; // in the first call
+  std::uint64_t received = 0;
+};
+
+/// Notes how a call ended that has thrown.
+void note_error(outcome& to) {
+  try {
+    throw;
+  } catch (const spar::corrupt_message& e) {
+    to = {ending::corrupt, {}, e.what()};
+  } catch (const spar::mismatch& e) {
+    to = {ending::mismatch, {}, e.what()};
+  } catch (const spar::timeout& e) {
+    to = {ending::timeout, {}, e.what()};
+  } catch (const spar::peer_failed& e) {
+    to = {ending::peer_failed, {}, e.what()};
+  } catch (const std::exception& e) {
+    to = {ending::something_else, {}, e.what()};
+  }
+}
+
+/// A call, and a small one after it.
+template <class Collective>
+struct two_calls {
+  const std::vector<input>* inputs;
+  std::vector<rank_outcome>* outcomes;
+  double deadline;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    net.node().set_deadline(deadline);
+    net.node().set_checksums(true);
+    const double begun = net.now();
+    const auto rank = static_cast<std::size_t>(net.rank());
+    rank_outcome& its = (*outcomes)[rank];
+    const Collective collective;
+    try {
+      its.first.result = co_await collective(net, &(*inputs)[rank]);
+      its.first.how = ending::right;
+    } catch (...) {
+      note_error(its.first);
+    }
+    its.first.at = net.now() - begun;
+    its.sent = net.sent();
+    its.received = net.received();
+    const dense<spar::recursive_doubling> next;
+    const input small(net.rank(), 10);
+    try {
+      its.second.result = co_await next(net, &small);
+      its.second.how = ending::right;
+    } catch (...) {
+      note_error(its.second);
+    }
+    its.second.at = net.now() - begun;
+  }
+};
+
+/// Where a case runs, and what goes wrong on which rank.
+struct setting {
+  spar::rank_t ranks = 3;
+  std::size_t n = 200;
+  bool synchronous = false;
+  std::uint64_t seed = 0;
+  double deadline = 1;
+  spar::rank_t faulty_rank = 0;
+  std::optional<spar::fault> fault{};
+
+  [[nodiscard]] std::vector<spar::fault> plan(spar::rank_t rank) const {
+    if (!fault || rank != faulty_rank) return {};
+    return {*fault};
+  }
+};
+
+std::ostream& operator<<(std::ostream& out, const setting& s) {
+  constexpr const char* names[] = {"corrupt_header", "corrupt_payload", "delay", "drop", "crash"};
+  out << "P = " << s.ranks << ", n = " << s.n << (s.synchronous ? ", synchronous" : "") << ", seed " << s.seed;
+  if (s.fault) {
+    out << ", rank " << s.faulty_rank << ": " << names[static_cast<int>(s.fault->what)] << " of message "
+        << s.fault->message << ", bit " << s.fault->bit << ", " << s.fault->seconds << " s, " << s.fault->messages;
+  }
+  return out;
+}
+
+std::vector<input> inputs_of(const setting& s) {
+  std::vector<input> all;
+  for (spar::rank_t r = 0; r < s.ranks; ++r) all.emplace_back(r, s.n);
+  return all;
+}
+
+template <class Collective>
+std::vector<rank_outcome> simulate(const setting& s) {
+  const auto inputs = inputs_of(s);
+  std::vector<rank_outcome> outcomes(inputs.size());
+  spar::simulator_options options;
+  if (s.seed != 0) options = random_order(s.seed);
+  options.synchronous = s.synchronous;
+  spar::simulator engine(s.ranks, options);
+  std::deque<spar::faulty<spar::sim>> nets;
+  for (spar::rank_t r = 0; r < s.ranks; ++r) nets.emplace_back(engine.rank(r), s.plan(r));
+  const two_calls<Collective> program{&inputs, &outcomes, s.deadline};
+  engine.run([&](spar::sim& net) { return program(nets[static_cast<std::size_t>(net.rank())]); });
+  return outcomes;
+}
+
+template <class Collective>
+std::vector<rank_outcome> run_as_threads(const setting& s) {
+  const auto inputs = inputs_of(s);
+  std::vector<rank_outcome> outcomes(inputs.size());
+  const two_calls<Collective> program{&inputs, &outcomes, s.deadline};
+  spar::thread_group group(s.ranks, {.synchronous = s.synchronous});
+  group.run([&](spar::threads& inner) {
+    spar::faulty<spar::threads> net(inner, s.plan(inner.rank()));
+    spar::wait(net, program(net));
+    while (net.holds_back() && !inner.dead()) net.progress(false);
+  });
+  return outcomes;
+}
+
+// --- what is expected of it ---
+
+/// Delays that a deadline allows for.
+bool is_harmless(const setting& s) {
+  return s.fault->what == spar::fault::kind::delay && s.fault->seconds < s.deadline;
+}
+bool is_damage(const setting& s) {
+  return s.fault->what == spar::fault::kind::corrupt_header || s.fault->what == spar::fault::kind::corrupt_payload;
+}
+
+/// Compares a faulty run with the clean one; `slack`: by how many seconds a call may end after the deadline.
+void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vector<rank_outcome>& clean,
+           double slack) {
+  bool noticed = false;
+  const auto faulty_rank = static_cast<std::size_t>(s.faulty_rank);
+  for (std::size_t r = 0; r < is.size(); ++r) {
+    SCOPED_TRACE(testing::Message() << "rank " << r << ": " << is[r].first.text << " | " << is[r].second.text);
+    double before = 0;
+    for (const auto& [now, then] : {std::pair(&is[r].first, &clean[r].first), {&is[r].second, &clean[r].second}}) {
+      if (now->how == ending::right) {
+        EXPECT_TRUE(now->result == then->result) << "a wrong result";
+      } else if (is_damage(s)) {
+        EXPECT_TRUE(now->how == ending::peer_failed || (now->how == ending::corrupt && r == faulty_rank));
+      } else {
+        // That a message is missing may be seen from the next one.
+        const bool missed = now->how == ending::corrupt && s.fault->what == spar::fault::kind::drop;
+        EXPECT_TRUE(missed || now->how == ending::peer_failed || now->how == ending::timeout);
+        EXPECT_FALSE(is_harmless(s));
+        noticed = noticed || missed || now->how == ending::timeout;
+      }
+      const double limit = is_harmless(s) ? s.fault->seconds : is_damage(s) ? 0 : s.deadline;
+      EXPECT_LE(now->at - before, limit + slack);
+      before = now->at;
+    }
+    if (!is_harmless(s)) {
+      EXPECT_NE(is[r].second.how, ending::right) << "a rank did not hear of it";
+    }
+  }
+  if (is_damage(s)) {
+    EXPECT_EQ(is[faulty_rank].first.how, ending::corrupt);
+  } else if (!is_harmless(s)) {
+    EXPECT_TRUE(noticed);
+  }
+}
+
+/// Calls `run_case(setting)` with every fault of every message of the clean run.
+template <class RunCase>
+void for_each_fault(setting s, const std::vector<rank_outcome>& clean, const RunCase& run_case) {
+  using kind = spar::fault::kind;
+  std::uint64_t bit = 0x9E3779B97F4A7C15U * (s.seed + s.n);
+  for (spar::rank_t r = 0; r < s.ranks; ++r) {
+    s.faulty_rank = r;
+    const auto add = [&](const spar::fault& f) {
+      s.fault = f;
+      run_case(s);
+    };
+    const rank_outcome& counts = clean[static_cast<std::size_t>(r)];
+    for (std::uint64_t m = 0; m < counts.received; ++m) {
+      for (const kind what : {kind::corrupt_header, kind::corrupt_payload}) {
+        bit = bit * 6364136223846793005U + 1442695040888963407U;
+        add({.what = what, .message = m, .bit = bit >> 33});
+      }
+    }
+    for (std::uint64_t m = 0; m < counts.sent; ++m) {
+      add({.what = kind::drop, .message = m});
+      add({.what = kind::delay, .message = m, .seconds = 0.4 * s.deadline});
+      add({.what = kind::delay, .message = m, .seconds = 3 * s.deadline});
+      add({.what = kind::delay, .message = m, .seconds = 0.4 * s.deadline, .messages = 1});
+      add({.what = kind::delay, .message = m, .seconds = 0.4 * s.deadline, .messages = 3});
+    }
+    for (std::uint64_t m = 0; m < counts.sent + counts.received; ++m) add({.what = kind::crash, .message = m});
+  }
+}
+
+void expect_clean(const std::vector<rank_outcome>& clean) {
+  for (const auto& its : clean) {
+    ASSERT_EQ(its.first.how, ending::right) << its.first.text;
+    ASSERT_EQ(its.second.how, ending::right) << its.second.text;
+  }
+}
+
+template <class Collective>
+struct faults : testing::Test {
+  /// A case that hangs ends the program, with its name.
+  watchdog guard{60};
+  std::uint64_t cases = 0;
+
+  template <class Run>
+  void check(const setting& s, const std::vector<rank_outcome>& clean, double slack, const Run& run_it) {
+    SCOPED_TRACE(s);
+    guard.watch(testing::PrintToString(s));
+    judge(s, run_it(s), clean, slack);
+    ++cases;
+  }
+  void TearDown() override { std::cout << "[    cases ] " << cases << '\n'; }
+};
+TYPED_TEST_SUITE(faults, collectives);
+
+TYPED_TEST(faults, of_every_message_in_the_simulator) {
+  for (const spar::rank_t ranks : {3, 4}) {
+    for (const bool synchronous : {false, true}) {
+      for (const std::uint64_t seed : {0, 1, 2}) {
+        const setting s{.ranks = ranks, .synchronous = synchronous, .seed = seed, .deadline = 1e-2};
+        const auto clean = simulate<TypeParam>(s);
+        ASSERT_NO_FATAL_FAILURE(expect_clean(clean));
+        for_each_fault(s, clean, [&](const setting& with) {
+          if (this->HasFailure()) return;
+          this->check(with, clean, 1e-3, &simulate<TypeParam>);
+        });
+      }
+    }
+  }
+}
+
+TYPED_TEST(faults, of_some_messages_among_threads) {
+  std::uint64_t number = 0;
+  for (const spar::rank_t ranks : {3, 4}) {
+    for (const bool synchronous : {false, true}) {
+      for (const std::size_t n : {200, 20'000}) { // enclosed, and read in the sender's memory
+        const setting s{.ranks = ranks, .n = n, .synchronous = synchronous, .deadline = 0.06};
+        setting patient = s;
+        patient.deadline = 20;
+        const auto clean = run_as_threads<TypeParam>(patient);
+        ASSERT_NO_FATAL_FAILURE(expect_clean(clean));
+        for_each_fault(s, clean, [&](setting with) {
+          if (this->HasFailure() || ++number % 29 != 0) return;
+          if (is_harmless(with) || is_damage(with))
+            with.deadline = patient.deadline; // a busy machine is late, not wrong
+          this->check(with, clean, 10, &run_as_threads<TypeParam>);
+        });
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test

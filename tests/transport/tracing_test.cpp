@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Traces are JSON that a viewer can open: as many events as `counting` has counted, each row in order and without
+// overlaps, an arrow for each message; exact in virtual time.
+#include "support/ranks.hpp"
+
+#include <spar/transport/tracing.hpp>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using nlohmann::json;
+
+/// What each rank has traced and counted.
+struct traces {
+  explicit traces(spar::rank_t ranks)
+      : events(static_cast<std::size_t>(ranks)), sent(events.size()), received(events.size()) {}
+  std::vector<std::string> events;
+  std::vector<std::uint64_t> sent, received, bytes;
+};
+
+struct traced_calls {
+  traces* result;
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::tracing<Net> traced{inner};
+    spar::counting<spar::tracing<Net>> net{traced};
+    const auto rank = static_cast<std::size_t>(net.rank());
+    std::vector<float> x(3000, 1.0F);
+    std::vector<float> y(50, 1.0F);
+    auto first = spar::start_allreduce(net, std::span(x), spar::ring{});
+    auto second = spar::start_allreduce(net, std::span(y), spar::rabenseifner{});
+    co_await std::move(second);
+    co_await std::move(first);
+    result->events[rank] = traced.events();
+    result->sent[rank] = net.sent().messages;
+    result->received[rank] = net.received().messages;
+  }
+};
+
+std::uint64_t count(const json& all, std::size_t rank, const std::string& category) {
+  return static_cast<std::uint64_t>(std::count_if(all.begin(), all.end(), [&](const json& e) {
+    return e["ph"] == "X" && e["pid"] == rank && e.value("cat", "") == category;
+  }));
+}
+
+/// In nanoseconds, as whole numbers.
+std::int64_t nanoseconds(const json& microseconds) { return std::llround(microseconds.get<double>() * 1e3); }
+
+/// Each row has its events in order; one ends before the next begins, or lies within it.
+void check_rows(const json& all) {
+  std::map<std::pair<int, int>, std::vector<std::pair<std::int64_t, std::int64_t>>> open; // by row: begin and end
+  std::map<std::pair<int, int>, std::int64_t> last;
+  for (const json& e : all) {
+    if (e["ph"] != "X") continue;
+    const std::pair<int, int> row(e["pid"], e["tid"]);
+    const std::int64_t begin = nanoseconds(e["ts"]);
+    const std::int64_t end = begin + nanoseconds(e["dur"]);
+    ASSERT_GE(nanoseconds(e["dur"]), 0);
+    ASSERT_GE(begin, last[row]);
+    last[row] = begin;
+    auto& around = open[row];
+    while (!around.empty() && around.back().second <= begin) around.pop_back();
+    if (e["name"] == "wait") {
+      ASSERT_TRUE(begin == end || !around.empty());
+    } else {
+      ASSERT_TRUE(around.empty()) << e;
+    }
+    if (!around.empty()) {
+      ASSERT_LE(end, around.back().second) << e;
+    }
+    around.emplace_back(begin, end);
+  }
+}
+
+/// Each arrow begins once and ends once, on the other rank.
+void check_arrows(const json& all, std::uint64_t messages) {
+  std::map<std::uint64_t, json> begun;
+  std::uint64_t ends = 0;
+  for (const json& e : all) {
+    if (e["ph"] != "s") continue;
+    ASSERT_TRUE(begun.emplace(e["id"].get<std::uint64_t>(), e).second);
+  }
+  for (const json& e : all) {
+    if (e["ph"] != "f") continue;
+    const auto from = begun.find(e["id"].get<std::uint64_t>());
+    ASSERT_NE(from, begun.end());
+    EXPECT_NE(from->second["pid"], e["pid"]);
+    EXPECT_LE(from->second["ts"].get<double>(), e["ts"].get<double>() + 0.001);
+    ++ends;
+  }
+  EXPECT_EQ(begun.size(), messages);
+  EXPECT_EQ(ends, messages);
+}
+
+TEST(tracing, has_every_message_that_is_counted) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+      SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
+      traces result(ranks);
+      run(where, ranks, traced_calls{&result});
+      const json all = json::parse(spar::trace_file(result.events));
+      std::uint64_t messages = 0;
+      for (std::size_t r = 0; r < result.events.size(); ++r) {
+        EXPECT_EQ(count(all, r, "send"), result.sent[r]);
+        EXPECT_EQ(count(all, r, "receive"), result.received[r]);
+        messages += result.sent[r];
+      }
+      ASSERT_NO_FATAL_FAILURE(check_rows(all));
+      ASSERT_NO_FATAL_FAILURE(check_arrows(all, messages));
+    }
+  }
+}
+
+/// One dense exchange between two ranks; a rank computes for a second an entry.
+struct exchange {
+  std::vector<std::string>* events;
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::tracing<Net> net{inner};
+    std::vector<double> x(125, 1.0); // 1000 bytes
+    auto pending = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+    co_await std::move(pending);
+    (*events)[static_cast<std::size_t>(net.rank())] = net.events();
+  }
+};
+
+TEST(tracing, is_exact_in_virtual_time) {
+  std::vector<std::string> events(2);
+  run_sim(2, exchange{&events}, {.latency = 1e-3, .bandwidth = 1e6, .compute = 1e-6});
+  const json all = json::parse(spar::trace_file(std::span(events).first(1)));
+  std::map<std::string, json> named;
+  for (const json& e : all)
+    if (e["ph"] == "X") named[e["name"]] = e;
+  // The link takes 1000 us, the way 1000 us.
+  EXPECT_EQ(named["send to 1"]["ts"], 0.0);
+  EXPECT_EQ(named["send to 1"]["args"], (json{{"peer", 1}, {"bytes", 1000}, {"collective", 0}, {"lane", 0}}));
+  EXPECT_EQ(named["receive from 1"]["ts"], 0.0);
+  EXPECT_EQ(named["receive from 1"]["dur"], 2000.0);
+  EXPECT_EQ(named["receive from 1"]["args"]["bytes"], 1000);
+  EXPECT_EQ(named["wait"]["dur"], 2000.0);
+  EXPECT_EQ(named["compute"]["ts"], 2000.0);
+  EXPECT_EQ(named["compute"]["dur"], 125.0);
+  EXPECT_EQ(named["compute"]["args"]["entries"], 125);
+}
+
+struct cancelled_call {
+  std::vector<std::string>* events;
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::tracing<Net> net{inner};
+    std::vector<float> x(100, 1.0F);
+    net.node().set_deadline(0.01);
+    if (net.rank() == 0) {
+      auto pending = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+      try {
+        co_await std::move(pending);
+      } catch (const spar::timeout&) {
+      }
+    }
+    (*events)[static_cast<std::size_t>(net.rank())] = net.events();
+  }
+};
+
+TEST(tracing, says_what_was_cancelled) {
+  std::vector<std::string> events(2);
+  run(mode::sim_synchronous, 2, cancelled_call{&events});
+  const json all = json::parse(spar::trace_file(events));
+  EXPECT_EQ(count(all, 0, "receive"), 1U);
+  EXPECT_EQ(count(all, 1, "receive"), 0U);
+  for (const json& e : all) {
+    EXPECT_NE(e["ph"], "f");
+    if (e.value("cat", "") != "receive") continue;
+    EXPECT_EQ(e["args"]["cancelled"], true);
+  }
+}
+
+} // namespace
+} // namespace spar_test
