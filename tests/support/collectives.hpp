@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Every collective, sparse and dense, as a program whose result is its bits; for tests that run them all in some way.
+#pragma once
+
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace spar_test {
+
+using index = std::uint32_t;
+using bits = std::vector<std::byte>;
+
+/// A rank's contribution. No message of any collective is empty, so there is always something to damage.
+struct input {
+  std::vector<index> indices;
+  std::vector<float> values;
+  std::vector<float> dense;
+
+  input(spar::rank_t rank, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t place = 7 * i + 4 * static_cast<std::size_t>(rank);
+      dense.push_back(static_cast<float>(place % 13));
+      if (place % 10 > 1) continue;
+      indices.push_back(static_cast<index>(i));
+      values.push_back(static_cast<float>(place % 11 + 1));
+    }
+  }
+  [[nodiscard]] spar::stream_view<float, index> view() const {
+    return spar::sparse_view(dense.size(), indices, values);
+  }
+};
+
+template <class T>
+void append(bits& to, std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+inline bits bits_of(std::span<const float> values) {
+  bits all;
+  append(all, values);
+  return all;
+}
+inline bits bits_of(const spar::stream<float, index>& s) {
+  bits all;
+  append<index>(all, s.indices());
+  append<float>(all, s.values());
+  return all;
+}
+inline bits bits_of(const spar::gathered<float, index>& g) {
+  bits all;
+  for (std::size_t r = 0; r < g.size(); ++r) {
+    append<index>(all, g.part(r).indices());
+    append<float>(all, g.part(r).values());
+  }
+  return all;
+}
+
+template <class Net>
+spar::rank_t root_of(const Net& net) {
+  return net.size() > 1 ? 1 : 0;
+}
+
+template <class Algorithm>
+struct sparse {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_allreduce(net, mine->view(), Algorithm{});
+    const auto sum = co_await std::move(pending);
+    co_return bits_of(sum);
+  }
+};
+template <class Algorithm>
+struct dense {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_allreduce(net, std::span(x), Algorithm{});
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+struct sparse_reduce_scatter {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_reduce_scatter(net, mine->view());
+    const auto block = co_await std::move(pending);
+    co_return bits_of(block);
+  }
+};
+struct dense_reduce_scatter {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_reduce_scatter(net, std::span(x));
+    co_await std::move(pending);
+    const auto own = spar::uniform_ownership{x.size(), net.size()}[net.rank()];
+    co_return bits_of(std::span(x).subspan(own.begin, own.size()));
+  }
+};
+struct sparse_allgather {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_allgather(net, mine->view());
+    const auto all = co_await std::move(pending);
+    co_return bits_of(all);
+  }
+};
+struct dense_allgather {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_allgather(net, std::span(x));
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+struct sparse_reduce {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_reduce(net, mine->view(), root_of(net));
+    const auto sum = co_await std::move(pending);
+    co_return bits_of(sum);
+  }
+};
+struct dense_reduce {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_reduce(net, std::span(x), root_of(net));
+    co_await std::move(pending);
+    co_return net.rank() == root_of(net) ? bits_of(x) : bits{};
+  }
+};
+struct sparse_broadcast {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    auto pending = spar::start_broadcast(net, mine->view(), root_of(net));
+    const auto theirs = co_await std::move(pending);
+    co_return bits_of(theirs);
+  }
+};
+struct dense_broadcast {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_broadcast(net, std::span(x), root_of(net));
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+
+using collectives =
+    testing::Types<sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>,
+                   sparse<spar::ssar_split>, sparse<spar::dsar_split>,
+                   sparse<spar::split_allgather<spar::storage::qsgd<4>>>, sparse<spar::sparcml>,
+                   dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
+                   dense<spar::collective<>>, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather,
+                   dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
+
+} // namespace spar_test
