@@ -149,6 +149,24 @@ TEST(abort, ends_every_call_in_flight) {
   }
 }
 
+TEST(abort, by_cancelling_a_call) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{3, {.synchronous = synchronous}};
+      group.run([&](spar::threads& net) {
+        std::vector<float> x(n, 1.0F);
+        auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
+        if (net.rank() == 1) {
+          call.cancel();
+          if (n == sizes[0]) return; // the handle does not wait either
+        }
+        const std::string text = text_of<spar::peer_failed>([&] { call.wait(); });
+        EXPECT_NE(text.find("a call was cancelled"), std::string::npos) << text;
+      });
+    }
+  }
+}
+
 TEST(abort, of_one_group_leaves_another_alive) {
   spar::thread_group first{3};
   spar::thread_group second{3};

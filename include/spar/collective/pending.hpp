@@ -54,6 +54,12 @@ class [[nodiscard]] pending {
     while (!work_.done()) net_->progress(true);
     return work_.result();
   }
+  /// Gives the call up, as half of a collective cannot be taken back, together with its communicator: this call, every
+  /// other one, and those of all ranks end in `peer_failed`.
+  void cancel() {
+    const detail::turn mine(net_->node().shared());
+    abort(*net_, "a call was cancelled");
+  }
   /// Messages, bytes and time of this call; complete once it has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
 
