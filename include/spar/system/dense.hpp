@@ -6,7 +6,6 @@
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/collective/ring.hpp>
 #include <spar/model/cost.hpp>
-#include <spar/model/network.hpp>
 
 #include <span>
 #include <string_view>
@@ -20,7 +19,7 @@ struct dense {
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const problem call{net.size(), static_cast<double>(x.size()), static_cast<double>(x.size()), sizeof(T), 4};
-    const network_model model = network_of(net.net());
+    const network_model model = net.net().node().network();
     const double by_doubling = seconds_dense_recursive_doubling(model, call);
     const double by_halving = seconds_rabenseifner(model, call);
     const double by_ring = seconds_ring(model, call);
