@@ -62,6 +62,23 @@ TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
   }
 }
 
+TEST(set_network, dense_takes_the_cheapest_and_the_ring_where_latency_hardly_counts) {
+  const auto messages = [](double alpha) {
+    std::uint64_t sent = 0;
+    spar::thread_group group(4);
+    group.run([&](spar::threads& net) {
+      spar::set_network(net, {.alpha = alpha, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0});
+      std::vector<float> x(25'000, 1.0F);
+      spar::allreduce(net, std::span(x));
+      if (net.rank() == 0) sent = net.last_call().messages_sent;
+    });
+    return sent;
+  };
+  EXPECT_EQ(messages(1), 2);    // recursive doubling, m messages
+  EXPECT_EQ(messages(1e-5), 4); // Rabenseifner's algorithm, 2 m
+  EXPECT_EQ(messages(5e-7), 6); // the ring, 2 (P - 1); by the model it takes 1 us of 150 more
+}
+
 TEST(set_network, a_simulator_knows_its_own) {
   spar::simulator engine{2, {.latency = 3e-6, .bandwidth = 4e9, .overhead = 1e-6, .compute = 5e-9}};
   EXPECT_DOUBLE_EQ(engine.rank(1).network().alpha, 4e-6);
