@@ -5,7 +5,9 @@
 
 #include <spar/collective/front.hpp>
 #include <spar/collective/progress_thread.hpp>
+#include <spar/collective/set_network.hpp>
 #include <spar/core/join.hpp>
+#include <spar/model/network_file.hpp>
 #include <spar/selector/all.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/system/allreduce.hpp>

@@ -293,8 +293,7 @@ TEST(counts, sparcml_is_an_agreement_and_its_choice) {
         const auto k = static_cast<double>(mine[0].indices.size());
         spar::simulator engine{1};
         spar::thread_group group{1};
-        const spar::network_model model =
-            where == mode::sim ? spar::network_of(engine.rank(0)) : spar::network_of(group.rank(0));
+        const spar::network_model model = where == mode::sim ? engine.rank(0).network() : group.rank(0).network();
         const spar::problem call{ranks, n, k, 4, 4};
         const auto choice = spar::choose_sparcml(model, call, 4);
         seen.insert(choice);

@@ -232,7 +232,7 @@ TEST(virtual_time, sparcml_is_an_agreement_and_its_choice) {
       const double agreement = log2_ceil(ranks) * (alpha + 8 * beta + gamma_);
       spar::simulator engine{ranks, network()};
       double chosen = 0;
-      switch (spar::choose_sparcml(spar::network_of(engine.rank(0)), {ranks, n, k, 4, 4}, 4)) {
+      switch (spar::choose_sparcml(engine.rank(0).network(), {ranks, n, k, 4, 4}, 4)) {
       case spar::sparcml_choice::doubling:
         chosen = seconds<spar::recursive_doubling>(ranks, disjoint);
         break;

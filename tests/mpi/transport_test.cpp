@@ -277,6 +277,13 @@ TEST(mpi_groups, by_colour_and_key) {
   EXPECT_EQ(x, std::vector<std::int32_t>(5000, expected));
 }
 
+TEST(mpi_groups, have_the_model_of_rank_0_of_the_whole) {
+  spar::mpi world;
+  spar::set_network(world, {.alpha = 1.0 + world.rank()});
+  EXPECT_EQ(world.network().alpha, 1);
+  EXPECT_EQ(world.split(world.rank() % 2, 0).network().alpha, 1);
+}
+
 TEST(mpi_groups, several_at_once_do_not_mix) {
   spar::mpi world{MPI_COMM_WORLD};
   spar::mpi again{MPI_COMM_WORLD};

@@ -7,14 +7,15 @@ spar_perf_test.py PROGRAM [COMMAND THAT LAUNCHES IT ...]
 
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
-header_bytes words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi max_error error_bound
-correct""".split()
+header_bytes words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi alpha beta gamma_sparse
+gamma_dense max_error error_bound correct""".split()
 
 program = sys.argv[1]
 failures = []
@@ -63,7 +64,12 @@ for arguments, says in {
     "--transport sim --bandwidth 0": "above 0",
     "--pattern disjoint --density 0.4 --ranks 3": "3 ranks * 419430 entries",
     "--type half --ranks 513 --check": "at most 512 ranks",
-    "--json /nonexistent/rows.json": "cannot write",
+    "--json /nonexistent/rows.json": "cannot write --json",
+    "--calibrate /nonexistent/network": "cannot write --calibrate",
+    "--network /nonexistent/network": "cannot read /nonexistent/network",
+    "--network x --calibrate y": "--calibrate measures",
+    "--network x --transport sim": "sim has its own",
+    "--calibrate /dev/null --ranks 1": "at least two ranks",
 }.items():
     run(*arguments.split(), status=2, says=says)
 run("--transport", "mpi", status=77, says="without MPI")
@@ -100,5 +106,29 @@ for pattern, entries in [("identical", k * math.log2(p)), ("disjoint", k * (p - 
     due = math.log2(p) * alpha + 8 * entries * beta
     expect(math.isclose(r["seconds"], due, rel_tol=1e-9), f"simulated {pattern}: {r['seconds']} s, not {due}")
     expect(r["iterations"] == 1, "more than one iteration without jitter")
+
+# Calibration, and the choice by what it wrote.
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "network"
+    run("--calibrate", str(path), "--iterations", "2", "--warmup", "1", "--ranks", "3", says="gamma_dense ")
+    lines = [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
+    measured = {name: float(value) for name, value in lines}
+    expect(len(measured) == 4 and all(x >= 0 for x in measured.values()), f"calibrated: {measured}")
+    cheap = "--systems sparcml --count 10000 --density 0.01 --iterations 1 --warmup 0 --check".split()
+    r = rows(*cheap, "--ranks", "3", "--network", str(path))["sparcml", 0.01]
+    expect(all(r[name] == value for name, value in measured.items()), f"chosen by {r}, not by {measured}")
+    # A message costs nothing, then much: P - 1 messages each, then as few as can be.
+    counts = []
+    for alpha in [0, 1]:
+        path.write_text(f"alpha {alpha}\nbeta 1e-9\ngamma_sparse 1e-7\ngamma_dense 1\n")
+        os.environ["SPAR_NETWORK"] = str(path)
+        counts.append(rows(*cheap, "--ranks", "8")["sparcml", 0.01]["messages"])
+        expect(rows(*cheap, "--transport", "sim")["sparcml", 0.01]["alpha"] == 1e-6,
+               "the simulator has its own network")
+    expect(counts[0] > counts[1], f"{counts} messages whatever one costs")
+    path.write_text("alpha 1\nbeta x\n")
+    run(*cheap, status=2, says=f"{path}:2: beta is a number of seconds, not 'x'")
+    del os.environ["SPAR_NETWORK"]
+    run(*f"--calibrate {path} --transport sim --latency 5us".split(), says="alpha 5e-06")
 
 sys.exit(1 if failures else 0)

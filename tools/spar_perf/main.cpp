@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // spar_perf: compares allreduce systems in one run, in the manner of the OSU benchmarks and nccl-tests. Compiled with
 // SPAR_WITH_MPI it measures over MPI, without it on threads and in the simulator.
+#include "calibrate.hpp"
 #include "report.hpp"
 #include "run.hpp"
 #include "units.hpp"
+
+#include <spar/model/network_file.hpp>
 
 #ifdef SPAR_WITH_MPI
 #include <mpi.h>
@@ -60,11 +63,13 @@ class surroundings {
     std::replace(line.begin(), line.end(), '\t', ' ');
     return line;
   }
-  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
-    if (o.transport == "mpi") return perf::run_mpi(o);
+  static void check_transport(const perf::options& o) {
+    if (o.transport == "mpi") return;
     throw perf::missing("this spar_perf is built for MPI: --transport " + o.transport +
                         " is in the one built without it");
   }
+  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) { return perf::run_mpi(o); }
+  [[nodiscard]] static spar::network_model calibrate(const perf::options& o) { return perf::calibrate_mpi(o); }
 
  private:
   int rank_ = 0;
@@ -82,10 +87,15 @@ class surroundings {
     std::exit(wrong_result);
   }
   [[nodiscard]] static std::string library() { return {}; }
-  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
-    if (o.transport == "threads") return perf::run_threads(o);
-    if (o.transport == "sim") return perf::run_sim(o);
+  static void check_transport(const perf::options& o) {
+    if (o.transport != "mpi") return;
     throw perf::missing("this spar_perf is built without MPI: --transport mpi is in the one built with it");
+  }
+  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
+    return o.transport == "threads" ? perf::run_threads(o) : perf::run_sim(o);
+  }
+  [[nodiscard]] static spar::network_model calibrate(const perf::options& o) {
+    return o.transport == "threads" ? perf::calibrate_threads(o) : o.model;
   }
 };
 #endif
@@ -99,22 +109,49 @@ void print_lists() {
 }
 
 /// Throws where the file cannot be written; what is in it stays until there is something new.
-void check_writable(const surroundings& here, const std::string& path) {
+void check_writable(const surroundings& here, const char* option, const std::string& path) {
+  if (path.empty()) return;
   std::string why;
   if (here.first() && !std::ofstream(path, std::ios::app)) why = std::string(": ") + std::strerror(errno);
-  if (!here.agree(why.empty())) throw perf::usage_error("cannot write --json " + path + why);
+  if (!here.agree(why.empty())) throw perf::usage_error("cannot write " + std::string(option) + " " + path + why);
+}
+
+void write(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw std::runtime_error("could not write all of " + path);
+}
+
+/// Only the first rank needs the file, or to have been told of it: the others take its model from it.
+void read_model(const surroundings& here, perf::options& o) {
+  std::string why;
+  if (here.first() && !o.network.empty()) {
+    try {
+      o.model = spar::read_network(o.network);
+    } catch (const spar::invalid_argument& e) {
+      why = e.what();
+    }
+  }
+  if (!here.agree(why.empty())) throw perf::usage_error("the network of rank 0: " + why);
+}
+
+int calibrate(const surroundings& here, const perf::options& o) {
+  check_writable(here, "--calibrate", o.calibrate);
+  const spar::network_model network = here.calibrate(o);
+  if (!here.first()) return 0;
+  const std::string text = perf::to_file(network, o, here.library());
+  std::fputs(text.c_str(), stdout);
+  write(o.calibrate, text);
+  return 0;
 }
 
 int measure(const surroundings& here, const perf::options& o) {
-  if (!o.json.empty()) check_writable(here, o.json);
+  check_writable(here, "--json", o.json);
   const auto rows = here.run(o);
   if (here.first()) {
     std::fputs(perf::to_table(rows, o, here.library()).c_str(), stdout);
-    if (!o.json.empty()) {
-      std::ofstream json(o.json);
-      json << perf::to_json(rows, o, here.library()) << std::flush;
-      if (!json) throw std::runtime_error("could not write all of " + o.json);
-    }
+    write(o.json, perf::to_json(rows, o, here.library()));
   }
   const bool right = !o.check || std::all_of(rows.begin(), rows.end(), [](const auto& r) { return r.correct(); });
   return right ? 0 : wrong_result;
@@ -128,11 +165,14 @@ int main(int argc, char** argv) {
     if (here.first()) std::fprintf(stderr, "spar_perf: %s\n", what);
   };
   try {
-    const perf::options o = perf::parse_options(argc, argv, default_transport);
+    perf::options o = perf::parse_options(argc, argv, default_transport);
     if (o.list) {
       if (here.first()) print_lists();
       return 0;
     }
+    here.check_transport(o);
+    if (!o.calibrate.empty()) return calibrate(here, o);
+    read_model(here, o);
     return measure(here, o);
   } catch (const perf::early_end& end) {
     if (here.first()) std::fputs(end.text.c_str(), stdout);

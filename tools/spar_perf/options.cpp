@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 
 namespace perf {
@@ -77,6 +78,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.add_option("--json", o.json, "Write the rows to this file");
   app.add_option("--transport", o.transport, "mpi, threads or sim");
   app.add_option("--ranks", ranks, "Number of ranks (threads, sim; default 2)");
+  app.add_option("--calibrate", o.calibrate, "Measure the network instead, and write what algorithms are chosen by");
+  app.add_option("--network", o.network,
+                 "Choose algorithms by this file, which --calibrate has written; else by that\n"
+                 "of the environment variable SPAR_NETWORK");
   app.add_option("--latency", latency, "Of a message (sim)")->group("Simulator");
   app.add_option("--bandwidth", bandwidth, "Of each link and direction (sim)")->group("Simulator");
   app.add_option("--compute", compute, "Time of local work on an entry, like 1ns (sim)")->group("Simulator");
@@ -116,10 +121,15 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     for (const char* name : {"--latency", "--bandwidth", "--compute", "--jitter", "--ranks-per-host"}) {
       if (app.count(name) > 0) throw usage_error(std::string(name) + " belongs to --transport sim, not " + o.transport);
     }
+    const char* const file = std::getenv("SPAR_NETWORK");
+    if (file != nullptr && o.network.empty() && o.calibrate.empty()) o.network = file;
   } else {
     o.warmup = 0;
     if (o.jitter == 0) o.iterations = 1; // all would be the same
+    if (!o.network.empty()) throw usage_error("--network belongs to --transport threads or mpi: sim has its own");
+    o.model = {o.latency, 1 / o.bandwidth, o.compute, o.compute};
   }
+  if (!o.calibrate.empty() && !o.network.empty()) throw usage_error("--calibrate measures what --network would give");
   if (o.index_bits == 32 && o.count > std::uint64_t{1} << 32) {
     throw usage_error("--count " + count + " is beyond 32-bit indices: add --index 64");
   }

@@ -4,6 +4,8 @@
 
 #include "patterns.hpp"
 
+#include <spar/core/network_model.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,6 +33,10 @@ struct options {
   double compute = 0;
   double jitter = 0;
   int ranks_per_host = 1;
+
+  std::string calibrate;       ///< the file to write, or empty
+  std::string network;         ///< the file to read, or empty
+  spar::network_model model{}; ///< by which algorithms are chosen; of the simulator, the simulated one
 
   bool list = false;
 };

@@ -118,6 +118,10 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     x["ratio_to_mpi"] = if_compared(ratio.median);
     x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
     x["ratio_to_mpi_max"] = if_compared(ratio.highest);
+    x["alpha"] = o.model.alpha;
+    x["beta"] = o.model.beta;
+    x["gamma_sparse"] = o.model.gamma_sparse;
+    x["gamma_dense"] = o.model.gamma_dense;
     x["max_error"] = o.check ? json(m.max_error) : json();
     x["error_bound"] = o.check ? json(r.error_bound) : json();
     x["correct"] = o.check ? json(r.correct()) : json();

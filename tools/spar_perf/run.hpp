@@ -16,6 +16,10 @@ std::vector<row> run_sim(const options& o);
 /// Collective over MPI_COMM_WORLD; the rows are the same on every rank.
 std::vector<row> run_mpi(const options& o);
 
+/// The parameters of the network, measured; those of a simulated one are given. Throw like the above.
+spar::network_model calibrate_threads(const options& o);
+spar::network_model calibrate_mpi(const options& o);
+
 /// What `--systems` takes on the transports of this build.
 std::vector<std::string> system_names();
 

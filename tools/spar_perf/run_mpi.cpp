@@ -101,6 +101,7 @@ std::vector<row> run_mpi(const options& o) {
     for (const double density : o.densities) workload_of(o, density, ranks);
     const mpi_sum<T> sum;
     spar::mpi net{MPI_COMM_WORLD};
+    spar::set_network(net, o.model);
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
       registry<spar::mpi, T, Index> all(density);

@@ -21,6 +21,7 @@ std::vector<row> run_threads(const options& o) {
       std::vector<record> records;
       spar::thread_group group(ranks);
       group.run([&](spar::threads& net) {
+        spar::set_network(net, o.model);
         auto its = measure(net, o, w, systems, sums ? &*sums : nullptr);
         if (net.rank() == 0) records = std::move(its);
       });

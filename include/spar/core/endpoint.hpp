@@ -8,6 +8,7 @@
 #include <spar/core/error.hpp>
 #include <spar/core/message.hpp>
 #include <spar/core/names.hpp>
+#include <spar/core/network_model.hpp>
 #include <spar/core/pool.hpp>
 #include <spar/core/scheduler.hpp>
 #include <spar/core/slab.hpp>
@@ -116,6 +117,9 @@ class endpoint {
   void set_checksums(bool on) noexcept { checksums_ = on; }
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
+  /// The model of the network by which algorithms are chosen, the same on every rank; `set_network` changes it.
+  [[nodiscard]] const network_model& network() const noexcept { return network_; }
+
   /// Whether a rank has failed: then nothing collective works on this communicator any more.
   [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// The rank that failed first, as far as this rank knows.
@@ -127,6 +131,9 @@ class endpoint {
   }
 
   // For transports and calls.
+
+  /// What all ranks have agreed on, or the transport knows.
+  void know(const network_model& network) noexcept { network_ = network; }
 
   /// What the threads that use this rank take turns by; a null pointer where there is only one.
   [[nodiscard]] detail::turns* shared() const noexcept { return turns_; }
@@ -227,6 +234,7 @@ class endpoint {
   detail::turns* turns_ = nullptr;
   double deadline_ = 600;
   bool checksums_ = false;
+  network_model network_;
   std::atomic<bool> dead_ = false; // an application may ask while a progress thread works
   rank_t failed_rank_ = -1;
   rank_t arriving_from_ = -1;

@@ -4,7 +4,8 @@
 
 namespace spar {
 
-/// Seconds for a message, for a byte, and for local work. The defaults were fitted to ranks on one machine.
+/// Seconds for a message, for a byte, and for local work. The defaults were fitted to ranks on one machine; `spar_perf
+/// --calibrate FILE` measures them, and `read_network(FILE)` reads what it has written.
 struct network_model {
   double alpha = 1e-6;        ///< a message
   double beta = 1e-10;        ///< a byte

@@ -6,7 +6,6 @@
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/collective/split_allgather.hpp>
 #include <spar/model/cost.hpp>
-#include <spar/model/network.hpp>
 
 #include <cstdint>
 #include <span>
@@ -52,7 +51,7 @@ struct basic_sparcml {
 
     const auto n = static_cast<double>(mine.dimension());
     const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};
-    const network_model model = network_of(net.net());
+    const network_model model = net.net().node().network();
     const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model)};
     const ssar_split ssar;
     const split_allgather<Second> dsar{second};

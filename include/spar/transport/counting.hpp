@@ -2,7 +2,6 @@
 // A decorator that counts the messages and bytes that a rank exchanges with each peer.
 #pragma once
 
-#include <spar/core/network_model.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <cstdint>
@@ -42,11 +41,6 @@ class counting {
   [[nodiscard]] double now() noexcept { return net_->now(); }
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return net_->last_call(); }
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return net_->statistics(); }
-  [[nodiscard]] network_model network() const
-    requires requires(const Net& net) { net.network(); }
-  {
-    return net_->network();
-  }
   void compute(std::uint64_t entries) { net_->compute(entries); }
   void progress(bool block) { net_->progress(block); }
   void post(const control_message& note, rank_t peer) { net_->post(note, peer); }

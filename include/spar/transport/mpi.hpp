@@ -42,11 +42,11 @@ class mpi : public endpoint {
  public:
   /// Duplicates `comm` (collective over it). Throws `invalid_argument` where MPI is not initialised or `comm` is null.
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
-      : mpi(detail::owned_communicator::duplicate(comm), options) {}
+      : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
-  /// The ranks that give the same colour, in order of their keys (collective over this communicator). Throws
-  /// `invalid_argument` for the colour MPI_UNDEFINED.
-  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), options_); }
+  /// The ranks that give the same colour, in order of their keys, with the same model of the network (collective over
+  /// this communicator). Throws `invalid_argument` for the colour MPI_UNDEFINED.
+  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), options_, network()); }
 
   /// Gives the last messages a second to leave, and where the communicator is dead also to come.
   ~mpi() {
@@ -192,10 +192,11 @@ class mpi : public endpoint {
   }
 
  private:
-  mpi(detail::owned_communicator&& comm, const mpi_options& options)
+  mpi(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)),
         control_(detail::owned_communicator::duplicate(comm_.get())), options_(options),
         segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
+    know(network);
     receive_control();
     gone_.assign(static_cast<std::size_t>(size()), false);
     const std::size_t requests = room() * detail::mpi_segments::window; // pages that are not used cost nothing

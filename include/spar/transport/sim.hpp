@@ -4,7 +4,6 @@
 
 #include <spar/core/endpoint.hpp>
 #include <spar/core/fixed_vector.hpp>
-#include <spar/core/network_model.hpp>
 #include <spar/core/task.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
@@ -43,16 +42,11 @@ class simulator;
 /// One rank of a simulator. It has no deadline unless one is set; virtual seconds count.
 class sim : public endpoint {
  public:
-  sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
-      : endpoint(rank, size, memory), engine_(&engine) {
-    set_deadline(); // none: the simulator sees a deadlock at once
-  }
+  sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory);
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] double now() const noexcept { return clock_; }
   void compute(std::uint64_t entries) noexcept;
-  /// What the cost model needs to know; the simulated one.
-  [[nodiscard]] network_model network() const noexcept;
 
  private:
   friend class simulator;
@@ -387,9 +381,11 @@ inline void sim::compute(std::uint64_t entries) noexcept {
   clock_ += static_cast<double>(entries) * engine_->options_.compute;
 }
 
-inline network_model sim::network() const noexcept {
-  const simulator_options& o = engine_->options_;
-  return {o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute};
+inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
+    : endpoint(rank, size, memory), engine_(&engine) {
+  set_deadline(); // none: the simulator sees a deadlock at once
+  const simulator_options& o = engine.options_;
+  know({o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute});
 }
 
 inline void sim::complete(detail::operation_record& ended) {

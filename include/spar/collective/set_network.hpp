@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The model of the network by which algorithms are chosen, agreed among the ranks.
+#pragma once
+
+#include <spar/collective/front.hpp>
+#include <spar/core/network_model.hpp>
+
+#include <array>
+#include <cmath>
+#include <span>
+
+namespace spar {
+
+/// Rank 0's `network` becomes the model of all ranks, by which `sparcml` and `dense` choose: they must choose the same
+/// everywhere. Collective, between other calls. Throws `invalid_argument` where a parameter is no number of seconds;
+/// those that ranks other than 0 bring do not matter.
+template <transport Net>
+void set_network(Net& net, const network_model& network) {
+  std::array<double, 4> values{network.alpha, network.beta, network.gamma_sparse, network.gamma_dense};
+  for (const double x : values) {
+    if (net.rank() == 0 && !(std::isfinite(x) && x >= 0))
+      raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
+  }
+  broadcast(net, std::span(values.data(), values.size()), 0);
+  net.node().know({values[0], values[1], values[2], values[3]});
+}
+
+} // namespace spar

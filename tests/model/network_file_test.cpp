@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A network_model is read from a file; a file that says anything else is an error that names file and line.
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+namespace {
+
+const std::string path = testing::TempDir() + "spar_network_file_test";
+
+spar::network_model read(const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+  return spar::read_network(path);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read(text);
+  } catch (const spar::invalid_argument& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+const std::string good = "# four ranks\n\nalpha 1.5e-6\nbeta\t 1e-10  \ngamma_dense 0\r\ngamma_sparse 2e-9";
+
+TEST(network_file, four_parameters_in_any_order) {
+  const spar::network_model network = read(good);
+  EXPECT_EQ(network.alpha, 1.5e-6);
+  EXPECT_EQ(network.beta, 1e-10);
+  EXPECT_EQ(network.gamma_sparse, 2e-9);
+  EXPECT_EQ(network.gamma_dense, 0);
+}
+
+TEST(network_file, anything_else_is_an_error_that_says_where) {
+  EXPECT_EQ(error_of(good), "none");
+  EXPECT_EQ(error_of(good + "\ndelta 1"),
+            path + ":7: there is alpha, beta, gamma_sparse and gamma_dense, but no 'delta'");
+  EXPECT_EQ(error_of(good + "\nalpha 1"), path + ":7: alpha is given a second time");
+  for (const std::string bad : {"", "1us", "-1", "inf", "nan", "1e-6 2", "1,5", "1e999"}) {
+    EXPECT_EQ(error_of("beta 1\nalpha " + bad), path + ":2: alpha is a number of seconds, not '" + bad + "'");
+  }
+  EXPECT_EQ(error_of(" alpha 1"), path + ":1: there is alpha, beta, gamma_sparse and gamma_dense, but no ''");
+  EXPECT_EQ(error_of("{\"alpha\": 1}"),
+            path + ":1: there is alpha, beta, gamma_sparse and gamma_dense, but no '{\"alpha\":'");
+  EXPECT_EQ(error_of("alpha 1\nbeta 1\ngamma_sparse 1\n"), path + " does not give gamma_dense");
+  EXPECT_EQ(error_of(""), path + " does not give alpha");
+  EXPECT_NE(error_of(std::string(10'000, 'x')), "none");
+  EXPECT_NE(error_of(std::string("alpha 1\0", 8) + good), "none");
+}
+
+TEST(network_file, one_that_cannot_be_read) {
+  for (const std::string bad : {"/nonexistent/network", "/"}) {
+    try {
+      spar::read_network(bad);
+      FAIL() << bad;
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()).find("cannot read " + bad + ": "), 0U) << e.what();
+    }
+  }
+}
+
+} // namespace

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranks agree on the model of the network by which algorithms are chosen.
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace {
+
+// By them sparcml takes recursive doubling, DSAR and SSAR, and dense takes recursive doubling and another.
+constexpr spar::network_model models[] = {{.alpha = 1, .beta = 1e-12, .gamma_sparse = 0, .gamma_dense = 0},
+                                          {.alpha = 0, .beta = 1e-9, .gamma_sparse = 1e-6, .gamma_dense = 0},
+                                          {.alpha = 0, .beta = 1e-12, .gamma_sparse = 1e-6, .gamma_dense = 1e-3}};
+const spar::problem call{4, 10'000, 500, 4, 4};
+
+TEST(set_network, the_models_of_this_test_choose_differently) {
+  EXPECT_EQ(spar::choose_sparcml(models[0], call, 4), spar::sparcml_choice::doubling);
+  EXPECT_EQ(spar::choose_sparcml(models[1], call, 4), spar::sparcml_choice::dsar);
+  EXPECT_EQ(spar::choose_sparcml(models[2], call, 4), spar::sparcml_choice::ssar);
+}
+
+TEST(set_network, ranks_that_bring_different_models_choose_by_that_of_rank_0) {
+  for (const auto& first : models) {
+    spar::thread_group group(4);
+    group.run([&](spar::threads& net) {
+      spar::counting counted(net); // a decorator's rank is the one that it wraps
+      const auto rank = static_cast<std::size_t>(net.rank());
+      spar::set_network(counted, rank == 0 ? first : models[rank % 3]);
+      EXPECT_EQ(net.network().alpha, first.alpha);
+      EXPECT_EQ(net.network().gamma_dense, first.gamma_dense);
+
+      std::vector<std::uint32_t> indices(500);
+      for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 17 * i + static_cast<std::uint32_t>(rank);
+      const std::vector<float> values(500, 1.0F);
+      const auto sum = spar::allreduce(net, spar::sparse_view(10'000, indices, values));
+      double total = 0;
+      sum.for_each([&](std::uint32_t, float x) { total += x; });
+      EXPECT_EQ(total, 2000);
+
+      std::vector<float> x(10'000, 1.0F);
+      spar::allreduce(net, std::span(x));
+      EXPECT_EQ(x[9'999], 4.0F);
+    });
+  }
+}
+
+TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  spar::thread_group group(3);
+  group.run([](spar::threads& net) {
+    spar::set_network(net, net.rank() == 0 ? models[1] : spar::network_model{.alpha = nan});
+    EXPECT_EQ(net.network().alpha, 0);
+  });
+  for (const double bad : {nan, -1.0, std::numeric_limits<double>::infinity()}) {
+    spar::thread_group alone(1);
+    EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_sparse = bad}), spar::invalid_argument);
+    EXPECT_EQ(alone.rank(0).network().gamma_sparse, spar::network_model{}.gamma_sparse);
+  }
+}
+
+TEST(set_network, dense_takes_the_cheapest_and_the_ring_where_latency_hardly_counts) {
+  const auto messages = [](double alpha) {
+    std::uint64_t sent = 0;
+    spar::thread_group group(4);
+    group.run([&](spar::threads& net) {
+      spar::set_network(net, {.alpha = alpha, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0});
+      std::vector<float> x(25'000, 1.0F);
+      spar::allreduce(net, std::span(x));
+      if (net.rank() == 0) sent = net.last_call().messages_sent;
+    });
+    return sent;
+  };
+  EXPECT_EQ(messages(1), 2);    // recursive doubling, m messages
+  EXPECT_EQ(messages(1e-5), 4); // Rabenseifner's algorithm, 2 m
+  EXPECT_EQ(messages(5e-7), 6); // the ring, 2 (P - 1); by the model it takes 1 us of 150 more
+}
+
+TEST(set_network, a_simulator_knows_its_own) {
+  spar::simulator engine{2, {.latency = 3e-6, .bandwidth = 4e9, .overhead = 1e-6, .compute = 5e-9}};
+  EXPECT_DOUBLE_EQ(engine.rank(1).network().alpha, 4e-6);
+  EXPECT_DOUBLE_EQ(engine.rank(1).network().beta, 0.25e-9);
+  EXPECT_EQ(engine.rank(1).network().gamma_sparse, 5e-9);
+  EXPECT_EQ(engine.rank(1).network().gamma_dense, 5e-9);
+}
+
+} // namespace

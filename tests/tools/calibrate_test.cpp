@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The parameters that spar_perf --calibrate finds in times, and the file that it writes.
+#include "../../tools/spar_perf/calibrate.hpp"
+#include "../../tools/spar_perf/calibrate_ranks.hpp"
+
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr double sizes[] = {8, 64, 512, 4096, 32768, 262144, 2097152};
+
+TEST(calibrate, finds_the_line_that_times_lie_on) {
+  for (const double alpha : {0.0, 1e-6, 1e-3}) {
+    for (const double beta : {1e-11, 1e-8}) {
+      std::vector<perf::exchange_time> times;
+      for (const double b : sizes) times.push_back({b, alpha + beta * b});
+      spar::network_model network;
+      perf::fit_line(times, network);
+      EXPECT_NEAR(network.alpha, alpha, 1e-9 * alpha + 1e-15);
+      EXPECT_NEAR(network.beta, beta, 1e-6 * beta);
+    }
+  }
+}
+
+TEST(calibrate, messages_of_every_size_count_alike) {
+  // All 10 % off, the large ones too low: neither parameter is far from the truth.
+  std::vector<perf::exchange_time> times;
+  for (const double b : sizes) times.push_back({b, (1e-5 + 1e-9 * b) * (b < 10'000 ? 1.1 : 0.9)});
+  spar::network_model network;
+  perf::fit_line(times, network);
+  EXPECT_NEAR(network.alpha, 1e-5, 1.5e-6);
+  EXPECT_NEAR(network.beta, 1e-9, 1.5e-10);
+}
+
+TEST(calibrate, no_parameter_is_below_zero) {
+  spar::network_model network;
+  perf::fit_line({{8, 1e-6}, {1e6, 2e-7}}, network);
+  EXPECT_EQ(network.beta, 0);
+  EXPECT_GT(network.alpha, 0);
+  perf::fit_line({{100, 1e-9}, {1e6, 1e-3}}, network);
+  EXPECT_EQ(network.alpha, 0);
+  EXPECT_GT(network.beta, 0);
+}
+
+TEST(calibrate, medians) {
+  EXPECT_EQ(perf::median({3}), 3);
+  EXPECT_EQ(perf::median({9, 1, 2}), 2);
+  EXPECT_EQ(perf::median({9, 1, 2, 4}), 3);
+}
+
+TEST(calibrate, what_is_written_is_read) {
+  const std::string path = testing::TempDir() + "spar_calibrate_test";
+  perf::options o;
+  o.transport = "mpi";
+  std::ofstream(path) << perf::to_file({1.25e-6, 3e-10, 2e-9, 0}, o, "a library");
+  const spar::network_model network = spar::read_network(path);
+  EXPECT_EQ(network.alpha, 1.25e-6);
+  EXPECT_EQ(network.beta, 3e-10);
+  EXPECT_EQ(network.gamma_sparse, 2e-9);
+  EXPECT_EQ(network.gamma_dense, 0);
+}
+
+TEST(calibrate, measures_on_ranks) {
+  perf::options o;
+  o.warmup = 1;
+  o.iterations = 3;
+  spar::thread_group group(3);
+  group.run([&](spar::threads& net) {
+    const spar::network_model network = perf::calibrate(net, o);
+    EXPECT_GT(network.alpha + network.beta, 0);
+    EXPECT_GT(network.gamma_sparse, 1e-11); // seconds of one entry or value, not of all, on any machine
+    EXPECT_LT(network.gamma_sparse, 1e-5);
+    EXPECT_GT(network.gamma_dense, 1e-12);
+    EXPECT_LT(network.gamma_dense, network.gamma_sparse);
+  });
+}
+
+} // namespace

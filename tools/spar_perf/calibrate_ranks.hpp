@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Measures the parameters of the cost model on ranks that run in parallel.
+#pragma once
+
+#include "calibrate.hpp"
+#include "patterns.hpp"
+#include "units.hpp"
+
+#include <spar/spar.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace perf {
+
+/// Each rank sends to every other one in turn, and receives as much at the same time: what a round of an algorithm
+/// does.
+struct exchange {
+  static constexpr std::string_view name = "exchange";
+
+  template <spar::transport Net>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<const float> out, std::span<float> in,
+                              int turns) const& {
+    const spar::rank_t p = net.size();
+    for (int turn = 0; turn < turns; ++turn) {
+      for (spar::rank_t distance = 1; distance < p; ++distance) {
+        auto sending = net.send((net.rank() + distance) % p, spar::encode(out));
+        spar::message_buffer buffer(net.memory());
+        buffer.place(0, in);
+        co_await net.receive((net.rank() + p - distance) % p, buffer);
+        co_await sending;
+      }
+    }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// Medians over the iterations, of the slowest rank's time; all is measured in each iteration, so that what disturbs
+/// the machine disturbs everything. All ranks work at the same time, as they do in a collective. The same on each rank.
+template <class Net>
+spar::network_model calibrate(Net& net, const options& o) {
+  if (net.size() < 2) throw usage_error("--calibrate needs at least two ranks");
+  constexpr std::size_t n = std::size_t{1} << 20; // values of a dense vector, more than the caches nearby hold
+  constexpr std::size_t k = n / 32;               // entries of a stream
+  constexpr std::size_t largest = n / 2;          // values of a message
+  std::vector<float> out(n, 1.0F), in(n, 1.0F);
+
+  const auto contribution = [&](std::uint64_t seed) {
+    const workload w{n, k, 1, pattern_kind::uniform, seed};
+    std::vector<std::uint32_t> indices;
+    for (const std::uint64_t i : positions(w, 0)) indices.push_back(static_cast<std::uint32_t>(i));
+    return indices;
+  };
+  const std::vector<std::uint32_t> left = contribution(o.seed), right = contribution(o.seed + 1);
+  const std::vector<float> ones(k, 1.0F);
+  const auto stream_of = [&](const auto& indices) { return spar::sparse_view(n, indices, ones); };
+
+  struct quantity {
+    std::size_t values; // of a message
+    int turns;
+    std::vector<double> seconds{};
+  };
+  std::vector<quantity> messages;
+  for (std::size_t values = 2; values <= largest; values *= 4) {
+    messages.push_back({values, static_cast<int>(std::clamp<std::size_t>((largest / 8) / values, 1, 32))});
+  }
+  std::vector<double> merging, adding;
+  const auto timed = [&](auto work, double amount, std::vector<double>& seconds, bool keep) {
+    double nothing = 0;
+    spar::allreduce(net, std::span(&nothing, 1), spar::recursive_doubling{}); // a barrier
+    const double begin = net.now();
+    work();
+    double one = (net.now() - begin) / amount;
+    spar::allreduce(net, std::span(&one, 1), spar::recursive_doubling{}, spar::maximum{});
+    if (keep) seconds.push_back(one);
+  };
+  for (int i = -o.warmup; i < o.iterations; ++i) {
+    for (quantity& q : messages) {
+      const auto send = [&] {
+        const std::span<const float> sent(out.data(), q.values);
+        const std::span<float> received(in.data(), q.values);
+        const auto agreed = spar::signature_of<float, std::uint32_t, exchange, spar::sum>(q.values);
+        spar::start(net, agreed, exchange{}, sent, received, q.turns).wait();
+      };
+      timed(send, static_cast<double>(q.turns) * static_cast<double>(net.size() - 1), q.seconds, i >= 0);
+    }
+    timed([&] { (void)spar::merge(stream_of(left), stream_of(right), {0, n}, n, spar::sum{}, net.memory()); },
+          static_cast<double>(2 * k), merging, i >= 0);
+    timed([&] { spar::kernel::reduce(in.data(), out.data(), n, spar::sum{}); }, static_cast<double>(n), adding, i >= 0);
+  }
+
+  spar::network_model network;
+  std::vector<exchange_time> times;
+  for (const quantity& q : messages) times.push_back({static_cast<double>(4 * q.values), median(q.seconds)});
+  fit_line(times, network);
+  network.gamma_sparse = median(merging);
+  network.gamma_dense = median(adding);
+  return network;
+}
+
+} // namespace perf
