@@ -36,9 +36,9 @@ int MPI_Issend(const void* buffer, int count, MPI_Datatype type, int to, int tag
   return PMPI_Issend(buffer, count, type, to, tag, comm, request);
 }
 
-int MPI_Waitsome(int count, MPI_Request* requests, int* ended, int* which, MPI_Status* statuses) {
+int MPI_Testsome(int count, MPI_Request* requests, int* ended, int* which, MPI_Status* statuses) {
   most_under_way = std::max(most_under_way, count);
-  return PMPI_Waitsome(count, requests, ended, which, statuses);
+  return PMPI_Testsome(count, requests, ended, which, statuses);
 }
 
 namespace spar_test {

@@ -99,7 +99,7 @@ with tempfile.TemporaryDirectory() as directory:
         measured = f"--hosts {hosts} --link {link} --count 250000 --iterations 3 --warmup 1 --check --json {path}"
         runs[path, link, hosts] = start(*common, *measured.split(), mark=mark)
     for (path, link, hosts), run in runs.items():
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=400)
         expect(run.returncode == 0, f"status {run.returncode}: {out}{err}")
         rows = {row["system"]: row for row in json.loads(path.read_text() or "[]")} if path.exists() else {}
         expect(set(rows) == {"ring", "mpi"}, f"rows of {set(rows)}")
@@ -112,7 +112,7 @@ with tempfile.TemporaryDirectory() as directory:
 
 # The program's own status comes back.
 run = start("--hosts", "1,1", "--mpi", sys.argv[1], "--systems", "none")
-out, err = run.communicate(timeout=60)
+out, err = run.communicate(timeout=400)
 expect(run.returncode == 2 and "none" in err, f"a wrong option of spar_perf: status {run.returncode}, {err}")
 
 # A run that is told to end, or is killed, takes everything with it.

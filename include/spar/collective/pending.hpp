@@ -54,11 +54,11 @@ class [[nodiscard]] pending {
     while (!work_.done()) net_->progress(true);
     return work_.result();
   }
-  /// Gives the call up, as half of a collective cannot be taken back, together with its communicator: this call, every
-  /// other one, and those of all ranks end in `peer_failed`.
+  /// Gives the call up where it has not ended, as half of a collective cannot be taken back, together with its
+  /// communicator: this call, every other one, and those of all ranks end in `peer_failed`.
   void cancel() {
     const detail::turn mine(net_->node().shared());
-    abort(*net_, "a call was cancelled");
+    if (!work_.done()) detail::abort(*net_, "a call was cancelled");
   }
   /// Messages, bytes and time of this call; complete once it has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
@@ -85,9 +85,10 @@ template <transport Net>
 class open_call {
  public:
   open_call(Net& net, call_record& call) : net_(&net), call_(&call) {
+    net.node().number(call);
     const double now = net.now();
     if (net.node().was_away(now)) catch_up();
-    while (net.node().full()) net.progress(true);
+    while (net.node().full(call)) net.progress(true);
     if (net.node().dead()) net.node().throw_dead();
     net.node().open(call, now);
   }
@@ -110,8 +111,8 @@ using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<N
 /// The algorithm lives in this frame for as long as it runs.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
-  const open_call<Net> open(net.net(), *call);
   try {
+    const open_call<Net> open(net.net(), *call);
     co_return co_await algorithm(net, args...);
   } catch (...) {
     fail(net.net());
@@ -183,8 +184,8 @@ template <transport Net, class Algorithm, class... Args>
 auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
   const detail::turn mine(net.node().shared());
   call_record call;
-  const detail::open_call<Net> open(net, call);
   try {
+    const detail::open_call<Net> open(net, call);
     auto work = algorithm(channel<Net>(net, call, agreed), args...);
     while (!work.done()) net.progress(true);
     return work.result();

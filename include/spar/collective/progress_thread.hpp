@@ -31,9 +31,15 @@ template <shareable Net>
 class progress_thread {
  public:
   explicit progress_thread(Net& net, const progress_options& options = {}) : net_(&net), options_(options) {
+    if (net.node().shared() != nullptr) throw invalid_argument("this rank has a progress thread already");
     net.share();
     net.node().share(&turns_);
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (...) {
+      net.node().share(nullptr);
+      throw;
+    }
   }
   progress_thread(const progress_thread&) = delete;
   ~progress_thread() {
@@ -60,7 +66,7 @@ class progress_thread {
           until = net_->node().look_at_deadline(net_->now());
           net_->progress(false); // what the deadline has ended
         } catch (...) {
-          abort(*net_, what_of(std::current_exception()));
+          detail::abort(*net_, what_of(std::current_exception()));
         }
         if (net_->node().busy()) rest_from = net_->now() + options_.idle;
       }

@@ -12,16 +12,16 @@
 namespace spar {
 
 /// Rank 0's `network` becomes the model of all ranks, by which `sparcml` and `dense` choose: they must choose the same
-/// everywhere. Collective, between other calls. Throws `invalid_argument` where a parameter is no number of seconds;
-/// those that ranks other than 0 bring do not matter.
+/// everywhere. Collective, between other calls. Throws `invalid_argument`, on every rank, where one of rank 0's
+/// parameters is no number of seconds; those that other ranks bring do not matter.
 template <transport Net>
 void set_network(Net& net, const network_model& network) {
   std::array<double, 4> values{network.alpha, network.beta, network.gamma_sparse, network.gamma_dense};
-  for (const double x : values) {
-    if (net.rank() == 0 && !(std::isfinite(x) && x >= 0))
+  broadcast(net, std::span(values.data(), values.size()), 0);
+  for (const double x : values) { // now, as only rank 0 knew them before
+    if (!(std::isfinite(x) && x >= 0))
       raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
   }
-  broadcast(net, std::span(values.data(), values.size()), 0);
   net.node().know({values[0], values[1], values[2], values[3]});
 }
 

@@ -69,23 +69,26 @@ class endpoint {
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
 
-  /// True where the tags of the next collective are still used by an earlier one.
-  [[nodiscard]] bool full() const noexcept { return in_flight_[next_ % detail::first_named]; }
+  /// True where the tags of a numbered collective are still used by an earlier one.
+  [[nodiscard]] bool full(const call_record& call) const noexcept { return in_flight_[call.sequence % max_in_flight]; }
 
   /// Whether this rank has not called for long.
   [[nodiscard]] bool was_away(double now) const noexcept { return now - seen_ > 0.5; }
 
-  /// Numbers a collective that starts at time `now`.
-  [[gnu::noinline]] void open(call_record& call, double now) {
-    if (checksums_) {
-      call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
-      std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
-    }
+  /// Gives a collective its number: before anything else happens, so that ranks number in the same order.
+  void number(call_record& call) noexcept {
     if (call.name != nullptr) {
       call.sequence = call.name->calls++ * max_in_flight + call.name->number;
     } else {
       call.sequence = next_ / detail::first_named * max_in_flight + next_ % detail::first_named;
       ++next_;
+    }
+  }
+  /// A numbered collective starts at time `now`.
+  [[gnu::noinline]] void open(call_record& call, double now) {
+    if (checksums_) {
+      call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
+      std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
     }
     call.cost = {};
     call.started = now;
@@ -160,7 +163,7 @@ class endpoint {
   /// The name of a collective that is about to start. Throws `invalid_argument` where one of that name has not ended.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
-    if (name.in_flight) {
+    if (name.in_flight && !dead_) {
       raise<invalid_argument>({"the collective named ", name.text, " has not ended: it cannot start again"});
     }
     name.in_flight = true;

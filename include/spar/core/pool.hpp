@@ -106,7 +106,10 @@ class pool final : public std::pmr::memory_resource {
   /// Whether several threads use it; changed while one does.
   void share(bool on) noexcept { shared_ = on; }
 
-  void begin_call() noexcept { requests_->next_period(); }
+  void begin_call() noexcept {
+    const exclusive lock(*this);
+    requests_->next_period();
+  }
   void end_call() noexcept {
     const exclusive lock(*this);
     if (requests_->grown_) set_aside();

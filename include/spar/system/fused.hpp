@@ -64,11 +64,12 @@ class fused_allreduce {
       raise<invalid_argument>({"tensor ", i, " has ", x.size(), " values; it was announced with ", t.size});
     }
     if (t.is_ready) raise<invalid_argument>({"tensor ", i, " is ready for the second time in a round"});
-    t.is_ready = true;
     t.values = x.data();
     bucket& b = buckets_[t.bucket];
     if (b.count > 1) std::copy(x.begin(), x.end(), b.values.data() + t.begin);
-    if (++b.ready == b.count) start(b);
+    if (b.ready + 1 == b.count) start(b);
+    ++b.ready; // it has started, or is not complete yet
+    t.is_ready = true;
   }
 
   /// Waits until all tensors hold their sums; then a new round begins. Throws `invalid_argument` where one was not
@@ -77,12 +78,12 @@ class fused_allreduce {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (!tensors_[i].is_ready) raise<invalid_argument>({"tensor ", i, " is not ready, so its round cannot end"});
     }
-    for (auto& call : calls_) call.wait();
-    calls_.clear();
-    for (tensor& t : tensors_) {
-      bucket& b = buckets_[t.bucket];
-      b.ready = 0;
-      t.is_ready = false;
+    for (bucket& b : buckets_) b.ready = 0;
+    for (tensor& t : tensors_) t.is_ready = false;
+    std::vector<pending<Net, void>> calls = std::exchange(calls_, {});
+    for (auto& call : calls) call.wait();
+    for (const tensor& t : tensors_) {
+      const bucket& b = buckets_[t.bucket];
       if (b.count > 1) std::copy_n(b.values.data() + t.begin, t.size, t.values);
     }
   }

@@ -24,14 +24,6 @@
 
 namespace spar {
 
-struct mpi_options {
-  /// A large payload goes out in segments of so many bytes. 0: of 1 GiB among the ranks of a host, and of 16 KiB
-  /// between hosts, which over TCP is what two ranks can send each other at the same time; on networks that do not
-  /// queue like TCP more may be better. Where ranks differ, the least counts.
-  std::size_t segment_bytes = 0;
-  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< what the rank's pool takes from
-};
-
 /// One rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload; a larger
 /// payload follows segment by segment from its own memory, under the same tag. The receiver learns the size from the
 /// envelope, so nothing is probed. Counts are not limited to MPI's int. Control messages have a communicator of their
@@ -45,8 +37,11 @@ class mpi : public endpoint {
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
   /// The ranks that give the same colour, in order of their keys, with the same model of the network (collective over
-  /// this communicator). Throws `invalid_argument` for the colour MPI_UNDEFINED.
-  [[nodiscard]] mpi split(int colour, int key) const { return mpi(comm_.split(colour, key), options_, network()); }
+  /// this communicator). Throws `invalid_argument` for the colour MPI_UNDEFINED, `peer_failed` where this one is dead.
+  [[nodiscard]] mpi split(int colour, int key) const {
+    if (dead()) throw_dead();
+    return mpi(comm_.split(colour, key), options_, network());
+  }
 
   /// Gives the last messages a second to leave, and where the communicator is dead also to come.
   ~mpi() {
@@ -64,24 +59,15 @@ class mpi : public endpoint {
       MPI_Cancel(&control_request_);
       MPI_Wait(&control_request_, MPI_STATUS_IGNORE);
     }
-    if (!leaving_.empty()) envelopes_.keep_for_ever(); // MPI may still read them
-    if (dead()) {                                      // nothing collective is called on it
+    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still read them
+    if (dead()) {                                               // nothing collective is called on it
       comm_.let_go();
       control_.let_go();
     }
   }
 
   /// Throws `invalid_argument` where MPI may not be called by several threads.
-  void share() const {
-    int provided = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&provided);
-    if (provided == MPI_THREAD_MULTIPLE) return;
-    raise<invalid_argument>({"a progress thread needs MPI_THREAD_MULTIPLE, but MPI was initialised with ",
-                             provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
-                             : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                                               : "MPI_THREAD_SERIALIZED",
-                             ": call MPI_Init_thread"});
-  }
+  void share() const { detail::require_thread_multiple(); }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_.get(); }
@@ -418,8 +404,8 @@ class mpi : public endpoint {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].owner != r) continue;
       if (r->receives) {
-        MPI_Cancel(&requests_[i]);
-        MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
+        MPI_Cancel(&requests_[i]); // in vain where the message is on its way: then its sender may be silent
+        if (!ends(requests_[i])) r->cover = nullptr, lost_ = true;
       } else if (slots_[i].is_envelope) {
         leaving_.push_back({requests_[i], std::exchange(r->cover, nullptr), nullptr});
       } else {
@@ -438,7 +424,7 @@ class mpi : public endpoint {
     int left = 0;
     MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
     if (left != 0) return;
-    abort(*this, "a call has ended before what it sends had left");
+    detail::abort(*this, "a call has ended before what it sends had left");
     for (const double end = patience(); left == 0 && now() < end; sched_yield()) {
       MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
       drain();
@@ -447,6 +433,15 @@ class mpi : public endpoint {
       gone_[static_cast<std::size_t>(rank())] = true;
       detail::tell(*this, control_message::purpose::gone, "");
     }
+  }
+
+  /// Whether a request ends before messages are given up.
+  bool ends(MPI_Request& request) noexcept {
+    int ended = 0;
+    do {
+      MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
+    } while (ended == 0 && now() < patience());
+    return ended != 0;
   }
 
   /// When messages are given up: a second after the first time that this was asked.
@@ -469,9 +464,11 @@ class mpi : public endpoint {
         if (there == 0) break;
         int bytes = 0;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        const std::unique_ptr<std::byte[]> nowhere(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+        std::unique_ptr<std::byte[]> nowhere(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
         if (nowhere == nullptr) return;
-        MPI_Recv(nowhere.get(), bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), MPI_STATUS_IGNORE);
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Irecv(nowhere.get(), bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
+        if (!ends(request)) return (void)nowhere.release(); // MPI may still write there
       }
     }
   }
@@ -482,6 +479,7 @@ class mpi : public endpoint {
   control_message note_; // that arrives next
   std::uint32_t polls_ = 0;
   std::vector<bool> gone_; // ranks that have given up what they were sending
+  bool lost_ = false;      // whether a receive could not be ended
   double given_up_ = 0;    // when messages of a dead communicator are given up; 0 while it lives
   mpi_options options_;
   detail::mpi_segments segments_;

@@ -26,4 +26,16 @@ inline void check_mpi(int code, const char* call) {
   throw transport_error(std::string(call) + " failed: " + text.data());
 }
 
+/// Throws `invalid_argument` unless any thread may call MPI.
+inline void require_thread_multiple() {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&provided);
+  if (provided == MPI_THREAD_MULTIPLE) return;
+  raise<invalid_argument>({"a progress thread needs MPI_THREAD_MULTIPLE, but MPI was initialised with ",
+                           provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
+                           : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                             : "MPI_THREAD_SERIALIZED",
+                           ": call MPI_Init_thread"});
+}
+
 } // namespace spar::detail

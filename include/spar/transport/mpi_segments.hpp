@@ -8,10 +8,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <numeric>
 #include <vector>
 
-namespace spar::detail {
+namespace spar {
+
+struct mpi_options {
+  /// A large payload goes out in segments of so many bytes. 0: of 1 GiB among the ranks of a host, and of 16 KiB
+  /// between hosts, which over TCP is what two ranks can send each other at the same time; on networks that do not
+  /// queue like TCP more may be better. Where ranks differ, the least counts.
+  std::size_t segment_bytes = 0;
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< what the rank's pool takes from
+};
+
+namespace detail {
 
 /// The same on both ends of every pair of ranks: the smallest size that any rank was given, else by where the two are.
 class mpi_segments {
@@ -71,4 +82,6 @@ class mpi_segments {
   std::vector<bool> is_far_; // empty where all ranks are on one host
 };
 
-} // namespace spar::detail
+} // namespace detail
+
+} // namespace spar

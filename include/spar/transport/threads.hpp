@@ -89,7 +89,10 @@ class threads : public endpoint {
 
   void progress(bool block);
   /// For a progress thread: `sleep` returns when there is something to progress, or at that time, or after `wake`.
-  void share() const noexcept {}
+  void share() {
+    const std::lock_guard lock(mutex_);
+    woken_ = false;
+  }
   void sleep(double until);
   void wake() {
     const std::lock_guard lock(mutex_);
@@ -103,7 +106,7 @@ class threads : public endpoint {
       offer expected = offer::open;
       if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
         collect();
-        if (!s->returned) abort(*this, "a call has ended before what it sends had been received");
+        if (!s->returned) detail::abort(*this, "a call has ended before what it sends had been received");
         for (; !s->returned; collect()) sleep(now() + 1); // the receiver is reading our memory
       } else if (!s->returned) {
         s->awaited = false; // recycled when it comes back
@@ -270,7 +273,6 @@ inline void threads::sleep(double until) {
   const std::chrono::duration<double> time(std::min(until - now(), 3600.0));
   std::unique_lock lock(mutex_);
   signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty() || woken_; });
-  woken_ = false;
 }
 
 inline bool threads::collect() {

@@ -66,20 +66,31 @@ template <transport Net>
 
 } // namespace detail
 
-/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
-/// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself.
+namespace detail {
+
+/// `abort` by who has the turn.
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
   if (net.node().dead()) return;
-  detail::tell(net, control_message::purpose::abort, reason);
+  tell(net, control_message::purpose::abort, reason);
   net.node().die(net.rank(), reason);
+}
+
+} // namespace detail
+
+/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
+/// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself.
+template <transport Net>
+void abort(Net& net, std::string_view reason) noexcept {
+  const detail::turn mine(net.node().shared());
+  detail::abort(net, reason);
 }
 
 /// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has
 /// under way is cancelled, as that may have to wait for them.
 template <transport Net>
 [[noreturn, gnu::noinline, gnu::cold]] void fail(Net& net) {
-  abort(net, what_of(std::current_exception()));
+  detail::abort(net, what_of(std::current_exception()));
   throw;
 }
 
