@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <latch>
 #include <numeric>
 #include <random>
 #include <span>
@@ -91,19 +92,21 @@ TEST(named, a_hundred_random_orders) {
 }
 
 TEST(named, a_name_in_flight_is_refused_and_nothing_is_lost) {
+  std::latch tried(2); // until then the call of rank 0 cannot end
   spar::thread_group group(2);
-  group.run([](spar::threads& net) {
+  group.run([&](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
     std::vector<float> y(10, 1.0F);
+    if (net.rank() == 1) tried.arrive_and_wait();
     auto first = spar::start_allreduce(net, spar::named{"a"}, std::span(x));
-    if (!first.done() || net.rank() == 0) {
+    if (net.rank() == 0) {
       try {
-        auto second = spar::start_allreduce(net, spar::named{"a"}, std::span(y));
-        second.wait();
-        EXPECT_NE(net.rank(), 0) << "no error";
+        (void)spar::start_allreduce(net, spar::named{"a"}, std::span(y));
+        ADD_FAILURE() << "no error";
       } catch (const spar::invalid_argument& e) {
         EXPECT_NE(std::string(e.what()).find("named a has not ended"), std::string::npos) << e.what();
       }
+      tried.arrive_and_wait();
     }
     first.wait();
     EXPECT_EQ(x[0], 2.0F);
@@ -147,6 +150,67 @@ TEST(named, a_name_that_rank_0_never_starts) {
       ADD_FAILURE() << "no error";
     } catch (const spar::timeout& e) {
       EXPECT_NE(std::string(e.what()).find("rank 0 to start a named call"), std::string::npos);
+    }
+  });
+}
+
+/// The same in virtual time.
+struct name_that_rank_0_never_starts {
+  int* timeouts;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    if (net.rank() == 0) co_return;
+    net.set_deadline(2.5);
+    float x = 1;
+    auto call = spar::start_allreduce(net, spar::named{"mine"}, std::span<float>(&x, 1));
+    try {
+      co_await std::move(call);
+    } catch (const spar::timeout&) {
+      ++*timeouts;
+    }
+    EXPECT_NEAR(net.now(), 2.5, 1e-9);
+  }
+};
+
+TEST(named, a_name_that_rank_0_never_starts_in_virtual_time) {
+  int timeouts = 0;
+  run_sim(2, name_that_rank_0_never_starts{&timeouts});
+  EXPECT_EQ(timeouts, 1);
+}
+
+TEST(named, as_many_as_can_be_in_flight_without_a_name_leave_room_for_one_with_a_name) {
+  constexpr std::size_t unnamed = spar::max_in_flight / 2;
+  spar::thread_group group(2);
+  group.run([](spar::threads& net) {
+    std::vector<float> x(unnamed + 1, 1.0F);
+    std::vector<spar::pending<spar::threads, void>> calls;
+    const auto start_named = [&] {
+      calls.push_back(spar::start_allreduce(net, spar::named{"last"}, std::span(x).subspan(unnamed)));
+    };
+    if (net.rank() == 0) start_named();
+    for (std::size_t c = 0; c < unnamed; ++c) calls.push_back(spar::start_allreduce(net, std::span(x).subspan(c, 1)));
+    if (net.rank() == 1) {
+      start_named();
+      calls.back().wait();
+    }
+    while (!calls.empty()) calls.pop_back();
+    EXPECT_EQ(x, std::vector<float>(unnamed + 1, 2.0F));
+  });
+}
+
+TEST(named, on_a_dead_communicator) {
+  spar::thread_group group(3);
+  group.run([](spar::threads& net) {
+    float x = 1;
+    if (net.rank() == 1) spar::abort(net, "enough");
+    while (!net.dead()) net.progress(true);
+    for (const char* name : {"a", "b", "a"}) {
+      try {
+        spar::start_allreduce(net, spar::named{name}, std::span<float>(&x, 1)).wait();
+        ADD_FAILURE() << "no error";
+      } catch (const spar::peer_failed& e) {
+        EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos) << e.what();
+      }
     }
   });
 }

@@ -5,11 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
+#include <latch>
 #include <memory_resource>
 #include <new>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -280,6 +283,56 @@ TEST(nonblocking, a_start_without_memory_leaves_nothing_behind) {
   EXPECT_TRUE(another.rank(0).dead());
   upstream.fails = false;
   EXPECT_THROW(spar::allreduce(another.rank(0), std::span(x)), spar::peer_failed);
+}
+
+/// Starts a call of its own once `first` has ended.
+spar::task<void> follow(spar::threads& net, spar::pending<spar::threads, void>* first, float* x) {
+  co_await std::move(*first);
+  auto second = spar::start_allreduce(net, std::span<float>(x, 1));
+  co_await std::move(second);
+}
+
+// A rank that was away makes progress as a call begins; what that lets begin comes after the call on the others.
+TEST(nonblocking, a_call_has_its_number_before_progress_lets_another_one_begin) {
+  std::latch waits(2);
+  spar::thread_group group(2);
+  group.run([&](spar::threads& net) {
+    float x = 1;
+    float y = 1;
+    std::vector<float> z(7, 1.0F);
+    if (net.rank() == 0) {
+      auto first = spar::start_allreduce(net, std::span<float>(&x, 1));
+      auto follower = follow(net, &first, &y);
+      waits.arrive_and_wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      spar::allreduce(net, std::span(z));
+      spar::wait(net, std::move(follower));
+    } else {
+      waits.arrive_and_wait();
+      auto first = spar::start_allreduce(net, std::span<float>(&x, 1));
+      spar::allreduce(net, std::span(z));
+      first.wait();
+      spar::allreduce(net, std::span<float>(&y, 1));
+    }
+    EXPECT_EQ(x, 2.0F);
+    EXPECT_EQ(y, 2.0F);
+    EXPECT_EQ(z, std::vector<float>(7, 2.0F));
+  });
+}
+
+TEST(nonblocking, to_cancel_a_call_that_has_ended_changes_nothing) {
+  spar::thread_group group(2);
+  group.run([](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    while (!call.done()) {
+    }
+    call.cancel();
+    EXPECT_FALSE(net.dead());
+    call.wait();
+    spar::allreduce(net, std::span(x));
+    EXPECT_EQ(x[9], 4.0F);
+  });
 }
 
 } // namespace

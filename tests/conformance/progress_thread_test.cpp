@@ -2,6 +2,9 @@
 // A thread that makes progress while the application is elsewhere.
 #include "support/ranks.hpp"
 
+#include <spar/transport/faulty.hpp>
+#include <spar/transport/tracing.hpp>
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,6 +16,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <time.h>
 
 namespace spar_test {
 namespace {
@@ -121,6 +126,90 @@ TEST(progress_thread, tells_that_a_coroutine_cannot_wait) {
   } catch (const spar::error& e) {
     EXPECT_NE(std::string(e.what()).find("progress thread"), std::string::npos) << e.what();
   }
+}
+
+TEST(progress_thread, an_abort_ends_what_both_threads_have_in_flight) {
+  for (int round = 0; round < 20; ++round) {
+    spar::thread_group group{3};
+    group.run([&](spar::threads& net) {
+      const spar::progress_thread progress(net);
+      std::vector<std::vector<float>> x(50, std::vector<float>(5000, 1.0F));
+      std::vector<spar::pending<spar::threads, void>> calls;
+      int ended = 0;
+      try {
+        for (auto& values : x) {
+          if (net.rank() == 1 && calls.size() == 25) spar::abort(net, "enough");
+          calls.push_back(spar::start_allreduce(net, std::span(values), spar::ring{}));
+        }
+      } catch (const spar::peer_failed&) {
+      }
+      for (auto& call : calls) {
+        try {
+          call.wait();
+          ++ended;
+        } catch (const spar::peer_failed& e) {
+          EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos) << e.what();
+        }
+      }
+      EXPECT_LE(ended, 25); // the others need rank 1
+      EXPECT_TRUE(net.dead());
+    });
+  }
+}
+
+TEST(progress_thread, there_is_one_a_rank) {
+  spar::thread_group group{1};
+  spar::threads& net = group.rank(0);
+  {
+    const spar::progress_thread progress(net);
+    try {
+      const spar::progress_thread another(net);
+      ADD_FAILURE() << "no error";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_NE(std::string(e.what()).find("progress thread already"), std::string::npos) << e.what();
+    }
+    float x = 1;
+    spar::allreduce(net, std::span<float>(&x, 1));
+  }
+  const spar::progress_thread again(net);
+}
+
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+TEST(progress_thread, after_it_has_gone_a_call_that_waits_sleeps_again) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    {
+      const spar::progress_thread progress(net);
+    }
+    float x = 1;
+    if (net.rank() == 0) std::this_thread::sleep_for(500ms);
+    const double begin = processor_seconds();
+    spar::allreduce(net, std::span<float>(&x, 1));
+    EXPECT_LT(processor_seconds() - begin, 0.25);
+  });
+}
+
+static_assert(spar::shareable<spar::counting<spar::threads>>);
+static_assert(spar::shareable<spar::tracing<spar::counting<spar::threads>>>);
+static_assert(!spar::shareable<spar::counting<spar::sim>>);
+static_assert(!spar::shareable<spar::faulty<spar::threads>>);
+
+TEST(progress_thread, beside_a_decorator) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net(inner);
+    const spar::progress_thread progress(net);
+    std::vector<float> x(10, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+    while (!call.done()) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(net.sent(1 - net.rank()).messages, 1U);
+    EXPECT_EQ(x[9], 2.0F);
+  });
 }
 
 } // namespace

@@ -440,5 +440,19 @@ TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
   }
 }
 
+TEST(mpi_errors, a_dead_communicator_is_not_split) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi all = world.split(0, world.rank());
+  const spar::mpi group = all.split(all.rank() % 2, 0);
+  spar::abort(all, "enough");
+  try {
+    const spar::mpi part = all.split(0, 0);
+    ADD_FAILURE() << "no error";
+  } catch (const spar::peer_failed& e) {
+    EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(group.dead());
+}
+
 } // namespace
 } // namespace spar_test

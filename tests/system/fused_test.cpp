@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <latch>
 #include <numeric>
 #include <random>
 #include <span>
@@ -93,6 +94,27 @@ TEST(fused, bad_input_is_named_and_nothing_is_lost) {
     all.wait();
     EXPECT_EQ(x[9], 2.0F);
     EXPECT_EQ(y[19], 4.0F);
+  });
+}
+
+TEST(fused, a_tensor_whose_collective_could_not_start_can_become_ready_again) {
+  std::latch tried(2);
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    const std::vector<std::size_t> sizes{10};
+    fused<spar::threads> all(net, sizes);
+    std::vector<float> x(10, 1.0F);
+    if (net.rank() == 1) tried.arrive_and_wait();
+    float y = 1;
+    auto other = spar::start_allreduce(net, spar::named{"fused/0"}, std::span<float>(&y, 1)); // of the same name
+    if (net.rank() == 0) {
+      EXPECT_NE(error_of([&] { all.ready(0, x); }).find("fused/0 has not ended"), std::string::npos);
+      tried.arrive_and_wait();
+    }
+    other.wait();
+    all.ready(0, x);
+    all.wait();
+    EXPECT_EQ(x, std::vector<float>(10, 2.0F));
   });
 }
 

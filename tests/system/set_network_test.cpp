@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace {
@@ -60,6 +62,23 @@ TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
     EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_sparse = bad}), spar::invalid_argument);
     EXPECT_EQ(alone.rank(0).network().gamma_sparse, spar::network_model{}.gamma_sparse);
   }
+}
+
+TEST(set_network, a_model_of_rank_0_that_makes_no_sense_is_refused_on_every_rank) {
+  std::atomic<int> refused = 0;
+  spar::thread_group group(3);
+  group.run([&](spar::threads& net) {
+    try {
+      spar::set_network(net, net.rank() == 0 ? spar::network_model{.beta = -1} : models[0]);
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_NE(std::string(e.what()).find("-1"), std::string::npos) << e.what();
+      ++refused;
+    }
+    EXPECT_EQ(net.network().beta, spar::network_model{}.beta);
+    spar::set_network(net, models[1]); // and it goes on
+    EXPECT_EQ(net.network().alpha, models[1].alpha);
+  });
+  EXPECT_EQ(refused, 3);
 }
 
 TEST(set_network, dense_takes_the_cheapest_and_the_ring_where_latency_hardly_counts) {

@@ -127,7 +127,7 @@ class number_of {
   number_of(const number_of&) = delete;
   ~number_of() { name_->known.forget(); }
   [[nodiscard]] bool await_ready() const noexcept { return name_->number != 0 || net_->node().dead(); }
-  void await_suspend(std::coroutine_handle<> waiting) const { net_->node().await(name_->known, waiting); }
+  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(name_->known, waiting); }
   void await_resume() const {
     if (name_->known.error) std::rethrow_exception(name_->known.error);
     if (name_->number == 0) net_->node().throw_dead();
@@ -140,6 +140,7 @@ class number_of {
 
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
+  call->name->in_flight = true; // not before: a start that fails has no end
   try {
     number_of<Net> number(net.net(), *call->name);
     co_await number;

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <thread>
 
 namespace spar {
@@ -50,8 +49,8 @@ class progress_thread {
   }
 
  private:
-  static constexpr bool sleeps = requires(Net& net, double until) {
-    net.sleep(until);
+  static constexpr bool sleeps = requires(Net& net, double until, const std::atomic<bool>& stopped) {
+    net.sleep(until, stopped);
     net.wake();
   };
 
@@ -61,18 +60,14 @@ class progress_thread {
       double until = 0;
       {
         const detail::turn mine(&turns_);
-        try {
-          net_->progress(false);
-          until = net_->node().look_at_deadline(net_->now());
-          net_->progress(false); // what the deadline has ended
-        } catch (...) {
-          detail::abort(*net_, what_of(std::current_exception()));
-        }
+        net_->progress(false);
+        until = net_->node().look_at_deadline(net_->now());
+        net_->progress(false); // what the deadline has ended
         if (net_->node().busy()) rest_from = net_->now() + options_.idle;
       }
       turns_.let_others();
       if constexpr (sleeps)
-        net_->sleep(until);
+        net_->sleep(until, stopped_);
       else if (net_->now() < rest_from)
         std::this_thread::yield();
       else

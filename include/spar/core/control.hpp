@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Control messages: 64 bytes that come unasked. They tell the others a rank's failure and the
-// numbers of named collectives.
+// Control messages: 64 bytes that come unasked. They tell the others a rank's failure and the numbers of named
+// collectives.
 #pragma once
 
 #include <spar/core/address.hpp>

@@ -166,7 +166,6 @@ class endpoint {
     if (name.in_flight && !dead_) {
       raise<invalid_argument>({"the collective named ", name.text, " has not ended: it cannot start again"});
     }
-    name.in_flight = true;
     name.known.begin(true, 0, -1);
     return name;
   }

@@ -2,7 +2,7 @@
 // A decorator that counts the messages and bytes that a rank exchanges with each peer.
 #pragma once
 
-#include <spar/transport/transport.hpp>
+#include <spar/transport/decorator.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -13,7 +13,9 @@ namespace spar {
 /// Counts logical messages (one per send or receive of a collective) and their payload, per peer; a receive counts when
 /// it has ended. Forwards everything to the transport it wraps, which must outlive it.
 template <transport Net>
-class counting {
+class counting : public decorator<Net> {
+  using decorator<Net>::inner;
+
  public:
   struct traffic {
     std::uint64_t messages = 0;
@@ -22,7 +24,8 @@ class counting {
   };
 
   explicit counting(Net& net)
-      : net_(&net), sent_(static_cast<std::size_t>(net.size())), received_(static_cast<std::size_t>(net.size())) {}
+      : decorator<Net>(net), sent_(static_cast<std::size_t>(net.size())),
+        received_(static_cast<std::size_t>(net.size())) {}
 
   [[nodiscard]] const traffic& sent(rank_t peer) const { return sent_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] const traffic& received(rank_t peer) const { return received_[static_cast<std::size_t>(peer)]; }
@@ -33,25 +36,13 @@ class counting {
     received_.assign(received_.size(), {});
   }
 
-  [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
-  [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
-  [[nodiscard]] endpoint& node() noexcept { return net_->node(); }
-  [[nodiscard]] spar::scheduler& scheduler() noexcept { return net_->scheduler(); }
-  [[nodiscard]] pool& memory() noexcept { return net_->memory(); }
-  [[nodiscard]] double now() noexcept { return net_->now(); }
-  [[nodiscard]] const spar::statistics& last_call() const noexcept { return net_->last_call(); }
-  [[nodiscard]] const spar::statistics& statistics() const noexcept { return net_->statistics(); }
-  void compute(std::uint64_t entries) { net_->compute(entries); }
-  void progress(bool block) { net_->progress(block); }
-  void post(const control_message& note, rank_t peer) { net_->post(note, peer); }
-
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     add(sent_, peer, out.head.payload_bytes());
-    return net_->send(out, peer, tag);
+    return inner().send(out, peer, tag);
   }
 
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
-    return counted_receive<decltype(net_->receive(in, peer, tag))>(net_->receive(in, peer, tag), *this, in, peer);
+    return counted_receive<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, in, peer);
   }
 
  private:
@@ -88,7 +79,6 @@ class counting {
     return sum;
   }
 
-  Net* net_;
   std::vector<traffic> sent_;
   std::vector<traffic> received_;
 };

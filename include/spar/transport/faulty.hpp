@@ -2,8 +2,7 @@
 // A decorator for tests of what fails: it damages, delays or loses planned messages of a rank, or ends the rank.
 #pragma once
 
-#include <spar/core/network_model.hpp>
-#include <spar/transport/transport.hpp>
+#include <spar/transport/decorator.hpp>
 
 #include <algorithm>
 #include <array>
@@ -84,16 +83,22 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 ///   (where the decorator wraps the simulator's rank itself); what is then still held back goes with the decorator.
 /// - A crash ends this rank's own calls in `peer_failed`; to the others the rank is silent.
 template <transport Net>
-class faulty {
+class faulty : public decorator<Net> {
+  using decorator<Net>::inner;
+
  public:
-  faulty(Net& net, std::vector<fault> plan) : net_(&net), plan_(std::move(plan)) {
+  using decorator<Net>::rank;
+  using decorator<Net>::now;
+  using decorator<Net>::node;
+
+  faulty(Net& net, std::vector<fault> plan) : decorator<Net>(net), plan_(std::move(plan)) {
     if constexpr (has_alarm) {
       net.on_alarm([](void* self) { static_cast<faulty*>(self)->release(); }, this);
     }
   }
   faulty(const faulty&) = delete;
   ~faulty() {
-    if constexpr (has_alarm) net_->on_alarm(nullptr, nullptr);
+    if constexpr (has_alarm) inner().on_alarm(nullptr, nullptr);
   }
 
   /// Messages that this rank has begun to send and to receive so far.
@@ -102,26 +107,13 @@ class faulty {
   /// Whether messages are held back or on their way thereafter: `progress` sends them.
   [[nodiscard]] bool holds_back() const noexcept { return !late_.empty(); }
 
-  [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
-  [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
-  [[nodiscard]] endpoint& node() noexcept { return net_->node(); }
-  [[nodiscard]] spar::scheduler& scheduler() noexcept { return net_->scheduler(); }
-  [[nodiscard]] pool& memory() noexcept { return net_->memory(); }
-  [[nodiscard]] double now() noexcept { return net_->now(); }
-  [[nodiscard]] const spar::statistics& last_call() const noexcept { return net_->last_call(); }
-  [[nodiscard]] const spar::statistics& statistics() const noexcept { return net_->statistics(); }
-  [[nodiscard]] network_model network() const
-    requires requires(const Net& net) { net.network(); }
-  {
-    return net_->network();
-  }
-  void compute(std::uint64_t entries) { net_->compute(entries); }
   void post(const control_message& note, rank_t peer) {
-    if (!crashed_) net_->post(note, peer);
+    if (!crashed_) inner().post(note, peer);
   }
+  void share() = delete; // a progress thread would sleep through the end of a delay
   void progress(bool block) {
     release();
-    net_->progress(block && late_.empty()); // nobody wakes it when a delay is over
+    inner().progress(block && late_.empty()); // nobody wakes it when a delay is over
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
@@ -132,7 +124,7 @@ class faulty {
       hold_back(out, peer, tag, delay != nullptr ? *delay : fault{.message = number, .seconds = 0});
       return sending();
     }
-    sending begun(net_->send(out, peer, tag));
+    sending begun(inner().send(out, peer, tag));
     release();
     return begun;
   }
@@ -140,7 +132,7 @@ class faulty {
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     const std::uint64_t number = received_++;
     const rank_t source = crashes(sent_ + number) ? rank() : peer; // no rank sends to itself: that never ends
-    return receiving(net_->receive(in, source, tag), *this, in, number);
+    return receiving(inner().receive(in, source, tag), *this, in, number);
   }
 
  private:
@@ -221,7 +213,7 @@ class faulty {
     const double due = now() + delay.seconds;
     late_.push_back({out.head, detail::payload_copy(out.pieces), peer, tag, due, delay.message + delay.messages, {}});
     if constexpr (has_alarm) {
-      if (delay.seconds < fault::infinity) net_->wake_at(due);
+      if (delay.seconds < fault::infinity) inner().wake_at(due);
     }
   }
 
@@ -230,13 +222,12 @@ class faulty {
     for (auto m = late_.begin(); m != late_.end();) {
       const bool due = now() >= m->due || sent_ > m->after;
       if (!m->begun && due && !node().dead() && !is_behind(m, m->peer, m->tag)) {
-        m->begun.emplace(net_->send({m->head, m->payload.views()}, m->peer, m->tag));
+        m->begun.emplace(inner().send({m->head, m->payload.views()}, m->peer, m->tag));
       }
       m = m->begun && m->begun->await_ready() ? late_.erase(m) : std::next(m);
     }
   }
 
-  Net* net_;
   std::vector<fault> plan_;
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;

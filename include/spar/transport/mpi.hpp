@@ -5,6 +5,7 @@
 #include <spar/core/checked_cast.hpp>
 #include <spar/transport/envelope.hpp>
 #include <spar/transport/mpi_communicator.hpp>
+#include <spar/transport/mpi_control.hpp>
 #include <spar/transport/mpi_segments.hpp>
 #include <spar/transport/operation.hpp>
 #include <spar/transport/transport.hpp>
@@ -15,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <new>
@@ -56,8 +58,6 @@ class mpi : public endpoint {
         }
       } catch (...) { // then they do not leave
       }
-      MPI_Cancel(&control_request_);
-      MPI_Wait(&control_request_, MPI_STATUS_IGNORE);
     }
     if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still read them
     if (dead()) {                                               // nothing collective is called on it
@@ -147,16 +147,14 @@ class mpi : public endpoint {
     return operation<mpi, request_owner>(*this, r);
   }
 
+  /// Throws `deadlock` where nothing is under way that this rank could wait for; other errors end every call.
   void progress(bool block) {
-    if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
-    for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
-      if (block && requests_.empty() && !awaits() && !dead()) {
-        raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
-      }
-      const bool news = complete_some();
-      if (++polls_ % 32 == 0) look_around();
-      if (news || !block || dead()) break;
-      if (polls > 128) sched_yield();
+    try {
+      poll(block);
+    } catch (const deadlock&) {
+      throw;
+    } catch (...) {
+      detail::abort(*this, what_of(std::current_exception()));
     }
     scheduler().run();
   }
@@ -179,11 +177,9 @@ class mpi : public endpoint {
 
  private:
   mpi(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
-      : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)),
-        control_(detail::owned_communicator::duplicate(comm_.get())), options_(options),
-        segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
+      : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
+        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
     know(network);
-    receive_control();
     gone_.assign(static_cast<std::size_t>(size()), false);
     const std::size_t requests = room() * detail::mpi_segments::window; // pages that are not used cost nothing
     leaving_.reserve(max_leaving);
@@ -206,6 +202,20 @@ class mpi : public endpoint {
     r->cover = cover;
     if (cover != nullptr) cover->owner = this;
     return r;
+  }
+
+  /// Until something has ended, where it is to block; else once.
+  void poll(bool block) {
+    if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
+    for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
+      if (block && requests_.empty() && !awaits() && !dead()) {
+        raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
+      }
+      const bool news = complete_some();
+      if (++polls_ % 32 == 0) look_around();
+      if (news || !block || dead()) break;
+      if (polls > 128) sched_yield();
+    }
   }
 
   /// Takes back the envelopes that have left; those that are waited for join the wait set.
@@ -287,19 +297,9 @@ class mpi : public endpoint {
     }
   }
 
-  void receive_control() {
-    detail::check_mpi(MPI_Irecv(&note_, sizeof(note_), MPI_BYTE, MPI_ANY_SOURCE, 0, control_.get(), &control_request_),
-                      "MPI_Irecv");
-  }
-
   /// What need not be looked at in each poll: control messages, and now and then the deadline.
   [[gnu::noinline]] void look_around() {
-    for (int arrived = 1; arrived != 0;) {
-      detail::check_mpi(MPI_Test(&control_request_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
-      if (arrived == 0) break;
-      const control_message note = note_;
-      receive_control();
-      note.validate(size());
+    for (control_message note; control_.take(note, size());) {
       if (note.what == control_message::purpose::gone)
         gone_[static_cast<std::size_t>(note.source)] = true;
       else
@@ -474,9 +474,7 @@ class mpi : public endpoint {
   }
 
   detail::owned_communicator comm_;
-  detail::owned_communicator control_;
-  MPI_Request control_request_ = MPI_REQUEST_NULL;
-  control_message note_; // that arrives next
+  detail::mpi_control control_;
   std::uint32_t polls_ = 0;
   std::vector<bool> gone_; // ranks that have given up what they were sending
   bool lost_ = false;      // whether a receive could not be ended

@@ -103,8 +103,12 @@ class sim : public endpoint {
   bool deadline_scheduled_ = false;
   void (*alarm_)(void*) = nullptr;
   void* alarm_context_ = nullptr;
-  std::vector<control_message> notes_; // on their way here
-  pool_requests requests_;             // of the pool that all ranks share
+  struct arriving_note {
+    double time;
+    control_message text;
+  };
+  std::vector<arriving_note> notes_; // on their way here
+  pool_requests requests_;           // of the pool that all ranks share
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 };
@@ -268,8 +272,10 @@ class simulator {
       if (sim::expectation* r = rank.matching_.arrive(e.message)) rank.deliver(e.message, r);
       break;
     case event_kind::control: {
-      const control_message note = rank.notes_.front();
-      rank.notes_.erase(rank.notes_.begin());
+      const auto earlier = [](const auto& a, const auto& b) { return a.time < b.time; };
+      const auto first = std::min_element(rank.notes_.begin(), rank.notes_.end(), earlier);
+      const control_message note = first->text;
+      rank.notes_.erase(first);
       if (rank.awaits()) rank.clock_ = std::max(rank.clock_, now_);
       rank.heed(note);
       break;
@@ -447,8 +453,9 @@ inline void sim::deliver(shipment* s, expectation* r) {
 
 inline void sim::post(const control_message& note, rank_t peer) {
   sim& to = engine_->rank(peer);
-  to.notes_.push_back(note);
-  engine_->schedule({clock_ + engine_->options_.latency, simulator::event_kind::control, &to, nullptr}, 0);
+  const double arrival = clock_ + engine_->options_.latency;
+  to.notes_.push_back({arrival, note});
+  engine_->schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0);
 }
 
 inline void sim::wake_at(double time) { engine_->schedule({time, simulator::event_kind::alarm, this, nullptr}, 0); }

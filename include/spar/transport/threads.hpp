@@ -88,15 +88,12 @@ class threads : public endpoint {
   }
 
   void progress(bool block);
-  /// For a progress thread: `sleep` returns when there is something to progress, or at that time, or after `wake`.
-  void share() {
-    const std::lock_guard lock(mutex_);
-    woken_ = false;
-  }
-  void sleep(double until);
+  /// For a progress thread: `sleep` returns when there is something to progress, at that time, or, after `wake`, when
+  /// `stopped` is set.
+  void share() const noexcept {}
+  void sleep(double until, const std::atomic<bool>& stopped);
   void wake() {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
+    const std::lock_guard lock(mutex_); // the sleeper has not looked yet, or is asleep
     signal_.notify_all();
   }
   void post(const control_message& text, rank_t peer);
@@ -107,7 +104,7 @@ class threads : public endpoint {
       if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
         collect();
         if (!s->returned) detail::abort(*this, "a call has ended before what it sends had been received");
-        for (; !s->returned; collect()) sleep(now() + 1); // the receiver is reading our memory
+        for (; !s->returned; collect()) sleep(now() + 1, false); // the receiver is reading our memory
       } else if (!s->returned) {
         s->awaited = false; // recycled when it comes back
         return;
@@ -175,7 +172,6 @@ class threads : public endpoint {
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
   detail::record_queue<note> notes_;
-  bool woken_ = false;
   std::uint32_t polls_ = 0;
 };
 
@@ -269,10 +265,10 @@ inline void threads::post(const control_message& text, rank_t peer) {
   to.signal_.notify_all();
 }
 
-inline void threads::sleep(double until) {
+inline void threads::sleep(double until, const std::atomic<bool>& stopped) {
   const std::chrono::duration<double> time(std::min(until - now(), 3600.0));
   std::unique_lock lock(mutex_);
-  signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty() || woken_; });
+  signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty() || stopped; });
 }
 
 inline bool threads::collect() {
@@ -291,7 +287,11 @@ inline bool threads::collect() {
     }
   }
   while (note* n = notes.pop_front()) {
-    heed(n->text);
+    try {
+      heed(n->text);
+    } catch (...) {
+      detail::abort(*this, what_of(std::current_exception()));
+    }
     delete n;
   }
   const bool any = !arrived.empty() || !scheduler().idle();
@@ -305,7 +305,7 @@ inline void threads::progress(bool block) {
   const bool news = collect();
   if (block && !news && scheduler().idle() && !dead()) {
     const double until = look_at_deadline(now());
-    if (scheduler().idle()) sleep(until);
+    if (scheduler().idle()) sleep(until, false);
     collect();
   } else if (++polls_ % 256 == 0) {
     look_at_deadline(now());

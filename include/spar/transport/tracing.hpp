@@ -3,8 +3,7 @@
 // Perfetto (JSON trace event format).
 #pragma once
 
-#include <spar/core/network_model.hpp>
-#include <spar/transport/transport.hpp>
+#include <spar/transport/decorator.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -105,9 +104,13 @@ class trace_writer {
 /// In a viewer each rank is a process. Computations have the first of its rows; each operation is in the first row that
 /// is free, so that no two in a row overlap; arrows lead from sends to receives.
 template <transport Net>
-class tracing {
+class tracing : public decorator<Net> {
+  using decorator<Net>::inner;
+
  public:
-  explicit tracing(Net& net) : net_(&net) {}
+  using decorator<Net>::rank;
+
+  explicit tracing(Net& net) : decorator<Net>(net) {}
   tracing(const tracing&) = delete;
 
   /// What has ended so far, as JSON objects separated by commas: a part of a file of all ranks, see `trace_file`.
@@ -123,37 +126,21 @@ class tracing {
     return std::move(out).text();
   }
 
-  [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
-  [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
-  [[nodiscard]] endpoint& node() noexcept { return net_->node(); }
-  [[nodiscard]] spar::scheduler& scheduler() noexcept { return net_->scheduler(); }
-  [[nodiscard]] pool& memory() noexcept { return net_->memory(); }
-  [[nodiscard]] double now() noexcept { return net_->now(); }
-  [[nodiscard]] const spar::statistics& last_call() const noexcept { return net_->last_call(); }
-  [[nodiscard]] const spar::statistics& statistics() const noexcept { return net_->statistics(); }
-  [[nodiscard]] network_model network() const
-    requires requires(const Net& net) { net.network(); }
-  {
-    return net_->network();
-  }
-  void progress(bool block) { net_->progress(block); }
-  void post(const control_message& note, rank_t peer) { net_->post(note, peer); }
-
   void compute(std::uint64_t entries) {
     const std::int64_t begin = clock();
-    net_->compute(entries);
+    inner().compute(entries);
     events_.push_back({.what = kind::compute, .ended = true, .begin = begin, .end = clock(), .amount = entries});
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     const std::size_t event = begin(kind::send, peer, tag);
     events_[event].amount = out.head.payload_bytes();
-    return traced<decltype(net_->send(out, peer, tag))>(net_->send(out, peer, tag), *this, event, nullptr);
+    return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag), *this, event, nullptr);
   }
 
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     const std::size_t event = begin(kind::receive, peer, tag);
-    return traced<decltype(net_->receive(in, peer, tag))>(net_->receive(in, peer, tag), *this, event, &in);
+    return traced<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, event, &in);
   }
 
  private:
@@ -188,7 +175,7 @@ class tracing {
     const message_buffer* in_;
   };
 
-  [[nodiscard]] std::int64_t clock() { return std::llround(net_->now() * 1e9); }
+  [[nodiscard]] std::int64_t clock() { return std::llround(inner().now() * 1e9); }
 
   std::size_t begin(kind what, rank_t peer, tag_t tag) {
     const auto free = std::find(taken_.begin(), taken_.end(), false);
@@ -229,7 +216,6 @@ class tracing {
     return hash >> 11;
   }
 
-  Net* net_;
   std::vector<detail::traced_event> events_; // in the order of their starts
   std::vector<bool> taken_;                  // each row but the first: an operation in it has not ended
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;

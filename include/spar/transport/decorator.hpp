@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What transports that wrap another one have in common.
+#pragma once
+
+#include <spar/transport/transport.hpp>
+
+#include <atomic>
+#include <coroutine>
+#include <cstdint>
+
+namespace spar {
+
+/// Forwards everything but `send` and `receive`, which a decorator has of its own, to the transport that it wraps,
+/// which must outlive it.
+template <transport Net>
+class decorator {
+ public:
+  explicit decorator(Net& inner) noexcept : inner_(&inner) {}
+
+  [[nodiscard]] rank_t rank() const noexcept { return inner_->rank(); }
+  [[nodiscard]] rank_t size() const noexcept { return inner_->size(); }
+  [[nodiscard]] endpoint& node() noexcept { return inner_->node(); }
+  [[nodiscard]] spar::scheduler& scheduler() noexcept { return inner_->scheduler(); }
+  [[nodiscard]] pool& memory() noexcept { return inner_->memory(); }
+  [[nodiscard]] double now() noexcept { return inner_->now(); }
+  [[nodiscard]] const spar::statistics& last_call() const noexcept { return inner_->last_call(); }
+  [[nodiscard]] const spar::statistics& statistics() const noexcept { return inner_->statistics(); }
+  void compute(std::uint64_t entries) { inner_->compute(entries); }
+  void progress(bool block) { inner_->progress(block); }
+  void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
+  void await(detail::operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
+
+  // For a progress thread, where the wrapped transport can have one.
+  void share() const
+    requires requires(Net& net) { net.share(); }
+  {
+    inner_->share();
+  }
+  void sleep(double until, const std::atomic<bool>& stopped)
+    requires requires(Net& net) { net.sleep(until, stopped); }
+  {
+    inner_->sleep(until, stopped);
+  }
+  void wake()
+    requires requires(Net& net) { net.wake(); }
+  {
+    inner_->wake();
+  }
+
+ protected:
+  [[nodiscard]] Net& inner() const noexcept { return *inner_; }
+
+ private:
+  Net* inner_;
+};
+
+} // namespace spar
