@@ -10,7 +10,7 @@ else()
   add_library(spar_test_base OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp")
   target_link_libraries(spar_test_base PRIVATE spar_development GTest::gtest)
   target_precompile_headers(spar_test_base PRIVATE <gtest/gtest.h>)
-  target_compile_options(spar_test_base PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(spar_test_base PRIVATE $<$<CONFIG:Release>:-Og>)
 endif()
 
 # layer/name -> layer.name, the name in ctest, and layer_name, the stem of the target.
@@ -19,11 +19,11 @@ macro(spar_test_names path)
   string(REPLACE "/" "_" test_target "${path}")
 endmacro()
 
-# A test of what the library does need not be fast: half of the optimiser takes half of the time. Kernels are tested as
-# users compile them. gtest.h is compiled once for all that have the same flags.
+# A test of what the library does need not be fast: a third of the time goes with most of the optimiser. Kernels are
+# tested as users compile them. gtest.h is compiled once for all that have the same flags.
 function(spar_compile_quickly target)
   if(NOT target MATCHES "^storage_")
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
     target_precompile_headers(${target} REUSE_FROM spar_test_base)
   endif()
 endfunction()
@@ -75,12 +75,12 @@ function(spar_add_fuzz_target name)
 endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [HOSTS ranks,...] [TIMEOUT seconds]
-#                   [LABELS label...] [OWN_MAIN] [FULL])
+#                   [LABELS label...] [OWN_MAIN] [FULL] [LARGE])
 # The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>; with HOSTS
 # also layer.name.<flavour>.hosts, over a network of hosts with so many ranks. It is a GoogleTest program whose main
 # tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN" "HOSTS;TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
   endif()
@@ -98,13 +98,16 @@ function(spar_add_mpi_test path)
     list(APPEND arg_SOURCES "${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp")
     list(APPEND arg_LIBRARIES GTest::gtest)
   endif()
+  if(arg_LARGE AND SPAR_SANITIZE)
+    set(arg_FULL TRUE)
+  endif()
   math(EXPR watchdog "${arg_TIMEOUT} - 5")
   foreach(flavour IN LISTS spar_mpi_flavours)
     spar_is_full(full ${flavour} "${arg_FULL}")
     set(target ${test_target}_test_${flavour})
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
     set(mpirun "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour})
     set(names "")
     foreach(ranks IN LISTS arg_RANKS)
@@ -124,7 +127,7 @@ function(spar_add_mpi_test path)
       set_tests_properties(
         ${name}
         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "mpi;${flavour};${arg_LABELS};$<LOWER_CASE:${full}>"
-                   PROCESSORS 2 SKIP_RETURN_CODE 77
+                   SKIP_RETURN_CODE 77
                    ENVIRONMENT "SPAR_YIELD=always;SPAR_MPI_TIMEOUT=${watchdog};UBSAN_OPTIONS=print_stacktrace=1")
     endforeach()
   endforeach()

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Errors over MPI: bad input, ranks that disagree, aborts and deadlines reach every rank.
+#include <spar/mpi.hpp>
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using index = std::uint32_t;
+
+TEST(mpi_errors, no_communicator) {
+  try {
+    const spar::mpi net{MPI_COMM_NULL};
+    ADD_FAILURE() << "no error";
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("MPI_COMM_NULL"), std::string::npos);
+  }
+}
+
+TEST(mpi_errors, bad_input_is_refused_before_anything_is_sent) {
+  spar::mpi inner{MPI_COMM_WORLD};
+  spar::counting<spar::mpi> net{inner};
+  const std::vector<index> indices{5, 3};
+  const std::vector<float> values{1, 2};
+  EXPECT_THROW(spar::allreduce(net, spar::sparse_view(10, indices, values)), spar::invalid_argument);
+  EXPECT_THROW(spar::allreduce(net, spar::sparse_view(1, indices, values)), spar::invalid_argument);
+  std::vector<float> x(3);
+  EXPECT_THROW(spar::broadcast(net, std::span<float>(x), net.size()), spar::invalid_argument);
+  EXPECT_EQ(net.sent().messages, 0U);
+  spar::allreduce(net, std::span<float>(x)); // and it goes on
+}
+
+/// The error of a call on every rank of `net`, and of the next one.
+std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net, std::size_t n) {
+  std::vector<index> indices(n);
+  for (std::size_t e = 0; e < n; ++e) indices[e] = static_cast<index>(3 * e);
+  const std::vector<float> values(n);
+  const std::uint64_t dimension = 200'000 + static_cast<std::uint64_t>(net.rank() == 1);
+  std::pair<std::string, std::string> texts;
+  try {
+    spar::allreduce(net, spar::sparse_view(dimension, indices, values), spar::recursive_doubling{});
+  } catch (const spar::mismatch& e) {
+    texts.first = e.what();
+  } catch (const spar::peer_failed& e) {
+    texts.first = e.what();
+  }
+  try {
+    spar::allreduce(net, std::span<float>{});
+  } catch (const spar::peer_failed& e) {
+    texts.second = e.what();
+  }
+  return texts;
+}
+
+TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return; // nobody to disagree with
+  for (const std::size_t n : {10U, 50'000U}) {
+    spar::mpi all = world.split(0, world.rank());
+    const auto [first, second] = errors_of_ranks_that_disagree(all, n);
+    for (const char* value : {"200000", "200001", "dimension"}) {
+      EXPECT_NE(first.find(value), std::string::npos) << first;
+      EXPECT_NE(second.find(value), std::string::npos) << second;
+    }
+    EXPECT_NE(second.find("communicator is dead"), std::string::npos) << second;
+  }
+  spar::mpi alive = world.split(0, world.rank()); // another communicator is not
+  std::vector<float> x(1000, 1.0F);
+  spar::allreduce(alive, std::span(x));
+  EXPECT_EQ(x[0], static_cast<float>(world.size()));
+}
+
+TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  for (const std::size_t n : {10U, 50'000U}) {
+    spar::mpi all = world.split(0, world.rank());
+    const std::string reason(300, 'x'); // several messages
+    std::vector<float> x(n, 1.0F);
+    if (all.rank() == 1) spar::abort(all, reason);
+    try {
+      spar::allreduce(all, std::span(x));
+      spar::allreduce(all, std::span(x));
+      ADD_FAILURE() << "no error";
+    } catch (const spar::peer_failed& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 1"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(reason), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  for (const std::size_t n : {10U, 50'000U}) {
+    spar::mpi all = world.split(0, world.rank());
+    all.set_deadline(0.2);
+    std::vector<float> x(n, 1.0F);
+    std::string text;
+    if (all.rank() != 1) {
+      try {
+        spar::allreduce(all, std::span(x), spar::recursive_doubling{});
+      } catch (const spar::timeout& e) {
+        text = e.what();
+      } catch (const spar::peer_failed& e) {
+        text = e.what();
+      }
+      EXPECT_NE(text.find("0.2 s"), std::string::npos) << text;
+    }
+    MPI_Barrier(MPI_COMM_WORLD); // what was sent to the silent rank stays in memory until it has let go
+  }
+}
+
+TEST(mpi_errors, a_dead_communicator_is_not_split) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi all = world.split(0, world.rank());
+  const spar::mpi group = all.split(all.rank() % 2, 0);
+  spar::abort(all, "enough");
+  try {
+    const spar::mpi part = all.split(0, 0);
+    ADD_FAILURE() << "no error";
+  } catch (const spar::peer_failed& e) {
+    EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(group.dead());
+}
+
+} // namespace
+} // namespace spar_test
