@@ -130,7 +130,7 @@ class threads : public endpoint {
       r->into->arrived() = s->head;
       if (!r->into->fits()) {
         give_back(s);
-      } else if (r->into->placed()) {
+      } else if (r->into->kept()) {
         r->into->copy_from(s->pieces);
         give_back(s);
       } else {
