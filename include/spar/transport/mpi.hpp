@@ -18,7 +18,6 @@
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -464,11 +463,12 @@ class mpi : public endpoint {
         if (there == 0) break;
         int bytes = 0;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        std::unique_ptr<std::byte[]> nowhere(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+        void* const nowhere = ::operator new(static_cast<std::size_t>(bytes), std::nothrow);
         if (nowhere == nullptr) return;
         MPI_Request request = MPI_REQUEST_NULL;
-        MPI_Irecv(nowhere.get(), bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
-        if (!ends(request)) return (void)nowhere.release(); // MPI may still write there
+        MPI_Irecv(nowhere, bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
+        if (!ends(request)) return; // MPI may still write there
+        ::operator delete(nowhere);
       }
     }
   }
