@@ -111,7 +111,7 @@ class message_buffer {
  public:
   [[gnu::noinline]] explicit message_buffer(pool& memory) noexcept : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
-  [[gnu::noinline]] ~message_buffer() { release(); }
+  [[gnu::noinline]] ~message_buffer() { end_loan(); }
 
   /// Piece `i` has exactly the size of `destination` and is to be written there.
   template <class T>

@@ -219,9 +219,9 @@ class mpi : public endpoint {
 
   /// Takes back the envelopes that have left; those that are waited for join the wait set.
   void look_after_leaving() {
-    std::size_t kept = 0;
     int failure = MPI_SUCCESS;
-    for (departure& d : leaving_) {
+    for (std::size_t i = 0; i < leaving_.size();) {
+      departure& d = leaving_[i];
       int left = 0;
       const int code = MPI_Test(&d.request, &left, MPI_STATUS_IGNORE);
       if (code != MPI_SUCCESS) failure = code;
@@ -236,10 +236,12 @@ class mpi : public endpoint {
         d.owner->cover = d.cover;
         add(d.request, d.owner, true);
       } else {
-        leaving_[kept++] = d;
+        ++i;
+        continue;
       }
+      d = leaving_.back();
+      leaving_.pop_back();
     }
-    leaving_.resize(kept);
     detail::check_mpi(failure, "MPI_Isend");
   }
 
