@@ -137,6 +137,46 @@ TEST(message_buffer, writes_to_places) {
   EXPECT_EQ(pool.live(), 0U);
 }
 
+TEST(message_buffer, what_is_expected_is_kept_in_one_block_for_all_messages) {
+  spar::pool pool;
+  spar::message_buffer in(pool);
+  in.expect(12);
+  EXPECT_TRUE(in.kept());
+  EXPECT_FALSE(in.placed());
+  arrive(in, 8, 0);
+  EXPECT_FALSE(in.fits());
+  const std::byte* first = nullptr;
+  for (float round = 0; round < 3; ++round) {
+    arrive(in, 12, 0);
+    ASSERT_TRUE(in.fits());
+    const std::array<float, 3> values{round, 2, 3};
+    in.copy_from({std::as_bytes(std::span(values)), {}, {}});
+    EXPECT_EQ(in.piece<float>(0)[0], round);
+    if (first == nullptr) first = in.piece<std::byte>(0).data();
+    EXPECT_EQ(in.piece<std::byte>(0).data(), first);
+    EXPECT_EQ(pool.live(), 1U);
+    in.end_loan();
+    EXPECT_TRUE(in.piece<float>(0).empty());
+  }
+  in.release();
+  EXPECT_EQ(pool.live(), 0U);
+}
+
+TEST(message_buffer, a_loan_ends_once) {
+  spar::pool pool;
+  spar::message_buffer in(pool);
+  in.expect(4);
+  arrive(in, 4, 0);
+  int ended = 0;
+  const std::array<std::byte, 4> theirs{};
+  in.borrow({std::span(theirs), {}, {}}, [](void* count) noexcept { ++*static_cast<int*>(count); }, &ended);
+  in.end_loan();
+  EXPECT_EQ(ended, 1);
+  in.release();
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(pool.live(), 0U);
+}
+
 TEST(message_buffer, a_place_of_another_size_is_a_mismatch_with_both) {
   spar::pool pool;
   std::array<float, 3> here{};

@@ -2,11 +2,13 @@
 // A thread that makes progress while the application computes.
 #pragma once
 
+#include <spar/core/thread.hpp>
+#include <spar/core/turns.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <atomic>
-#include <chrono>
-#include <thread>
+
+#include <sched.h>
 
 namespace spar {
 
@@ -34,7 +36,7 @@ class progress_thread {
     net.share();
     net.node().share(&turns_);
     try {
-      thread_ = std::thread([this] { run(); });
+      thread_ = detail::thread([this] { run(); });
     } catch (...) {
       net.node().share(nullptr);
       throw;
@@ -69,9 +71,9 @@ class progress_thread {
       if constexpr (sleeps)
         net_->sleep(until, stopped_);
       else if (net_->now() < rest_from)
-        std::this_thread::yield();
+        sched_yield();
       else
-        std::this_thread::sleep_for(std::chrono::duration<double>(options_.pause));
+        detail::rest(options_.pause);
     }
   }
 
@@ -79,7 +81,7 @@ class progress_thread {
   progress_options options_;
   detail::turns turns_;
   std::atomic<bool> stopped_ = false;
-  std::thread thread_;
+  detail::thread thread_;
 };
 
 } // namespace spar

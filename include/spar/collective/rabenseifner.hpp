@@ -26,26 +26,24 @@ struct rabenseifner {
   /// In place.
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-    const fold folded{net.rank(), net.size()};
+    const fold folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const uniform_ownership owner{x.size(), active};
     const auto part = [x](index_range r) { return x.subspan(r.begin, r.size()); };
-    const std::size_t most = folded.has_partner() ? x.size() : owner.begin((active + 1) / 2);
-    buffer<T> theirs(net.memory(), net.size() > 1 ? most : 0);
+    message_buffer theirs(net.memory());
 
     if (folded.has_partner()) {
       const rank_t partner = folded.partner();
-      message_buffer in(net.memory());
       if (!folded.active()) {
         co_await net.send(partner, encode<T>(x));
-        in.place(0, x);
-        co_await net.receive(partner, in);
+        theirs.place(0, x);
+        co_await net.receive(partner, theirs);
         co_return;
       }
-      in.place(0, theirs.span());
-      co_await net.receive(partner, in);
+      theirs.expect(x.size_bytes());
+      co_await net.receive(partner, theirs);
       net.compute(x.size());
-      kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
+      kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
     }
 
     rank_t first = 0; // this rank is reducing the blocks [first, first + blocks)
@@ -58,14 +56,14 @@ struct rabenseifner {
       if (!lower) first += blocks;
       const index_range kept = owner.range(first, first + blocks);
       auto sending = net.send(peer, encode<T>(part(given)));
-      message_buffer in(net.memory());
-      in.place(0, theirs.span().first(kept.size()));
-      co_await net.receive(peer, in);
+      theirs.end_loan();
+      theirs.expect(kept.size() * sizeof(T));
+      co_await net.receive(peer, theirs);
       net.compute(kept.size());
       if (lower)
-        kernel::reduce(x.data() + kept.begin, theirs.data(), kept.size(), op);
+        kernel::reduce(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
       else
-        kernel::reduce_left(x.data() + kept.begin, theirs.data(), kept.size(), op);
+        kernel::reduce_left(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
       co_await sending;
     }
 
@@ -86,7 +84,7 @@ struct rabenseifner {
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    const fold folded{net.rank(), net.size()};
+    const fold folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const std::uint64_t n = mine.dimension();
     const uniform_ownership owner{n, active};

@@ -28,7 +28,7 @@ struct recursive_doubling {
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    const fold folded{net.rank(), net.size()};
+    const fold folded(net.rank(), net.size());
     const index_range all{0, mine.dimension()};
     const auto delta = dense_threshold<T, Index>(mine.dimension());
     const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
@@ -71,32 +71,33 @@ struct recursive_doubling {
   /// In place.
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-    const fold folded{net.rank(), net.size()};
-    buffer<T> theirs(net.memory(), net.size() > 1 ? x.size() : 0);
+    const fold folded(net.rank(), net.size());
+    message_buffer theirs(net.memory());
+    theirs.expect(x.size_bytes());
 
     if (folded.has_partner()) {
       const rank_t partner = folded.partner();
-      message_buffer in(net.memory());
-      if (!folded.active()) co_await net.send(partner, encode<T>(x));
-      in.place(0, folded.active() ? theirs.span() : x);
-      co_await net.receive(partner, in);
+      if (!folded.active()) {
+        co_await net.send(partner, encode<T>(x));
+        theirs.place(0, x);
+      }
+      co_await net.receive(partner, theirs);
       if (!folded.active()) co_return;
       net.compute(x.size());
-      kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
+      kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
     }
 
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       auto sending = net.send(peer, encode<T>(x));
-      message_buffer in(net.memory());
-      in.place(0, theirs.span());
-      co_await net.receive(peer, in);
+      theirs.end_loan();
+      co_await net.receive(peer, theirs);
       co_await sending; // before x changes
       net.compute(x.size());
       if (peer < net.rank())
-        kernel::reduce_left(x.data(), theirs.data(), x.size(), op);
+        kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
       else
-        kernel::reduce(x.data(), theirs.data(), x.size(), op);
+        kernel::reduce(x.data(), theirs.piece<T>(0).data(), x.size(), op);
     }
 
     if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));

@@ -6,7 +6,6 @@
 #include <spar/core/network_model.hpp>
 
 #include <array>
-#include <cmath>
 #include <span>
 
 namespace spar {
@@ -19,8 +18,7 @@ void set_network(Net& net, const network_model& network) {
   std::array<double, 4> values{network.alpha, network.beta, network.gamma_sparse, network.gamma_dense};
   broadcast(net, std::span(values.data(), values.size()), 0);
   for (const double x : values) { // now, as only rank 0 knew them before
-    if (!(std::isfinite(x) && x >= 0))
-      raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
+    if (!is_duration(x)) raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
   }
   net.node().know({values[0], values[1], values[2], values[3]});
 }

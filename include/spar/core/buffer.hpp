@@ -38,14 +38,21 @@ class memory_block {
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  [[gnu::noinline]] ~memory_block() {
-    if (data_ != nullptr) memory_->deallocate(data_, bytes_, alignment);
+  [[gnu::noinline]] ~memory_block() { reset(); }
+
+  /// Gives the memory back.
+  void reset() noexcept {
+    if (data_ != nullptr) give_back();
   }
 
   [[nodiscard]] void* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  [[gnu::noinline]] void give_back() noexcept {
+    memory_->deallocate(std::exchange(data_, nullptr), std::exchange(bytes_, 0), alignment);
+  }
+
   std::pmr::memory_resource* memory_ = nullptr;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
@@ -70,6 +77,9 @@ class buffer {
   [[nodiscard]] std::size_t size() const noexcept { return block_.bytes() / sizeof(T); }
   [[nodiscard]] std::span<T> span() noexcept { return {data(), size()}; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data(), size()}; }
+
+  /// Gives the memory back; the buffer is empty afterwards.
+  void reset() noexcept { block_.reset(); }
 
  private:
   detail::memory_block block_;

@@ -52,10 +52,7 @@ __attribute__((target("sse4.2"))) inline std::uint32_t crc32c_sse42(std::uint64_
   const std::uint64_t crc = __builtin_ia32_crc32di(0xFFFFFFFFU, first);
   return ~__builtin_ia32_crc32si(static_cast<std::uint32_t>(crc), last);
 }
-inline bool has_crc32c() noexcept {
-  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
-  return has;
-}
+inline bool has_crc32c() noexcept { return __builtin_cpu_supports("sse4.2") != 0; }
 #endif
 
 } // namespace detail

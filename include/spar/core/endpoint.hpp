@@ -90,7 +90,6 @@ class endpoint {
       call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
       std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
     }
-    call.cost = {};
     call.started = now;
     seen_ = now;
     in_flight_.set(call.sequence % max_in_flight);
@@ -103,7 +102,7 @@ class endpoint {
     --open_;
     memory().end_call();
     seen_ = now;
-    call.messages = {};
+    call.messages.reset();
     call.cost.seconds = now - call.started;
     last_ = call.cost;
     total_ += call.cost;
@@ -199,6 +198,7 @@ class endpoint {
   /// A record for a call that outlives the scope it was started in; `recycle` takes it back.
   [[nodiscard]] call_record& acquire() {
     call_record& call = *calls_.acquire();
+    call.cost = {};
     call.name = nullptr;
     return call;
   }

@@ -106,18 +106,24 @@ struct message_pieces {
 
 /// Where an incoming message goes: by default wherever it is cheapest for the transport (memory of the pool, or the
 /// sender's own memory among in-process ranks), or to places given beforehand. Stays where it is: a transport keeps
-/// its address while a receive is under way.
+/// its address while a receive is under way. It can take one message after the other.
 class message_buffer {
  public:
   [[gnu::noinline]] explicit message_buffer(pool& memory) noexcept : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
-  [[gnu::noinline]] ~message_buffer() { release(); }
+  [[gnu::noinline]] ~message_buffer() { end_loan(); }
 
   /// Piece `i` has exactly the size of `destination` and is to be written there.
   template <class T>
   void place(std::size_t i, std::span<T> destination) {
     places_[i] = std::as_writable_bytes(destination);
-    placed_ = true;
+    due_ = true;
+  }
+  /// One piece of exactly so many bytes is due. It is not to stay in the sender's memory, which the sender may need
+  /// before this rank has read it.
+  void expect(std::size_t bytes) noexcept {
+    places_[0] = {static_cast<std::byte*>(nullptr), bytes};
+    due_ = true;
   }
 
   [[nodiscard]] const header& head() const noexcept { return head_; }
@@ -138,17 +144,20 @@ class message_buffer {
 
   /// Gives the payload's memory back; among in-process ranks this is what ends the sender's send.
   [[gnu::noinline]] void release() noexcept {
+    end_loan();
+    storage_.reset();
+  }
+  /// Gives back what is lent, and keeps memory of its own for the next message.
+  void end_loan() noexcept {
     if (release_ != nullptr) std::exchange(release_, nullptr)(lender_);
     pieces_ = {};
-    storage_ = {};
   }
 
   // For transports.
 
-  [[nodiscard]] bool placed() const noexcept { return placed_; }
-  [[nodiscard]] std::size_t placed_bytes() const noexcept {
-    return places_[0].size() + places_[1].size() + places_[2].size();
-  }
+  /// Whether the payload may not stay in the sender's memory, and whether it may not stay in the transport's either.
+  [[nodiscard]] bool kept() const noexcept { return due_; }
+  [[nodiscard]] bool placed() const noexcept { return due_ && places_[0].data() != nullptr; }
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
 
   /// Where the header of the message that has arrived is to be written.
@@ -156,8 +165,8 @@ class message_buffer {
   /// False where a place has another size than its piece: then the receive ends without a payload, and `check_fit`
   /// throws once the headers have been compared.
   [[nodiscard]] bool fits() const noexcept {
-    return !placed_ || (head_.lengths[0] == places_[0].size() && head_.lengths[1] == places_[1].size() &&
-                        head_.lengths[2] == places_[2].size());
+    return !due_ || (head_.lengths[0] == places_[0].size() && head_.lengths[1] == places_[1].size() &&
+                     head_.lengths[2] == places_[2].size());
   }
 
   /// Throws `mismatch` where a place has another size than the piece that came.
@@ -173,8 +182,9 @@ class message_buffer {
   /// Memory for piece `i`, whose length the accepted header gives; all pieces share a block.
   std::span<std::byte> destination(std::size_t i) {
     std::span<std::byte> to = places_[i];
-    if (!placed_) {
-      if (storage_.size() == 0) storage_ = buffer<std::byte>(*memory_, padded_bytes(head_.lengths, max_pieces));
+    if (to.data() == nullptr) {
+      const std::size_t all = padded_bytes(head_.lengths, max_pieces);
+      if (storage_.size() < all) storage_ = buffer<std::byte>(*memory_, all);
       to = storage_.span().subspan(padded_bytes(head_.lengths, i), head_.lengths[i]);
     }
     pieces_[i] = to;
@@ -210,7 +220,7 @@ class message_buffer {
   buffer<std::byte> storage_;
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
-  bool placed_ = false;
+  bool due_ = false; // a payload of these lengths
 };
 
 } // namespace spar

@@ -4,7 +4,8 @@
 
 #include <atomic>
 #include <mutex>
-#include <thread>
+
+#include <sched.h>
 
 namespace spar::detail {
 
@@ -19,7 +20,7 @@ class turns {
   void unlock() { mutex_.unlock(); }
   /// Lets others have their turn first, as mutexes are not fair.
   void let_others() const noexcept {
-    while (wanting_ > 0) std::this_thread::yield();
+    while (wanting_ > 0) sched_yield();
   }
 
  private:

@@ -9,10 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -21,8 +19,13 @@ namespace spar {
 /// Reads lines like `alpha 1.5e-6`, one for each of alpha, beta, gamma_sparse and gamma_dense in any order; empty lines
 /// and those that begin with # are skipped. Throws `invalid_argument`, with file and line, for anything else.
 inline network_model read_network(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "r"), &std::fclose);
-  if (!file) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+  const struct opened {
+    std::FILE* get;
+    ~opened() {
+      if (get != nullptr) std::fclose(get);
+    }
+  } file{std::fopen(path.c_str(), "r")};
+  if (file.get == nullptr) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
   network_model network;
   struct parameter {
     const char* name;
@@ -34,7 +37,7 @@ inline network_model read_network(const std::string& path) {
                             {"gamma_sparse", &network.gamma_sparse},
                             {"gamma_dense", &network.gamma_dense}};
   std::array<char, 256> line{};
-  for (int number = 1; std::fgets(line.data(), line.size(), file.get()) != nullptr; ++number) {
+  for (int number = 1; std::fgets(line.data(), line.size(), file.get) != nullptr; ++number) {
     constexpr std::string_view blank = " \t\r\n";
     std::string_view text = line.data();
     text = text.substr(0, text.find_last_not_of(blank) + 1);
@@ -50,14 +53,13 @@ inline network_model read_network(const std::string& path) {
     text.remove_prefix(name.size());
     text.remove_prefix(std::min(text.size(), text.find_first_not_of(blank)));
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *found->value);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(*found->value) ||
-        *found->value < 0) {
+    if (error != std::errc() || end != text.data() + text.size() || !is_duration(*found->value)) {
       raise<invalid_argument>(
           {path, ":", number, ": ", found->name, " is a number of seconds, not '", std::string(text), "'"});
     }
     found->given = true;
   }
-  if (std::ferror(file.get()) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+  if (std::ferror(file.get) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
   for (const parameter& p : parameters) {
     if (!p.given) raise<invalid_argument>({path, " does not give ", p.name});
   }

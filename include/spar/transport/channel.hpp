@@ -66,10 +66,11 @@ class channel {
       out.head.payload_checksum = checksum_of(out.pieces);
       out.head.checksum = out.head.expected_checksum(); // also where no header leaves its process
     }
-    ++call_->cost.messages_sent;
+    auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
+    ++call_->cost.messages_sent; // while it is on its way
     call_->cost.bytes_sent += out.head.payload_bytes();
     call_->cost.header_bytes_sent += sizeof(header);
-    return net_->send(out, peer, make_tag(call_->sequence, lane_));
+    return sending;
   }
 
   /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws

@@ -18,7 +18,6 @@
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -220,9 +219,9 @@ class mpi : public endpoint {
 
   /// Takes back the envelopes that have left; those that are waited for join the wait set.
   void look_after_leaving() {
-    std::size_t kept = 0;
     int failure = MPI_SUCCESS;
-    for (departure& d : leaving_) {
+    for (std::size_t i = 0; i < leaving_.size();) {
+      departure& d = leaving_[i];
       int left = 0;
       const int code = MPI_Test(&d.request, &left, MPI_STATUS_IGNORE);
       if (code != MPI_SUCCESS) failure = code;
@@ -237,10 +236,12 @@ class mpi : public endpoint {
         d.owner->cover = d.cover;
         add(d.request, d.owner, true);
       } else {
-        leaving_[kept++] = d;
+        ++i;
+        continue;
       }
+      d = leaving_.back();
+      leaving_.pop_back();
     }
-    leaving_.resize(kept);
     detail::check_mpi(failure, "MPI_Isend");
   }
 
@@ -464,11 +465,12 @@ class mpi : public endpoint {
         if (there == 0) break;
         int bytes = 0;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        std::unique_ptr<std::byte[]> nowhere(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+        void* const nowhere = ::operator new(static_cast<std::size_t>(bytes), std::nothrow);
         if (nowhere == nullptr) return;
         MPI_Request request = MPI_REQUEST_NULL;
-        MPI_Irecv(nowhere.get(), bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
-        if (!ends(request)) return (void)nowhere.release(); // MPI may still write there
+        MPI_Irecv(nowhere, bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
+        if (!ends(request)) return; // MPI may still write there
+        ::operator delete(nowhere);
       }
     }
   }

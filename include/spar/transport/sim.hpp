@@ -338,7 +338,7 @@ class simulator {
 
   void drop(sim::shipment* m) noexcept {
     if (--m->holders > 0) return;
-    m->payload = {};
+    m->payload.reset();
     shipments_.recycle(m);
   }
   static void give_back(void* lent) noexcept {
@@ -437,7 +437,7 @@ inline void sim::deliver(shipment* s, expectation* r) {
     r->into->arrived() = s->head;
     if (!r->into->fits()) {
       engine_->drop(s);
-    } else if (r->into->placed()) {
+    } else if (r->into->kept()) {
       r->into->copy_from(s->pieces);
       engine_->drop(s);
     } else {

@@ -5,6 +5,7 @@
 
 #include <spar/core/endpoint.hpp>
 #include <spar/core/fixed_vector.hpp>
+#include <spar/core/thread.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
 #include <spar/transport/transport.hpp>
@@ -12,14 +13,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -130,7 +128,7 @@ class threads : public endpoint {
       r->into->arrived() = s->head;
       if (!r->into->fits()) {
         give_back(s);
-      } else if (r->into->placed()) {
+      } else if (r->into->kept()) {
         r->into->copy_from(s->pieces);
         give_back(s);
       } else {
@@ -168,7 +166,7 @@ class threads : public endpoint {
 
   // What other ranks leave here.
   std::mutex mutex_;
-  std::condition_variable signal_;
+  detail::signal signal_;
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
   detail::record_queue<note> notes_;
@@ -193,7 +191,7 @@ class thread_group {
   /// rethrown; the ranks that wait meanwhile get `peer_failed`, and the group cannot be used again.
   template <class Program>
   void run(Program&& program) {
-    std::vector<std::thread> running;
+    std::vector<detail::thread> running;
     running.reserve(ranks_.size());
     try {
       for (auto& r : ranks_) {
@@ -266,9 +264,11 @@ inline void threads::post(const control_message& text, rank_t peer) {
 }
 
 inline void threads::sleep(double until, const std::atomic<bool>& stopped) {
-  const std::chrono::duration<double> time(std::min(until - now(), 3600.0));
-  std::unique_lock lock(mutex_);
-  signal_.wait_for(lock, time, [&] { return !incoming_.empty() || !returned_.empty() || !notes_.empty() || stopped; });
+  until = std::min(until, now() + 3600);
+  const std::lock_guard lock(mutex_);
+  while (incoming_.empty() && returned_.empty() && notes_.empty() && !stopped && now() < until) {
+    signal_.wait(mutex_, until);
+  }
 }
 
 inline bool threads::collect() {
