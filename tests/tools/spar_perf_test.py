@@ -68,7 +68,9 @@ for arguments, says in {
     "--calibrate /nonexistent/network": "cannot write --calibrate",
     "--network /nonexistent/network": "cannot read /nonexistent/network",
     "--network x --calibrate y": "--calibrate measures",
-    "--network x --transport sim": "sim has its own",
+    "--network x --transport sim --latency 1us": "--latency is in the --network file",
+    "--transport sim --cores -1": "--cores",
+    "--cores 1": "--transport sim",
     "--calibrate /dev/null --ranks 1": "at least two ranks",
 }.items():
     run(*arguments.split(), status=2, says=says)
@@ -107,6 +109,11 @@ for pattern, entries in [("identical", k * math.log2(p)), ("disjoint", k * (p - 
     expect(math.isclose(r["seconds"], due, rel_tol=1e-9), f"simulated {pattern}: {r['seconds']} s, not {due}")
     expect(r["iterations"] == 1, "more than one iteration without jitter")
 
+# Without jitter messages leave in the order in which they are sent, in which those of a split do not meet.
+split = "--transport sim --ranks 8 --systems dsar_split --pattern disjoint --count 80000 --density 0.1 --latency 0"
+seconds = rows(*split.split(), "--bandwidth", "1GB/s")["dsar_split", 0.1]["seconds"]
+expect(seconds < 1.02e-9 * 7 / 8 * (8 * 8000 + 4 * 80000), f"messages of a split meet: {seconds} s")
+
 # Calibration, and the choice by what it wrote.
 with tempfile.TemporaryDirectory() as directory:
     path = pathlib.Path(directory) / "network"
@@ -126,6 +133,14 @@ with tempfile.TemporaryDirectory() as directory:
         expect(rows(*cheap, "--transport", "sim")["sparcml", 0.01]["alpha"] == 1e-6,
                "the simulator has its own network")
     expect(counts[0] > counts[1], f"{counts} messages whatever one costs")
+    # The simulator simulates what the file says, to sparse and to dense systems.
+    path.write_text("alpha 1e-5\nbeta 1e-8\ngamma_sparse 3e-9\ngamma_dense 1e-9\n")
+    options = "--transport sim --ranks 2 --systems rec_doubling --pattern identical --count 10000 --density 0.01,1"
+    for cores, turns in [(0, 1), (1, 2)]:
+        both = rows(*options.split(), "--network", str(path), "--cores", str(cores))
+        for density, due in [(0.01, 1e-5 + 800e-8 + turns * 200 * 3e-9), (1, 1e-5 + 40000e-8 + turns * 10000e-9)]:
+            seconds = both["rec_doubling", density]["seconds"]
+            expect(math.isclose(seconds, due, rel_tol=1e-9), f"density {density}, {cores} cores: {seconds}, not {due}")
     path.write_text("alpha 1\nbeta x\n")
     run(*cheap, status=2, says=f"{path}:2: beta is a number of seconds, not 'x'")
     del os.environ["SPAR_NETWORK"]

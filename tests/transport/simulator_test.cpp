@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -252,6 +253,22 @@ TEST(simulator, computing_takes_time) {
   EXPECT_EQ(run_sim(4, program{}, options), 3 * 0x1p-10);
 }
 
+TEST(simulator, ranks_share_the_cores_that_there_are) {
+  const auto program = [](spar::sim& net) -> spar::task<void> {
+    net.compute(1024);
+    net.compute(1024); // goes on at once where it has a core of its own
+    co_return;
+  };
+  for (const auto& [cores, turns] : {std::pair{0, 2}, {1, 10}, {2, 6}, {5, 2}, {100, 2}}) { // of five ranks
+    spar::simulator_options options;
+    options.compute = 0x1p-20;
+    options.cores = cores;
+    spar::simulator engine{5, options};
+    engine.run(program);
+    EXPECT_DOUBLE_EQ(engine.time(), turns * 0x1p-10) << cores << " cores";
+  }
+}
+
 TEST(simulator, a_synchronous_send_ends_when_it_is_received) {
   struct program {
     std::array<double, 2>* ends;
@@ -376,6 +393,7 @@ TEST(simulator, impossible_options_are_refused) {
   EXPECT_THROW(spar::simulator{-3}, spar::invalid_argument);
   EXPECT_THROW((spar::simulator{2, {.bandwidth = 0}}), spar::invalid_argument);
   EXPECT_THROW((spar::simulator{2, {.bandwidth = -1}}), spar::invalid_argument);
+  EXPECT_THROW((spar::simulator{2, {.cores = -1}}), spar::invalid_argument);
   EXPECT_THROW((spar::simulator{2, {.ranks_per_host = 0}}), spar::invalid_argument);
 }
 

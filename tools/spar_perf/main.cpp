@@ -129,6 +129,9 @@ void read_model(const surroundings& here, perf::options& o) {
   if (here.first() && !o.network.empty()) {
     try {
       o.model = spar::read_network(o.network);
+      o.latency = o.model.alpha;
+      o.bandwidth = 1 / o.model.beta;
+      o.compute = o.model.gamma_sparse;
     } catch (const spar::invalid_argument& e) {
       why = e.what();
     }

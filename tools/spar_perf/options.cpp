@@ -53,7 +53,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.transport = default_transport;
   std::vector<std::string> densities{"0.01"};
   std::string count = "1M", index = "32", pattern = "uniform", iterations = "20", warmup = "5", ranks, seed = "1";
-  std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1";
+  std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1", cores = "0";
 
   CLI::App app("Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
                "Exit status: 1 for a wrong result, 2 for usage, 77 where something needed is missing.",
@@ -81,10 +81,12 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.add_option("--calibrate", o.calibrate, "Measure the network instead, and write what algorithms are chosen by");
   app.add_option("--network", o.network,
                  "Choose algorithms by this file, which --calibrate has written; else by that\n"
-                 "of the environment variable SPAR_NETWORK");
+                 "of the environment variable SPAR_NETWORK. With sim: simulate what it says");
   app.add_option("--latency", latency, "Of a message (sim)")->group("Simulator");
   app.add_option("--bandwidth", bandwidth, "Of each link and direction (sim)")->group("Simulator");
   app.add_option("--compute", compute, "Time of local work on an entry, like 1ns (sim)")->group("Simulator");
+  app.add_option("--cores", cores, "That all ranks share for local work; 0: each has its own (sim)")
+      ->group("Simulator");
   app.add_option("--jitter", jitter, "Messages are late by a random time up to this (sim)")->group("Simulator");
   app.add_option("--ranks-per-host", ranks_per_host, "Ranks that share a link (sim)")->group("Simulator");
 
@@ -114,11 +116,12 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.bandwidth = parse_rate("--bandwidth", bandwidth);
   if (o.bandwidth <= 0) throw usage_error("--bandwidth is above 0, not '" + bandwidth + "'");
   o.compute = parse_seconds("--compute", compute);
+  o.cores = parse_int("--cores", cores, 0);
   o.jitter = parse_seconds("--jitter", jitter);
   o.ranks_per_host = parse_int("--ranks-per-host", ranks_per_host, 1);
 
   if (o.transport != "sim") {
-    for (const char* name : {"--latency", "--bandwidth", "--compute", "--jitter", "--ranks-per-host"}) {
+    for (const char* name : {"--latency", "--bandwidth", "--compute", "--cores", "--jitter", "--ranks-per-host"}) {
       if (app.count(name) > 0) throw usage_error(std::string(name) + " belongs to --transport sim, not " + o.transport);
     }
     const char* const file = std::getenv("SPAR_NETWORK");
@@ -126,7 +129,9 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   } else {
     o.warmup = 0;
     if (o.jitter == 0) o.iterations = 1; // all would be the same
-    if (!o.network.empty()) throw usage_error("--network belongs to --transport threads or mpi: sim has its own");
+    for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
+      if (!o.network.empty() && app.count(name) > 0) throw usage_error(std::string(name) + " is in the --network file");
+    }
     o.model = {o.latency, 1 / o.bandwidth, o.compute, o.compute};
   }
   if (!o.calibrate.empty() && !o.network.empty()) throw usage_error("--calibrate measures what --network would give");

@@ -31,12 +31,13 @@ struct options {
   double latency = 1e-6;
   double bandwidth = 1e9;
   double compute = 0;
+  int cores = 0;
   double jitter = 0;
   int ranks_per_host = 1;
 
   std::string calibrate;       ///< the file to write, or empty
   std::string network;         ///< the file to read, or empty
-  spar::network_model model{}; ///< by which algorithms are chosen; of the simulator, the simulated one
+  spar::network_model model{}; ///< by which algorithms are chosen, and what the simulator simulates
 
   bool list = false;
 };

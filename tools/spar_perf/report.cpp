@@ -55,8 +55,10 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
                  library.empty() ? "" : " (" + library + ")", rows.front().work.ranks, o.type, o.index_bits,
                  pattern_names[static_cast<std::size_t>(o.pattern)], o.seed);
   if (o.transport == "sim") {
-    fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns an entry, jitter {}, {} ranks a host\n",
-                   time_text(o.latency), o.bandwidth / 1e9, o.compute * 1e9, time_text(o.jitter), o.ranks_per_host);
+    fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns an entry{}, jitter {}, {} ranks a host\n",
+                   time_text(o.latency), o.bandwidth / 1e9, o.compute * 1e9,
+                   o.cores > 0 ? fmt::format(" on {} cores in all", o.cores) : "", time_text(o.jitter),
+                   o.ranks_per_host);
   }
   fmt::format_to(out,
                  "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
@@ -129,6 +131,7 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
       x["latency"] = o.latency;
       x["bandwidth"] = o.bandwidth;
       x["compute"] = o.compute;
+      x["cores"] = o.cores;
       x["jitter"] = o.jitter;
       x["ranks_per_host"] = o.ranks_per_host;
     }

@@ -84,11 +84,14 @@ std::vector<row> run_sim(const options& o) {
           spar::simulator_options network;
           network.latency = o.latency;
           network.bandwidth = o.bandwidth;
-          network.compute = o.compute;
+          network.compute = systems[s].dense ? o.model.gamma_dense : o.model.gamma_sparse;
+          network.cores = o.cores;
           network.jitter = o.jitter;
-          network.seed = o.seed + static_cast<std::uint64_t>(i);
+          // Without jitter, messages that a rank sends at the same time leave in its order, not in a random one.
+          network.seed = o.jitter > 0 ? o.seed + static_cast<std::uint64_t>(i) : 0;
           network.ranks_per_host = o.ranks_per_host;
           spar::simulator engine(ranks, network);
+          for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
           engine.run([&](spar::sim& net) { return simulated_rank(net, &systems[s], &shared); });
           records[s] = std::move(shared.all);
           records[s].seconds.push_back(shared.slowest);

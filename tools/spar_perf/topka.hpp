@@ -5,6 +5,7 @@
 
 #include <spar/spar.hpp>
 
+#include <bit>
 #include <memory_resource>
 #include <span>
 #include <string_view>
@@ -23,7 +24,7 @@ struct topka {
     const auto gathered = co_await allgather(net, mine);
     std::pmr::vector<spar::stream_view<T, Index>> parts(&net.memory());
     for (std::size_t r = 0; r < gathered.size(); ++r) parts.push_back(gathered.part(r));
-    net.compute(gathered.count());
+    net.compute(gathered.count() * std::bit_width(gathered.size() - 1)); // in a tree, each level of which sees all
     const std::span<const spar::stream_view<T, Index>> all(parts);
     co_return spar::merge_many(all, mine.dimension(), spar::index_range{0, mine.dimension()}, op, net.memory());
   }

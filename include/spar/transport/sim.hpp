@@ -7,8 +7,10 @@
 #include <spar/core/task.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
+#include <spar/transport/sim_options.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,23 +21,6 @@
 #include <vector>
 
 namespace spar {
-
-/// The network and the order of events. A message of L bytes leaves through its host's outgoing link, which it occupies
-/// for overhead + L / bandwidth; `latency` later it comes in through the receiver's incoming link, occupied equally
-/// long. Links are shared by the ranks of a host, first come first served; between ranks of one host a message takes
-/// latency + L / bandwidth and no link. L is the payload: a header belongs to the latency.
-struct simulator_options {
-  double latency = 1e-6;    ///< alpha, seconds
-  double bandwidth = 1e9;   ///< 1 / beta, bytes per second of each link and direction
-  double overhead = 0;      ///< seconds for which each message occupies a link besides its bytes
-  double compute = 0;       ///< gamma, seconds per entry of local work
-  double jitter = 0;        ///< each message is late by a random time up to this
-  std::uint64_t seed = 0;   ///< other than 0: events of the same time happen in a random order
-  bool synchronous = false; ///< a send ends only when its message has been received
-  rank_t ranks_per_host = 1;
-  bool record = false; ///< keep a trace of the messages
-  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
-};
 
 class simulator;
 
@@ -134,9 +119,10 @@ class simulator {
       raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
                                options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
     }
-    if (!(options.bandwidth > 0) || options.ranks_per_host < 1) {
-      raise<invalid_argument>({"a simulator needs a bandwidth above 0 and at least 1 rank per host, not ",
-                               options.bandwidth, " B/s and ", options.ranks_per_host});
+    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
+      raise<invalid_argument>(
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and no less than 0 cores,", " not ",
+           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
     }
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
@@ -144,6 +130,7 @@ class simulator {
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
     outgoing_.assign(hosts, 0);
     incoming_.assign(hosts, 0);
+    cores_.assign(static_cast<std::size_t>(options.cores), 0);
     const auto pairs = static_cast<std::size_t>(size) * static_cast<std::size_t>(options.ranks_per_host);
     last_between_.assign(options.ranks_per_host > 1 ? pairs : static_cast<std::size_t>(0), 0);
     events_.reserve(3 * messages(size));
@@ -300,6 +287,16 @@ class simulator {
     return options_.overhead + static_cast<double>(m.head.payload_bytes()) / options_.bandwidth;
   }
 
+  /// When work has been done that a rank has at the time `begin`: on a core of its own; or on the one that has rested
+  /// least, often its own of a moment ago; or else on the first that will be free.
+  [[nodiscard]] double worked(double begin, double seconds) noexcept {
+    if (cores_.empty()) return begin + seconds;
+    const auto order = [=](double free) { return std::pair(free > begin, std::abs(free - begin)); };
+    const auto better = [=](double a, double b) { return order(a) < order(b); };
+    double& free = *std::min_element(cores_.begin(), cores_.end(), better);
+    return free = std::max(begin, free) + seconds;
+  }
+
   /// A message comes to its sender's outgoing link.
   void transmit(sim::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
@@ -372,6 +369,7 @@ class simulator {
   fixed_vector<sim> ranks_;
   std::vector<double> outgoing_; // until when each host's link is taken
   std::vector<double> incoming_;
+  std::vector<double> cores_; // until when each core is taken
   detail::slab<sim::shipment> shipments_;
   std::vector<event> events_;        // a heap
   std::vector<double> last_between_; // arrival at each rank from each rank of its host
@@ -384,7 +382,7 @@ class simulator {
 };
 
 inline void sim::compute(std::uint64_t entries) noexcept {
-  clock_ += static_cast<double>(entries) * engine_->options_.compute;
+  clock_ = engine_->worked(clock_, static_cast<double>(entries) * engine_->options_.compute);
 }
 
 inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
