@@ -121,7 +121,7 @@ class simulator {
     }
     if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
       raise<invalid_argument>(
-          {"a simulator needs a bandwidth above 0, at least 1 rank per host and no less than 0 cores,", " not ",
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
            options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
     }
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
