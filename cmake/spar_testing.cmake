@@ -149,13 +149,14 @@ function(spar_add_compile_failure name)
   set_tests_properties(compile_failure.${name} PROPERTIES TIMEOUT 120 LABELS "compile_failure")
 endfunction()
 
-# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...]): a script that exits 0, or 77 where
-# something that it needs is missing.
+# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...] [SERIAL]): a script that exits 0, or 77
+# where something that it needs is missing; a SERIAL one uses every core by itself.
 function(spar_add_check name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77
+                                          RUN_SERIAL ${arg_SERIAL})
 endfunction()
