@@ -28,6 +28,7 @@ enum class defect {
   no_receive,
   receive_with_a_result,
   no_post,
+  no_await,
   no_progress,
   no_time,
   time_of_another_type,
@@ -81,6 +82,8 @@ struct network {
     requires(Is == defect::receive_with_a_result);
   void post(const spar::control_message&, spar::rank_t)
     requires(Is != defect::no_post);
+  void await(spar::detail::operation_record&, std::coroutine_handle<>)
+    requires(Is != defect::no_await);
   void progress(bool)
     requires(Is != defect::no_progress);
   double now()
@@ -113,12 +116,12 @@ static_assert(spar::transport<spar::counting<spar::faulty<spar::counting<spar::t
 
 template <defect... Are>
 constexpr bool none_is_a_transport = (!spar::transport<network<Are>> && ...);
-static_assert(
-    none_is_a_transport<defect::no_rank, defect::rank_of_another_type, defect::no_size, defect::no_send,
-                        defect::send_not_awaitable, defect::send_with_a_result, defect::no_receive,
-                        defect::receive_with_a_result, defect::no_post, defect::no_progress, defect::no_time,
-                        defect::time_of_another_type, defect::no_compute, defect::no_node, defect::no_scheduler,
-                        defect::scheduler_by_value, defect::no_memory, defect::memory_of_another_type>);
+static_assert(none_is_a_transport<defect::no_rank, defect::rank_of_another_type, defect::no_size, defect::no_send,
+                                  defect::send_not_awaitable, defect::send_with_a_result, defect::no_receive,
+                                  defect::receive_with_a_result, defect::no_post, defect::no_await, defect::no_progress,
+                                  defect::no_time, defect::time_of_another_type, defect::no_compute, defect::no_node,
+                                  defect::no_scheduler, defect::scheduler_by_value, defect::no_memory,
+                                  defect::memory_of_another_type>);
 static_assert(!spar::transport<int>); // a bare communicator of MPI
 
 // --- element and index ---

@@ -97,6 +97,7 @@ TEST(named, a_name_in_flight_is_refused_and_nothing_is_lost) {
   group.run([&](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
     std::vector<float> y(10, 1.0F);
+    net.set_deadline(20); // where the second one is not refused, nobody answers it
     if (net.rank() == 1) tried.arrive_and_wait();
     auto first = spar::start_allreduce(net, spar::named{"a"}, std::span(x));
     if (net.rank() == 0) {
@@ -160,7 +161,7 @@ struct name_that_rank_0_never_starts {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     if (net.rank() == 0) co_return;
-    net.set_deadline(2.5);
+    net.node().set_deadline(2.5);
     float x = 1;
     auto call = spar::start_allreduce(net, spar::named{"mine"}, std::span<float>(&x, 1));
     try {
@@ -172,10 +173,20 @@ struct name_that_rank_0_never_starts {
   }
 };
 
+template <class Program>
+spar::task<void> through_a_decorator(spar::sim& inner, Program program) {
+  spar::counting net(inner);
+  co_await program(net);
+}
+
 TEST(named, a_name_that_rank_0_never_starts_in_virtual_time) {
   int timeouts = 0;
-  run_sim(2, name_that_rank_0_never_starts{&timeouts});
+  const name_that_rank_0_never_starts program{&timeouts};
+  run_sim(2, program);
   EXPECT_EQ(timeouts, 1);
+  spar::simulator engine(2);
+  engine.run([&](spar::sim& inner) { return through_a_decorator(inner, program); });
+  EXPECT_EQ(timeouts, 2);
 }
 
 TEST(named, as_many_as_can_be_in_flight_without_a_name_leave_room_for_one_with_a_name) {

@@ -58,7 +58,7 @@ class input {
 
 /// The next message of the input arrives, with a header that is `agreed` but for format, count and lengths: a byte, 64
 /// bits and thrice 16 bits in front of the pieces. A piece is as long as the header says; transports see to that. Of a
-/// receive with places every second message fits.
+/// receive that knows what is due every second message fits.
 inline void arrive(spar::message_buffer& in, input& from, const spar::header& agreed) {
   const auto format = from.take<std::uint8_t>();
   spar::header& h = in.arrived() = agreed;
@@ -69,14 +69,14 @@ inline void arrive(spar::message_buffer& in, input& from, const spar::header& ag
   std::array<std::uint16_t, spar::max_pieces> lengths;
   for (auto& length : lengths) length = from.take<std::uint16_t>();
   for (std::size_t i = 0; i < spar::max_pieces; ++i) {
-    const bool as_due = in.placed() && format < 0x80;
+    const bool as_due = in.kept() && format < 0x80;
     (*pieces)[i] = from.bytes(as_due ? in.place_of(i).size() : std::min<std::size_t>(lengths[i], from.left()));
     views[i] = (*pieces)[i];
     h.lengths[i] = views[i].size();
   }
   const auto give_back = [](void* lent) noexcept { delete static_cast<std::array<exact_bytes, 3>*>(lent); };
-  if (in.placed() && in.fits()) in.copy_from(views);
-  if (in.placed()) return give_back(pieces);
+  if (in.kept() && in.fits()) in.copy_from(views);
+  if (in.kept()) return give_back(pieces);
   in.borrow(views, give_back, pieces);
 }
 

@@ -7,6 +7,7 @@
 #include <spar/transport/transport.hpp>
 
 #include <atomic>
+#include <exception>
 
 #include <sched.h>
 
@@ -62,9 +63,13 @@ class progress_thread {
       double until = 0;
       {
         const detail::turn mine(&turns_);
-        net_->progress(false);
-        until = net_->node().look_at_deadline(net_->now());
-        net_->progress(false); // what the deadline has ended
+        try {
+          net_->progress(false);
+          until = net_->node().look_at_deadline(net_->now());
+          net_->progress(false); // what the deadline has ended
+        } catch (...) {
+          detail::abort(*net_, what_of(std::current_exception()));
+        }
         if (net_->node().busy()) rest_from = net_->now() + options_.idle;
       }
       turns_.let_others();

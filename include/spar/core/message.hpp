@@ -106,7 +106,8 @@ struct message_pieces {
 
 /// Where an incoming message goes: by default wherever it is cheapest for the transport (memory of the pool, or the
 /// sender's own memory among in-process ranks), or to places given beforehand. Stays where it is: a transport keeps
-/// its address while a receive is under way. It can take one message after the other.
+/// its address while a receive is under way. It can take one message after the other, with `end_loan` or `release` in
+/// between.
 class message_buffer {
  public:
   [[gnu::noinline]] explicit message_buffer(pool& memory) noexcept : memory_(&memory) {}
@@ -117,13 +118,15 @@ class message_buffer {
   template <class T>
   void place(std::size_t i, std::span<T> destination) {
     places_[i] = std::as_writable_bytes(destination);
-    due_ = true;
+    due_ = placed_ = true;
   }
   /// One piece of exactly so many bytes is due. It is not to stay in the sender's memory, which the sender may need
   /// before this rank has read it.
   void expect(std::size_t bytes) noexcept {
+    places_ = {};
     places_[0] = {static_cast<std::byte*>(nullptr), bytes};
     due_ = true;
+    placed_ = false;
   }
 
   [[nodiscard]] const header& head() const noexcept { return head_; }
@@ -157,7 +160,7 @@ class message_buffer {
 
   /// Whether the payload may not stay in the sender's memory, and whether it may not stay in the transport's either.
   [[nodiscard]] bool kept() const noexcept { return due_; }
-  [[nodiscard]] bool placed() const noexcept { return due_ && places_[0].data() != nullptr; }
+  [[nodiscard]] bool placed() const noexcept { return placed_; }
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
 
   /// Where the header of the message that has arrived is to be written.
@@ -220,7 +223,8 @@ class message_buffer {
   buffer<std::byte> storage_;
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
-  bool due_ = false; // a payload of these lengths
+  bool due_ = false;    // a payload of these lengths
+  bool placed_ = false; // and at these places
 };
 
 } // namespace spar

@@ -6,19 +6,17 @@
 #include <spar/core/error.hpp>
 
 #include <cstring>
-#include <ctime>
 #include <mutex>
 #include <utility>
 
 #include <pthread.h>
-#include <sched.h>
 #include <time.h>
 
 namespace spar::detail {
 
 /// Seconds, not below 0, as POSIX has them.
 inline timespec timespec_of(double seconds) noexcept {
-  const auto whole = static_cast<std::time_t>(seconds);
+  const auto whole = static_cast<time_t>(seconds);
   return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
 }
 

@@ -53,8 +53,8 @@ class channel {
   }
 
   /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
-  /// message_buffer of a receive: after an error what was received is given back first, then the send can end, on this
-  /// rank and the peer.
+  /// message_buffer of a receive that may lie in the sender's memory: after an error what was received is given back
+  /// first, then the send can end, on this rank and the peer.
   [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
     check_address(peer);
     message_pieces out{own_header(), what.pieces};

@@ -130,7 +130,7 @@ class simulator {
     const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
     outgoing_.assign(hosts, 0);
     incoming_.assign(hosts, 0);
-    cores_.assign(static_cast<std::size_t>(options.cores), 0);
+    if (options.cores < size) cores_.assign(static_cast<std::size_t>(options.cores), 0);
     const auto pairs = static_cast<std::size_t>(size) * static_cast<std::size_t>(options.ranks_per_host);
     last_between_.assign(options.ranks_per_host > 1 ? pairs : static_cast<std::size_t>(0), 0);
     events_.reserve(3 * messages(size));
@@ -290,7 +290,7 @@ class simulator {
   /// When work has been done that a rank has at the time `begin`: on a core of its own; or on the one that has rested
   /// least, often its own of a moment ago; or else on the first that will be free.
   [[nodiscard]] double worked(double begin, double seconds) noexcept {
-    if (cores_.empty()) return begin + seconds;
+    if (cores_.empty() || seconds <= 0) return begin + seconds;
     const auto order = [=](double free) { return std::pair(free > begin, std::abs(free - begin)); };
     const auto better = [=](double a, double b) { return order(a) < order(b); };
     double& free = *std::min_element(cores_.begin(), cores_.end(), better);

@@ -18,7 +18,7 @@ struct simulator_options {
   double bandwidth = 1e9;   ///< 1 / beta, bytes per second of each link and direction
   double overhead = 0;      ///< seconds for which each message occupies a link besides its bytes
   double compute = 0;       ///< gamma, seconds per entry of local work
-  int cores = 0;            ///< that do the local work of all ranks, first come first served; 0: each rank has its own
+  int cores = 0;            ///< that do the local work of all ranks, in the order of events; 0: each rank has its own
   double jitter = 0;        ///< each message is late by a random time up to this
   std::uint64_t seed = 0;   ///< other than 0: events of the same time happen in a random order
   bool synchronous = false; ///< a send ends only when its message has been received

@@ -28,6 +28,7 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   is ready. They hand control messages to `node().heed`, ask `node().look_at_deadline`, and wait for nothing once
 ///   `node().dead()`.
 /// - `post` sends a control message, never blocks and does not fail.
+/// - `await` resumes a coroutine when an operation is complete, or has waited beyond the deadline; `endpoint` has it.
 /// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries is done
 ///   here (the simulator advances its clock).
 ///
@@ -35,12 +36,14 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 /// repeated without allocating.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
-                             tag_t tag, const control_message& note, std::uint64_t entries) {
+                             tag_t tag, const control_message& note, std::uint64_t entries,
+                             detail::operation_record& operation, std::coroutine_handle<> waiting) {
   { observed.rank() } -> std::same_as<rank_t>;
   { observed.size() } -> std::same_as<rank_t>;
   { net.send(out, peer, tag) } -> awaitable<void>;
   { net.receive(in, peer, tag) } -> awaitable<void>;
   net.post(note, peer);
+  net.await(operation, waiting);
   net.progress(true);
   { net.now() } -> std::same_as<double>;
   net.compute(entries);
