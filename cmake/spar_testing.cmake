@@ -74,13 +74,13 @@ function(spar_add_fuzz_target name)
   endif()
 endfunction()
 
-# spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [HOSTS ranks,...] [TIMEOUT seconds]
-#                   [LABELS label...] [OWN_MAIN] [FULL] [LARGE])
-# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>; with HOSTS
-# also layer.name.<flavour>.hosts, over a network of hosts with so many ranks. It is a GoogleTest program whose main
-# tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
+# spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
+#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE])
+# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>, those of
+# FULL_RANKS with the label full; with HOSTS also layer.name.<flavour>.hosts, over a network of hosts with so many
+# ranks. It is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT" "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
   endif()
@@ -110,7 +110,7 @@ function(spar_add_mpi_test path)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
     set(mpirun "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour})
     set(names "")
-    foreach(ranks IN LISTS arg_RANKS)
+    foreach(ranks IN LISTS arg_RANKS arg_FULL_RANKS)
       set(name ${test_name}.${flavour}.${ranks})
       add_test(NAME ${name} COMMAND ${mpirun} ${ranks} $<TARGET_FILE:${target}>)
       list(APPEND names ${name})
@@ -129,6 +129,9 @@ function(spar_add_mpi_test path)
         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "mpi;${flavour};${arg_LABELS};$<LOWER_CASE:${full}>"
                    SKIP_RETURN_CODE 77
                    ENVIRONMENT "SPAR_YIELD=always;SPAR_MPI_TIMEOUT=${watchdog};UBSAN_OPTIONS=print_stacktrace=1")
+    endforeach()
+    foreach(ranks IN LISTS arg_FULL_RANKS)
+      set_property(TEST ${test_name}.${flavour}.${ranks} APPEND PROPERTY LABELS full)
     endforeach()
   endforeach()
 endfunction()

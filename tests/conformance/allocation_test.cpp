@@ -179,7 +179,7 @@ void expect_none_after_one(Machine& ranks, const counting_resource& upstream, co
 template <class Call>
 void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vector<Call>& others = {}) {
   for (const bool synchronous : {false, true}) {
-    for (const std::uint64_t seed : {0U, 7U}) {
+    for (const std::uint64_t seed : {0U, 1U, 7U}) {
       SCOPED_TRACE(testing::Message() << "simulated, P = " << ranks << ", seed " << seed
                                       << (synchronous ? ", synchronous" : ""));
       counting_resource upstream;
@@ -203,7 +203,8 @@ TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {
   for (const spar::rank_t ranks : all_ranks) {
-    for (const pattern shape : {pattern::random, pattern::disjoint, pattern::mixed, pattern::dense}) {
+    for (const pattern shape :
+         {pattern::random, pattern::identical, pattern::disjoint, pattern::mixed, pattern::dense}) {
       SCOPED_TRACE(shape);
       const auto mine = contributions<float, index>(shape, ranks, 6000, 1, exact_value<float>);
       expect_none_after_one(ranks, sparse_allreduce<TypeParam>{&mine});
@@ -219,8 +220,8 @@ TYPED_TEST(allocations, none_by_smaller_calls) {
         SCOPED_TRACE(shape);
         const inputs large = even(shape, ranks);
         std::vector<inputs> some;
-        for (const std::uint64_t n : {30'000U, 10'000U, 500U}) {
-          for (const std::size_t stride : {1U, 3U, 1000U}) some.push_back(smaller(large, n, stride));
+        for (const std::uint64_t n : {30'000U, 25'000U, 10'000U, 500U}) {
+          for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) some.push_back(smaller(large, n, stride));
         }
         std::vector<sparse_allreduce<TypeParam>> others;
         for (const auto& mine : some) others.push_back({&mine});

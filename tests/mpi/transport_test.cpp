@@ -83,26 +83,26 @@ TYPED_TEST(mpi_streams, sum_of_floats) {
                                       {0, 1, 3, p - 1, p, 100, 1000, 20'000});
 }
 
-// Other types are the same bytes to MPI: each with some of the algorithms.
-TEST(mpi_types, average_of_doubles_with_wide_indices) {
+TYPED_TEST(mpi_streams, average_of_doubles_with_wide_indices) {
   spar::mpi net{MPI_COMM_WORLD};
-  const std::vector<std::uint64_t> dimensions{1, 100, 3000};
-  const auto check = [&](auto algorithm) {
-    check_streams<double, std::uint64_t>(net, algorithm, spar::average{}, real_value<double>, dimensions);
-  };
-  check(spar::rabenseifner{});
-  check(spar::ssar_split{});
+  check_streams<double, std::uint64_t>(net, TypeParam{}, spar::average{}, real_value<double>, {1, 100, 3000});
 }
 
-TEST(mpi_types, maximum_of_integers) {
+template <class Algorithm>
+class mpi_integers : public testing::Test {};
+using lossless = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
+                                spar::dsar_split, spar::sparcml>;
+TYPED_TEST_SUITE(mpi_integers, lossless);
+
+TYPED_TEST(mpi_integers, maximum) {
   spar::mpi net{MPI_COMM_WORLD};
-  check_streams<std::int32_t, std::uint32_t>(net, spar::recursive_doubling{}, spar::maximum{},
-                                             exact_value<std::int32_t>, {1, 100, 5000});
+  check_streams<std::int32_t, std::uint32_t>(net, TypeParam{}, spar::maximum{}, exact_value<std::int32_t>,
+                                             {1, 100, 5000});
 }
 
-TEST(mpi_types, an_operation_of_the_user) {
+TYPED_TEST(mpi_integers, an_operation_of_the_user) {
   spar::mpi net{MPI_COMM_WORLD};
-  check_streams<std::int64_t, std::uint32_t>(net, spar::dsar_split{}, greatest_divisor{}, positive_value<std::int64_t>,
+  check_streams<std::int64_t, std::uint32_t>(net, TypeParam{}, greatest_divisor{}, positive_value<std::int64_t>,
                                              {1, 100, 5000});
 }
 
