@@ -80,7 +80,8 @@ endfunction()
 # FULL_RANKS with the label full; with HOSTS also layer.name.<flavour>.hosts, over a network of hosts with so many
 # ranks. It is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT" "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT"
+                        "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
   endif()
