@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sparse allreduce by allgather: every rank gathers all streams and merges them itself (the baseline TopkA of Ok-Topk,
+// section 2).
+#pragma once
+
+#include <spar/collective/allgather.hpp>
+#include <spar/core/buffer.hpp>
+#include <spar/core/task.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// ceil(log2 P) rounds; a rank sends and receives P - 1 times k entries.
+struct gather_and_merge {
+  static constexpr std::string_view name = "gather_and_merge";
+
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    pool& memory = net.memory();
+    stream<T, Index> sparse_copy;
+    if (mine.is_dense()) {
+      sparse_copy = to_sparse(mine, op, memory);
+      mine = sparse_copy.view();
+    }
+    const bruck_allgather allgather;
+    const auto all = co_await allgather(net, mine);
+    buffer<stream_view<T, Index>> parts(memory, all.size());
+    for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
+    net.compute(all.count() * std::bit_width(all.size() - 1)); // in a tree, each level of which sees all
+    const index_range whole{0, mine.dimension()};
+    co_return merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

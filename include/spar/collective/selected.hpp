@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduce of selected entries: what a selector takes from dense values, summed by an algorithm for streams.
+#pragma once
+
+#include <spar/core/task.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/stream.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// What an allreduce of selected entries returns.
+template <element T, index_type Index>
+struct selected_sum {
+  selected_sum() = default;
+  selected_sum(stream<T, Index> all, stream<T, Index> own) noexcept
+      : sum(std::move(all)), contributed(std::move(own)) {}
+
+  stream<T, Index> sum;         ///< the same on every rank
+  stream<T, Index> contributed; ///< this rank's entries in it
+};
+
+/// Sums what `Selector` takes from each rank's values by `Algorithm`. The values keep what was not selected.
+template <class Selector, class Algorithm>
+struct selected {
+  static constexpr std::string_view name = Algorithm::name;
+
+  Selector select{};
+  Algorithm algorithm{};
+
+  template <index_type Index, transport Net, element T, reduction<T> Op>
+    requires selects<Selector, T, Index>
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
+    stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
+    validate(mine.view()); // a user's selector may err
+    stream<T, Index> sum = co_await algorithm(net, mine.view(), op);
+    co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+  }
+};
+
+} // namespace spar

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Error feedback: nothing is lost between calls, in errors, or when a state is saved and taken over.
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <spar/system/topka.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+using reducer = spar::topka<float>;
+using vectors = std::vector<std::vector<float>>;
+
+reducer::algorithm_type top(std::uint64_t k) {
+  reducer::algorithm_type algorithm;
+  algorithm.select.k = k;
+  return algorithm;
+}
+
+/// Whole numbers: their sums are exact.
+vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
+  vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    std::mt19937_64 random(seed * 1000 + r);
+    for (float& value : x[r]) value = static_cast<float>(random() % 41) - 20;
+  }
+  return x;
+}
+
+struct program {
+  vectors* x;
+  std::vector<std::unique_ptr<reducer>>* reducers;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto r = static_cast<std::size_t>(net.rank());
+    auto call = (*reducers)[r]->start(net, std::span<float>((*x)[r]));
+    co_await std::move(call);
+  }
+};
+
+std::vector<std::unique_ptr<reducer>> reducers_of(spar::rank_t ranks, std::uint64_t k) {
+  std::vector<std::unique_ptr<reducer>> all;
+  for (spar::rank_t r = 0; r < ranks; ++r) all.push_back(std::make_unique<reducer>(top(k)));
+  return all;
+}
+
+std::vector<float> total(const vectors& all) {
+  std::vector<float> sum(all[0].size());
+  for (const auto& x : all)
+    for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+  return sum;
+}
+
+TEST(error_feedback, sum_and_residuals_are_all_that_was_brought) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+      for (const std::uint64_t k : {0U, 1U, 7U, 60U}) {
+        auto reducers = reducers_of(ranks, k);
+        std::vector<float> brought(60);
+        std::vector<float> reduced(60);
+        for (std::uint64_t step = 0; step < 4; ++step) {
+          vectors x = whole_numbers(ranks, 60, step);
+          const auto new_values = total(x);
+          run(where, ranks, program{&x, &reducers});
+          for (const auto& mine : x) ASSERT_EQ(mine, x[0]) << "all ranks have the same";
+          for (std::size_t i = 0; i < 60; ++i) {
+            brought[i] += new_values[i];
+            reduced[i] += x[0][i];
+          }
+          vectors kept{reduced};
+          for (const auto& r : reducers) kept.emplace_back(r->residual().begin(), r->residual().end());
+          ASSERT_EQ(total(kept), brought) << where << ", P = " << ranks << ", k = " << k << ", step " << step;
+        }
+      }
+    }
+  }
+}
+
+TEST(error_feedback, what_is_kept_is_sent_later) {
+  auto reducers = reducers_of(1, 1);
+  vectors x{{3, 2, 1}};
+  run(mode::sim, 1, program{&x, &reducers});
+  EXPECT_EQ(x[0], (std::vector<float>{3, 0, 0}));
+  x = {{1, 2, 1}};
+  run(mode::sim, 1, program{&x, &reducers});
+  EXPECT_EQ(x[0], (std::vector<float>{0, 4, 0}));
+  const auto rest = reducers[0]->residual();
+  EXPECT_EQ(std::vector<float>(rest.begin(), rest.end()), (std::vector<float>{1, 0, 2}));
+}
+
+TEST(error_feedback, out_of_place_leaves_the_input_and_names_the_share) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    reducer reduce(top(1));
+    const std::vector<float> x = net.rank() == 0 ? std::vector<float>{0, 5, 1} : std::vector<float>{0, 2, 3};
+    const auto result = reduce.reduce(net, std::span<const float>(x));
+    EXPECT_EQ(x[1], net.rank() == 0 ? 5 : 2);
+    ASSERT_EQ(result.sum.count(), 2U);
+    EXPECT_EQ(result.sum.values()[0], 5);
+    EXPECT_EQ(result.sum.values()[1], 3);
+    ASSERT_EQ(result.contributed.count(), 1U);
+    EXPECT_EQ(result.contributed.indices()[0], net.rank() == 0 ? 1U : 2U);
+  });
+}
+
+TEST(error_feedback, averages) {
+  auto reducers = reducers_of(4, 2);
+  spar::thread_group group{4};
+  group.run([](spar::threads& net) {
+    reducer reduce(top(1));
+    std::vector<float> x{0, 2};
+    reduce(net, std::span<float>(x), spar::average{});
+    EXPECT_EQ(x, (std::vector<float>{0, 2}));
+  });
+}
+
+template <class F>
+std::string sentence_of(F f) {
+  try {
+    f();
+  } catch (const spar::invalid_argument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(error_feedback, refuses_bad_input_before_anything_is_sent) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    reducer reduce(top(1), {.reject_nan = true});
+    std::vector<float> x{1, 2, 3};
+    reduce(net, std::span<float>(x));
+    const auto before = net.statistics().messages_sent;
+    const std::vector<float> residual(reduce.residual().begin(), reduce.residual().end());
+    std::vector<float> longer(4);
+    EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(longer)); }), "the values have length 4, the residual 3");
+    x = {1, std::numeric_limits<float>::quiet_NaN(), 2};
+    EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(x)); }), "the value at index 1 is NaN");
+    EXPECT_EQ(net.statistics().messages_sent, before);
+    EXPECT_EQ(std::vector<float>(reduce.residual().begin(), reduce.residual().end()), residual);
+  });
+}
+
+TEST(error_feedback, has_one_call_at_a_time) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    reducer reduce(top(1));
+    std::vector<float> x{1, 2, 3};
+    std::vector<float> y{1, 2, 3};
+    auto first = reduce.start(net, std::span<float>(x));
+    if (!first.done()) {
+      EXPECT_THROW((void)reduce.start(net, std::span<float>(y)), spar::invalid_argument);
+      EXPECT_THROW((void)reduce.save(), spar::invalid_argument);
+    }
+    first.wait();
+  });
+}
+
+TEST(error_feedback, a_failed_call_changes_nothing) {
+  spar::thread_group group{2};
+  EXPECT_THROW(group.run([](spar::threads& net) {
+    reducer reduce(top(1));
+    std::vector<float> x{1, 2, 3};
+    reduce(net, std::span<float>(x));
+    const std::vector<float> before(reduce.residual().begin(), reduce.residual().end());
+    try {
+      std::vector<float> another(net.rank() == 0 ? 3 : 4);
+      if (net.rank() == 1) reduce.set_residual({});
+      reduce(net, std::span<float>(another));
+    } catch (const spar::error&) {
+      if (net.rank() == 0) {
+        EXPECT_EQ(std::vector<float>(reduce.residual().begin(), reduce.residual().end()), before);
+      }
+      throw;
+    }
+  }),
+               spar::error);
+}
+
+TEST(error_feedback, is_saved_loaded_and_taken_over) {
+  auto reducers = reducers_of(3, 1);
+  vectors x = whole_numbers(3, 20, 1);
+  run(mode::sim, 3, program{&x, &reducers});
+  vectors kept;
+  for (const auto& r : reducers) kept.emplace_back(r->residual().begin(), r->residual().end());
+
+  reducer again(top(1));
+  again.load(reducers[1]->save());
+  EXPECT_EQ(std::vector<float>(again.residual().begin(), again.residual().end()), kept[1]);
+
+  // A job of two ranks: the residuals of ranks 0 and 2 go to one, that of rank 1 to the other.
+  reducer first(top(1));
+  first.take_over(reducers[0]->save());
+  first.take_over(reducers[2]->save());
+  first.take_over(reducer(top(1)).save()); // of a rank that had made no call
+  EXPECT_EQ(std::vector<float>(first.residual().begin(), first.residual().end()), total({kept[0], kept[2]}));
+}
+
+TEST(error_feedback, finds_damage_in_what_was_saved) {
+  reducer saved(top(1));
+  saved.set_residual(std::vector<float>{1, 2, 3});
+  const auto bytes = saved.save();
+  reducer reduce(top(1));
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    auto damaged = bytes;
+    damaged[at] ^= std::byte{0x10};
+    EXPECT_THROW(reduce.load(damaged), spar::invalid_argument) << "byte " << at;
+  }
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THROW(reduce.load(std::span(bytes).first(size)), spar::invalid_argument) << "cut to " << size;
+  }
+  EXPECT_TRUE(reduce.residual().empty());
+  spar::topka<double> other;
+  EXPECT_THROW(other.load(bytes), spar::invalid_argument);
+  reducer longer(top(1));
+  longer.set_residual(std::vector<float>(4));
+  EXPECT_THROW(longer.take_over(bytes), spar::invalid_argument);
+}
+
+} // namespace
+} // namespace spar_test
