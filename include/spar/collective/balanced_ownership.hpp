@@ -97,6 +97,9 @@ class quantile_search {
   }
   void write(std::span<std::uint64_t> bounds) const {
     for (std::size_t q = 0; q < quantiles_.size(); ++q) bounds[q + 1] = quantiles_[q].nearest().index;
+    if (!std::is_sorted(bounds.begin(), bounds.end())) {
+      throw corrupt_message("counts of entries that arrived contradict each other");
+    }
   }
 
   static std::uint64_t entries_below(std::span<const Index> sorted, std::uint64_t index) {

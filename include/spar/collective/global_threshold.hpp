@@ -109,6 +109,7 @@ class threshold_search {
     for (std::size_t i = probes; i-- > 0;) {
       if (counts_[i] < bounds_.k) high_ = std::min(high_, probes_[i]);
     }
+    if (high_ <= low_) throw corrupt_message("counts of entries that arrived contradict each other");
     galloping_ = false;
     done_ = narrow_enough();
   }
@@ -190,8 +191,13 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, t
   const auto add_up = [&] {
     all = {};
     for (std::size_t r = 0; r < ranks; ++r) {
-      all.above += counts.data()[2 * r];
-      all.at += counts.data()[2 * r + 1];
+      const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
+      if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
+        raise<corrupt_message>({"rank ", r, " counts ", theirs.above, " and ", theirs.at, " entries of a vector of ",
+                                mine.dimension()});
+      }
+      all.above += theirs.above;
+      all.at += theirs.at;
     }
   };
 
