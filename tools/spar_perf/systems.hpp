@@ -3,13 +3,20 @@
 #pragma once
 
 #include "element_types.hpp"
-#include "topka.hpp"
+#include "feedback.hpp"
+#include "options.hpp"
 
+#include <spar/collective/gather_and_merge.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/gtopk.hpp>
+#include <spar/system/topka.hpp>
+#include <spar/system/topkdsa.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -38,27 +45,41 @@ struct call_cost {
   double seconds = 0;
   bool counted = false; ///< `cost` is known
   spar::statistics cost;
+  std::optional<double> select_seconds{}; ///< of `seconds`, where the system tells
+};
+
+/// A system on one rank, with its state.
+template <class Net, class T, class Index>
+struct rank_system {
+  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
+  /// What it has not sent yet; empty for systems that send all.
+  std::function<std::span<const T>()> residual = [] { return std::span<const T>(); };
 };
 
 template <class Net, class T, class Index>
 struct system_entry {
   std::string name;
   bool dense = false;        ///< takes the dense vector
+  bool feedback = false;     ///< selects from it, and keeps the rest
   double relative_error = 0; ///< bound of |error| / the largest |sum|
-  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
+  std::function<rank_system<Net, T, Index>()> on_rank;
 };
 
 namespace detail {
 
 // Coroutines: everything by value, or by a reference that outlives them.
 
+/// `from`: what selects from the dense vector, or null.
 template <class Net, class T, class Index, class Algorithm>
-spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, Algorithm algorithm) {
+spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, selection<T, Index>* from, Algorithm algorithm) {
   call_cost call;
+  const double selected = from == nullptr ? 0 : from->select.seconds;
   const double begin = net.now();
-  auto pending = spar::start_allreduce(net, data->sparse(), std::move(algorithm));
+  const auto mine = from == nullptr ? data->sparse() : (*from)(data->dense_in, net.memory());
+  auto pending = spar::start_allreduce(net, mine, std::move(algorithm));
   data->sum = co_await std::move(pending);
   call.seconds = net.now() - begin;
+  if (from != nullptr) call.select_seconds = from->select.seconds - selected;
   call.counted = true;
   call.cost = pending.statistics();
   data->result = data->sum.view();
@@ -81,19 +102,42 @@ spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, Algorithm 
   co_return call;
 }
 
+template <class Net, class T, class Index, class Reducer>
+spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, Reducer* reducer) {
+  call_cost call;
+  const auto selected = [=] {
+    if constexpr (requires { reducer->algorithm().select.seconds; })
+      return std::optional(reducer->algorithm().select.seconds);
+    else
+      return std::optional<double>();
+  };
+  const std::optional<double> before = selected();
+  const double begin = net.now();
+  auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
+  auto result = co_await std::move(pending);
+  call.seconds = net.now() - begin;
+  if (before) call.select_seconds = *selected() - *before;
+  call.counted = true;
+  call.cost = pending.statistics();
+  data->sum = std::move(result.sum);
+  data->result = data->sum.view();
+  co_return call;
+}
+
 } // namespace detail
 
 template <class Net, class T, class Index>
 class registry {
  public:
   using entry = system_entry<Net, T, Index>;
-  using call_type = decltype(entry::call);
+  using on_rank = rank_system<Net, T, Index>;
 
-  explicit registry(double density) : density_(density) {}
+  registry(const options& o, double density) : options_(o), density_(density) {}
 
   /// Adds an algorithm object as spar::allreduce takes it, for the types for which it can be called. One that can do
-  /// both gets the sparse stream at densities below 1 and the dense vector at 1. `relative_error`: of a lossy one, the
-  /// bound of |error| / the largest |sum|.
+  /// both gets the sparse stream at densities below 1 and the dense vector at 1; with --input dense what it gets as a
+  /// stream is selected from a dense vector, with error feedback. `relative_error`: of a lossy one, the bound of
+  /// |error| / the largest |sum|.
   template <class Algorithm>
   void add(std::string name, Algorithm algorithm, double relative_error = 0) {
     constexpr bool sparse = spar::stream_allreduce<Algorithm, Net, T, Index, spar::sum>;
@@ -103,26 +147,69 @@ class registry {
                     "this algorithm has no name, or can be called neither with a stream nor with dense values");
     } else {
       const bool takes_dense = dense && (!sparse || density_ == 1);
-      add_call(std::move(name), takes_dense, relative_error, [=](Net& net, rank_data<T, Index>& data) {
-        if constexpr (dense && sparse) {
-          return takes_dense ? detail::call_dense(net, &data, algorithm) : detail::call_sparse(net, &data, algorithm);
-        } else if constexpr (dense) {
-          return detail::call_dense(net, &data, algorithm);
-        } else {
-          return detail::call_sparse(net, &data, algorithm);
+      const bool selects = options_.dense_input && !takes_dense;
+      const auto begin = [=, k = entries_of(options_, density_)] {
+        auto from = selects ? std::make_shared<selection<T, Index>>() : nullptr;
+        on_rank its;
+        its.call = [=](Net& net, rank_data<T, Index>& data) {
+          if constexpr (dense && sparse) {
+            return takes_dense ? detail::call_dense(net, &data, algorithm)
+                               : detail::call_sparse(net, &data, from.get(), algorithm);
+          } else if constexpr (dense) {
+            return detail::call_dense(net, &data, algorithm);
+          } else {
+            return detail::call_sparse(net, &data, from.get(), algorithm);
+          }
+        };
+        if (from != nullptr) {
+          from->select.k = k;
+          its.residual = [=] { return std::span<const T>(from->residual); };
         }
-      });
+        return its;
+      };
+      entries_.push_back({std::move(name), takes_dense || selects, selects, relative_error, begin});
     }
   }
 
-  /// Adds anything that is called with a transport and a rank's data.
-  void add_call(std::string name, bool dense, double relative_error, call_type call) {
-    entries_.push_back({std::move(name), dense, relative_error, std::move(call)});
+  /// Adds what spar::error_feedback takes as an algorithm; `algorithm` becomes that of each rank.
+  template <class Algorithm>
+  void add_feedback(std::string name, Algorithm algorithm) {
+    if constexpr (spar::selecting_allreduce<Algorithm, Net, T, Index, spar::sum>) {
+      const auto begin = [=] {
+        auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
+        on_rank its;
+        its.call = [=](Net& net, rank_data<T, Index>& data) {
+          return detail::call_feedback(net, &data, reducer.get());
+        };
+        its.residual = [=] { return reducer->residual(); };
+        return its;
+      };
+      entries_.push_back({std::move(name), true, true, 0, begin});
+    }
+  }
+
+  /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
+  void add_call(std::string name, decltype(on_rank::call) call) {
+    const auto begin = [=] {
+      on_rank its;
+      its.call = call;
+      return its;
+    };
+    entries_.push_back({std::move(name), true, false, 0, begin});
+  }
+
+  /// A selector that takes the density's k entries, and is timed.
+  template <class Selector>
+  [[nodiscard]] timed<Selector> selecting() const {
+    timed<Selector> select;
+    select.k = entries_of(options_, density_);
+    return select;
   }
 
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
 
  private:
+  options options_;
   double density_;
   std::vector<entry> entries_;
 };
@@ -137,12 +224,19 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("rec_doubling", spar::recursive_doubling{});
   systems.add("ring", spar::ring{});
   systems.add("rabenseifner", spar::rabenseifner{});
-  systems.add("allgather", topka{});
+  systems.add("allgather", spar::gather_and_merge{});
   systems.add("dense", spar::dense{});
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
   systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
   systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
   systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
+  if constexpr (spar::is_floating<T>) {
+    using topk = timed<spar::selector::exact_topk>;
+    const auto top = systems.template selecting<spar::selector::exact_topk>();
+    systems.add_feedback("topka", spar::selected<topk, spar::gather_and_merge>{top, {}});
+    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top, {}});
+    systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
+  }
 }
 
 } // namespace perf

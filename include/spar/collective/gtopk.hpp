@@ -21,9 +21,9 @@ namespace spar {
 
 /// left plus right, of which the k largest entries are kept, of equal ones those with the lowest indices; the others
 /// are added to the residual.
-template <element T, index_type Index, reduction<T> Op>
-stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
-                            const selector::exact_topk& select, std::span<T> residual, Op op, pool& memory) {
+template <element T, index_type Index, class Selector, reduction<T> Op>
+stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right, Selector& select,
+                            std::span<T> residual, Op op, pool& memory) {
   constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
   auto both = merge(left, right, {0, left.dimension()}, never_dense, op, memory);
   auto kept = select.template operator()<Index>(both.values(), memory); // by their places in `both`
@@ -39,16 +39,17 @@ stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view
 
 /// 2 ceil(log2 P) rounds with at most k entries in each message. An inner node keeps what it drops in its own residual:
 /// the sum and all residuals are what all ranks brought. Of what a rank contributed, part may be in another's residual.
+template <class Selector = selector::exact_topk>
 struct gtopk_allreduce {
   static constexpr std::string_view name = "gtopk";
 
-  selector::exact_topk select{};
+  Selector select{};
 
   /// What the ranks must agree on.
   [[nodiscard]] std::uint64_t agreed() const noexcept { return select.k; }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>
-  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     const rank_t p = net.size();
     selected_sum<T, Index> result;
     result.contributed = select.template operator()<Index>(x, net.memory());
@@ -72,9 +73,6 @@ struct gtopk_allreduce {
     result.sum = co_await broadcast(net, have, 0);
     co_return result;
   }
-
-  template <class... Args>
-  void operator()(Args&&...) && = delete;
 };
 
 } // namespace spar
