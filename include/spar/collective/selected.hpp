@@ -7,6 +7,7 @@
 #include <spar/storage/stream.hpp>
 #include <spar/transport/channel.hpp>
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -33,11 +34,16 @@ struct selected {
   Selector select{};
   Algorithm algorithm{};
 
+  void validate(std::uint64_t n) const {
+    if constexpr (requires { select.validate(n); }) select.validate(n);
+  }
+
   template <index_type Index, transport Net, element T, reduction<T> Op>
     requires selects<Selector, T, Index>
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
-    validate(mine.view()); // a user's selector may err
+    spar::validate(mine.view()); // a user's selector may err
+    if constexpr (requires { algorithm.validate(mine.view(), op); }) algorithm.validate(mine.view(), op);
     const auto start = [&] {
       if constexpr (requires { algorithm(net, mine.view(), op, x); })
         return algorithm(net, mine.view(), op, x);
