@@ -8,7 +8,9 @@
 
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/gaussiank.hpp>
 #include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
 
@@ -32,7 +34,8 @@ struct rank_data {
   std::vector<T> values;
   std::vector<T> dense_in;
   std::vector<T> dense_out;
-  bool in_place = false; ///< dense_out is the input as well
+  bool in_place = false;               ///< dense_out is the input as well
+  selection<T, Index>* from = nullptr; ///< of the system that is called, where it selects from dense_in
 
   spar::stream<T, Index> sum;
   spar::stream_view<T, Index> result;
@@ -52,8 +55,7 @@ struct call_cost {
 template <class Net, class T, class Index>
 struct rank_system {
   std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
-  /// What it has not sent yet; empty for systems that send all.
-  std::function<std::span<const T>()> residual = [] { return std::span<const T>(); };
+  std::function<std::span<const T>()> residual; ///< what it has not sent yet; empty for systems that send all
 };
 
 template <class Net, class T, class Index>
@@ -62,14 +64,29 @@ struct system_entry {
   bool dense = false;        ///< takes the dense vector
   bool feedback = false;     ///< selects from it, and keeps the rest
   double relative_error = 0; ///< bound of |error| / the largest |sum|
-  std::function<rank_system<Net, T, Index>()> on_rank;
+  std::uint64_t k = 0;       ///< entries that it selects
+  decltype(rank_system<Net, T, Index>::call) call;
+  std::function<rank_system<Net, T, Index>()> begin{}; ///< instead of `call`, where it has a state of its own
+
+  [[nodiscard]] rank_system<Net, T, Index> on_rank() const {
+    if (begin) return begin();
+    if (!feedback) return {call, [] { return std::span<const T>(); }};
+    auto from = std::make_shared<selection<T, Index>>();
+    from->select.k = k;
+    auto select_and_call = [from, inner = call](Net& net, rank_data<T, Index>& data) {
+      data.from = from.get();
+      auto running = inner(net, data);
+      data.from = nullptr;
+      return running;
+    };
+    return {std::move(select_and_call), [from] { return std::span<const T>(from->residual); }};
+  }
 };
 
 namespace detail {
 
 // Coroutines: everything by value, or by a reference that outlives them.
 
-/// `from`: what selects from the dense vector, or null.
 template <class Net, class T, class Index, class Algorithm>
 spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, selection<T, Index>* from, Algorithm algorithm) {
   call_cost call;
@@ -148,64 +165,40 @@ class registry {
     } else {
       const bool takes_dense = dense && (!sparse || density_ == 1);
       const bool selects = options_.dense_input && !takes_dense;
-      const auto begin = [=, k = entries_of(options_, density_)] {
-        auto from = selects ? std::make_shared<selection<T, Index>>() : nullptr;
-        on_rank its;
-        its.call = [=](Net& net, rank_data<T, Index>& data) {
-          if constexpr (dense && sparse) {
-            return takes_dense ? detail::call_dense(net, &data, algorithm)
-                               : detail::call_sparse(net, &data, from.get(), algorithm);
-          } else if constexpr (dense) {
-            return detail::call_dense(net, &data, algorithm);
-          } else {
-            return detail::call_sparse(net, &data, from.get(), algorithm);
-          }
-        };
-        if (from != nullptr) {
-          from->select.k = k;
-          its.residual = [=] { return std::span<const T>(from->residual); };
+      const auto call = [=](Net& net, rank_data<T, Index>& data) {
+        if constexpr (dense && sparse) {
+          return takes_dense ? detail::call_dense(net, &data, algorithm) : detail::call_sparse(net, &data, algorithm);
+        } else if constexpr (dense) {
+          return detail::call_dense(net, &data, algorithm);
+        } else {
+          return detail::call_sparse(net, &data, algorithm);
         }
-        return its;
       };
-      entries_.push_back({std::move(name), takes_dense || selects, selects, relative_error, begin});
+      entries_.push_back({std::move(name), takes_dense || selects, selects, relative_error, k(), call});
     }
   }
 
-  /// Adds what spar::error_feedback takes as an algorithm; `algorithm` becomes that of each rank.
+  /// Adds what spar::error_feedback takes as an algorithm; a copy of `algorithm` becomes that of each rank.
   template <class Algorithm>
   void add_feedback(std::string name, Algorithm algorithm) {
-    if constexpr (spar::selecting_allreduce<Algorithm, Net, T, Index, spar::sum>) {
-      const auto begin = [=] {
-        auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
-        on_rank its;
-        its.call = [=](Net& net, rank_data<T, Index>& data) {
-          return detail::call_feedback(net, &data, reducer.get());
-        };
-        its.residual = [=] { return reducer->residual(); };
-        return its;
+    const auto begin = [=] {
+      auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
+      const auto call = [=](Net& net, rank_data<T, Index>& data) {
+        return detail::call_feedback(net, &data, reducer.get());
       };
-      entries_.push_back({std::move(name), true, true, 0, begin});
-    }
+      return on_rank{call, [=] { return reducer->residual(); }};
+    };
+    entries_.push_back({std::move(name), true, true, 0, k(), {}, begin});
   }
 
   /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
   void add_call(std::string name, decltype(on_rank::call) call) {
-    const auto begin = [=] {
-      on_rank its;
-      its.call = call;
-      return its;
-    };
-    entries_.push_back({std::move(name), true, false, 0, begin});
+    entries_.push_back({std::move(name), true, false, 0, k(), std::move(call)});
   }
 
-  /// A selector that takes the density's k entries, and is timed.
-  template <class Selector>
-  [[nodiscard]] timed<Selector> selecting() const {
-    timed<Selector> select;
-    select.k = entries_of(options_, density_);
-    return select;
-  }
-
+  /// Entries of each rank at the density.
+  [[nodiscard]] std::uint64_t k() const { return entries_of(options_, density_); }
+  [[nodiscard]] const options& given() const noexcept { return options_; }
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
 
  private:
@@ -230,12 +223,20 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
   systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
   systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
-  if constexpr (spar::is_floating<T>) {
-    using topk = timed<spar::selector::exact_topk>;
-    const auto top = systems.template selecting<spar::selector::exact_topk>();
-    systems.add_feedback("topka", spar::selected<topk, spar::gather_and_merge>{top, {}});
-    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top, {}});
+  if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
+    timed<spar::selector::exact_topk> top;
+    timed<spar::selector::gaussian> gaussian;
+    top.k = gaussian.k = systems.k();
+    using topk = decltype(top);
+    systems.add_feedback("topka", spar::selected<topk, spar::gather_and_merge>{top});
+    systems.add_feedback("gaussiank", spar::selected<decltype(gaussian), spar::gather_and_merge>{gaussian});
+    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top});
     systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
+    const options& o = systems.given();
+    systems.add_feedback("ok_topk", spar::ok_topk_allreduce{.k = systems.k(),
+                                                            .epsilon = o.epsilon,
+                                                            .tau = static_cast<std::uint64_t>(o.tau),
+                                                            .tau_prime = static_cast<std::uint64_t>(o.tau_prime)});
   }
 }
 

@@ -12,7 +12,6 @@
 #include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -46,8 +45,10 @@ struct gtopk_allreduce {
   Selector select{};
 
   void validate(std::uint64_t n) const { select.validate(n); }
-  /// What the ranks must agree on.
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return select.k ^ std::bit_cast<std::uint64_t>(select.density); }
+  template <class F>
+  void options(F&& f) const {
+    f(select.k), f(select.density);
+  }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
