@@ -46,7 +46,8 @@ void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, s
   mine.shrink(kept);
 }
 
-/// Sums what `Selector` takes from each rank's values by `Algorithm`. The values keep what was not selected.
+/// Sums what `Selector` takes from each rank's values by `Algorithm`. The values keep what was not selected, and what
+/// an algorithm loses that can be called with them as a fourth argument.
 template <class Selector, class Algorithm>
 struct selected {
   static constexpr std::string_view name = Algorithm::name;
@@ -54,17 +55,8 @@ struct selected {
   Selector select{};
   Algorithm algorithm{};
 
-  /// What the selector says of its options, for `n` values.
   void validate(std::uint64_t n) const {
     if constexpr (requires { select.validate(n); }) select.validate(n);
-  }
-  template <class F>
-  void options(F&& f) const {
-    if constexpr (requires { select.options(f); }) select.options(f);
-  }
-  template <class F>
-  void own_state(F&& f) {
-    if constexpr (requires { select.own_state(f); }) select.own_state(f);
   }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>
@@ -72,7 +64,15 @@ struct selected {
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
     spar::validate(mine.view()); // a user's selector may err
-    stream<T, Index> sum = co_await algorithm(net, mine.view(), op);
+    if constexpr (requires { algorithm.validate(mine.view(), op); }) algorithm.validate(mine.view(), op);
+    const auto start = [&] {
+      if constexpr (requires { algorithm(net, mine.view(), op, x); })
+        return algorithm(net, mine.view(), op, x);
+      else
+        return algorithm(net, mine.view(), op);
+    };
+    auto running = start();
+    stream<T, Index> sum = co_await std::move(running);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 };
