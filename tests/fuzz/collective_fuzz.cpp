@@ -3,7 +3,23 @@
 // is wrong with them.
 #include "fuzz/hostile.hpp"
 
+#include <spar/system/gtopk.hpp>
+
 namespace {
+
+/// The sum of the k largest, as a collective for streams.
+template <class Index>
+struct gtopk {
+  static constexpr std::string_view name = "gtopk";
+
+  template <spar::transport Net, class T>
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, spar::sum op) const& {
+    spar::gtopk_allreduce<> inner{{.k = std::min<std::size_t>(3, x.size())}};
+    auto running = inner.template operator()<Index>(net, x, op);
+    auto result = co_await std::move(running);
+    co_return std::move(result.sum);
+  }
+};
 
 template <class T, class Index>
 void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>& mine, std::span<T> x,
@@ -19,7 +35,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  switch (which % 15) {
+  switch (which % 17) {
   case 0:
     return sparse(spar::recursive_doubling{}, op);
   case 1:
@@ -48,6 +64,13 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return run(spar::binomial_reduce{}, x, root, op);
   case 13:
     return run(spar::binomial_broadcast{}, x, root);
+  case 15:
+    return sparse(spar::split_allgather<spar::storage::adaptive>{}, op);
+  case 16: {
+    const spar::stream<T, Index> sum = run(gtopk<Index>{}, x, op);
+    fuzz::demand(valid(sum.view().indices()), "a result is no stream");
+    return fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
+  }
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");
