@@ -271,7 +271,8 @@ TEST(allocations_of_pieces, none_by_allgather) { expect_no_allocations_of_a_piec
 TEST(allocations_of_pieces, none_by_reduce) { expect_no_allocations_of_a_piece<piece::reduce>(); }
 TEST(allocations_of_pieces, none_by_broadcast) { expect_no_allocations_of_a_piece<piece::broadcast>(); }
 
-/// Ok-Topk with its state. The nonzeros stay where they are and all reach the result, so no call is larger than another.
+/// Ok-Topk with its state. The nonzeros stay where they are and all reach the result, so no call is larger than
+/// another.
 struct ok_topk_calls {
   vectors* x;
   std::vector<std::unique_ptr<spar::ok_topk<float>>>* reducers;

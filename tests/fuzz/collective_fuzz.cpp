@@ -36,7 +36,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  switch (which % 17) {
+  switch (which % 18) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
@@ -69,6 +69,8 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return sparse(selecting<spar::ok_topk_allreduce, Index>{{.k = n / 8}}, x, op);
   case 15:
     return sparse(selecting<spar::gtopk_allreduce<>, Index>{{.select = {.k = n / 8}}}, x, op);
+  case 16:
+    return sparse(spar::split_allgather<spar::storage::adaptive>{}, mine, op);
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");
