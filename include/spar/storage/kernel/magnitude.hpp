@@ -77,16 +77,16 @@ template <class T>
   using unsigned_lanes = typename lanes_of<sizeof(T)>::unsigned_type;
   lanes x;
   std::memcpy(&x, values, sizeof x);
-  unsigned_lanes m = reinterpret_cast<unsigned_lanes>(x);
-  if constexpr (std::unsigned_integral<T>) return reinterpret_cast<lanes>(m >= threshold);
+  unsigned_lanes m = std::bit_cast<unsigned_lanes>(x);
+  if constexpr (std::unsigned_integral<T>) return std::bit_cast<lanes>(m >= threshold);
   if constexpr (is_floating<T>) {
     m &= greatest_magnitude<T>;
   } else {
-    const auto sign = reinterpret_cast<unsigned_lanes>(x >> (8 * static_cast<int>(sizeof(T)) - 1));
+    const auto sign = std::bit_cast<unsigned_lanes>(x >> (8 * static_cast<int>(sizeof(T)) - 1));
     m = (m ^ sign) - sign;
   }
   // Of a difference from -2^b to 2^b - 1; SSE2 cannot compare 64 bits.
-  return reinterpret_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
+  return std::bit_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
 }
 
 /// Bit e: whether the magnitude of `values[e]` is at least `threshold`, for 16 values. Packing saturates, so it keeps
@@ -105,14 +105,14 @@ template <class T>
   } else {
     const auto upper = [&](std::size_t e) { // halves of four lanes
       using floats = lanes_of<4>::float_type;
-      return reinterpret_cast<lanes_of<4>::type>(
-          __builtin_ia32_shufps(reinterpret_cast<floats>(part(e)), reinterpret_cast<floats>(part(e + 2)), 0xdd));
+      return std::bit_cast<lanes_of<4>::type>(
+          __builtin_ia32_shufps(std::bit_cast<floats>(part(e)), std::bit_cast<floats>(part(e + 2)), 0xdd));
     };
     low = __builtin_ia32_packssdw128(upper(0), upper(4));
     high = __builtin_ia32_packssdw128(upper(8), upper(12));
   }
   return static_cast<unsigned>(
-      __builtin_ia32_pmovmskb128(reinterpret_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
+      __builtin_ia32_pmovmskb128(std::bit_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
 }
 
 /// Bit e: whether the magnitude of `values[e]` is at least `threshold`, for 64 values.
