@@ -17,6 +17,11 @@
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collective.hpp>
 #include <spar/system/fused.hpp>
+#include <spar/system/gaussiank.hpp>
+#include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
+#include <spar/system/topka.hpp>
+#include <spar/system/topkdsa.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>

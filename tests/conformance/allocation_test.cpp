@@ -7,6 +7,7 @@
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
+#include <spar/collective/gather_and_merge.hpp>
 #include <spar/system/ok_topk.hpp>
 
 #include <gtest/gtest.h>
@@ -200,8 +201,10 @@ void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vec
 
 template <class Algorithm>
 class allocations : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
+using adaptive = spar::split_allgather<spar::storage::adaptive>;
+using algorithms =
+    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
+                   spar::split_allgather<spar::storage::qsgd<8>>, adaptive, spar::gather_and_merge, spar::sparcml>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {
@@ -215,9 +218,9 @@ TYPED_TEST(allocations, none_by_repeated_calls) {
   }
 }
 
-/// Fewer entries, a smaller dimension, or both. Not sparcml, which may choose another algorithm.
+/// Fewer entries, a smaller dimension, or both. Not those that may choose another algorithm then.
 TYPED_TEST(allocations, none_by_smaller_calls) {
-  if constexpr (!std::is_same_v<TypeParam, spar::sparcml>) {
+  if constexpr (!std::is_same_v<TypeParam, spar::sparcml> && !std::is_same_v<TypeParam, adaptive>) {
     for (const spar::rank_t ranks : all_ranks) {
       for (const pattern shape : {pattern::identical, pattern::some_empty, pattern::disjoint}) {
         SCOPED_TRACE(shape);

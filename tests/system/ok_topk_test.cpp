@@ -217,6 +217,10 @@ TEST_P(ok_topk_bounds, hold_on_every_call) {
       const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(k));
       const auto& sum = all.results[0].sum;
       ASSERT_LE(sum.count(), k + slack) << in.name << ", call " << step;
+      // Fewer only where all that was sent is in it.
+      for (std::size_t r = 0; r < p && sum.count() < k - std::min(k, slack); ++r) {
+        ASSERT_EQ(all.results[r].contributed.count(), all.reducers[r]->algorithm().last.selected) << in.name;
+      }
       const double most = static_cast<double>(k + slack);
       const double shared = static_cast<double>(p - 1) / static_cast<double>(p);
       const auto bound = static_cast<std::uint64_t>(2 * most + 4 * most * shared) + 10 * p;

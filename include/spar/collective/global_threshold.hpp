@@ -82,13 +82,15 @@ class threshold_search {
   /// This rank's share of the counters: its values from each probe on.
   std::span<std::uint64_t> count(std::span<const T> values) {
     for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
-    counts_ = {};
+    std::array<std::uint64_t, probes + 1> reached{}; // values that reach so many probes
     for (const T value : values) {
-      const auto below =
-          std::upper_bound(probes_.begin(), probes_.end(), kernel::magnitude_of(value)) - probes_.begin();
-      if (below > 0) ++counts_[static_cast<std::size_t>(below) - 1];
+      const key m = kernel::magnitude_of(value);
+      std::size_t below = 0; // by halving, without branches: where a value lies is as good as random
+      for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
+      ++reached[below];
     }
-    for (std::size_t i = probes - 1; i > 0; --i) counts_[i - 1] += counts_[i];
+    std::uint64_t from = 0;
+    for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
     return counts_;
   }
   /// The counters hold the sums over all ranks.
@@ -151,12 +153,13 @@ void keep_from(stream<T, Index>& entries, kernel::magnitude<T> threshold, std::u
   const std::span<Index> indices = entries.indices();
   const std::span<T> values = entries.values();
   std::size_t kept = 0;
-  for (std::size_t e = 0; e < values.size(); ++e) {
+  for (std::size_t e = 0; e < values.size(); ++e) { // without branches: what is kept is as good as random
     const auto m = kernel::magnitude_of(values[e]);
-    if (m < threshold || (m == threshold && ties == 0)) continue;
-    if (m == threshold) --ties;
+    const bool tie = m == threshold && ties > 0;
+    ties -= static_cast<std::uint64_t>(tie);
     indices[kept] = indices[e];
-    values[kept++] = values[e];
+    values[kept] = values[e];
+    kept += static_cast<std::size_t>(m > threshold || tie);
   }
   entries.shrink(kept);
 }

@@ -47,7 +47,7 @@ struct gtopk_allreduce {
   void validate(std::uint64_t n) const { select.validate(n); }
   template <class F>
   void options(F&& f) const {
-    f(select.k), f(select.density);
+    select.options(f);
   }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>

@@ -34,15 +34,19 @@ void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, s
   const std::span<const Index> winners = sum.indices();
   std::size_t kept = 0;
   std::size_t w = 0;
-  for (std::size_t e = 0; e < indices.size(); ++e) {
-    while (w < winners.size() && winners[w] < indices[e]) ++w;
-    if (w < winners.size() && winners[w] == indices[e]) {
-      indices[kept] = indices[e];
-      values[kept++] = values[e];
-    } else {
-      x[indices[e]] = values[e];
-    }
+  std::size_t e = 0;
+  while (e < indices.size() && w < winners.size()) { // one index further at a time, without branches
+    const Index own = indices[e];
+    const T value = values[e];
+    const Index winner = winners[w];
+    x[own] = own < winner ? value : x[own];
+    indices[kept] = own;
+    values[kept] = value;
+    kept += static_cast<std::size_t>(own == winner);
+    e += static_cast<std::size_t>(own <= winner);
+    w += static_cast<std::size_t>(winner <= own);
   }
+  for (; e < indices.size(); ++e) x[indices[e]] = values[e];
   mine.shrink(kept);
 }
 

@@ -26,6 +26,12 @@ struct bucket_topk {
     if (k > bucket) raise<invalid_argument>({"a selector of k = ", k, " entries is given buckets of ", bucket});
   }
 
+  /// What ranks must have alike.
+  template <class F>
+  void options(F&& f) const {
+    f(k), f(bucket);
+  }
+
   template <index_type Index = std::uint32_t, kernel::ranked T>
   stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     validate(x.size());

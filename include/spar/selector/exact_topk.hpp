@@ -22,6 +22,12 @@ struct exact_topk {
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
+  /// What ranks must have alike.
+  template <class F>
+  void options(F&& f) const {
+    f(k), f(density);
+  }
+
   template <index_type Index = std::uint32_t, kernel::ranked T>
   stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory);

@@ -28,6 +28,12 @@ struct gaussian {
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
+  /// What ranks must have alike.
+  template <class F>
+  void options(F&& f) const {
+    f(k), f(density);
+  }
+
   template <index_type Index = std::uint32_t, kernel::ranked T>
   stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     const std::uint64_t wanted = detail::amount(k, density, x.size());

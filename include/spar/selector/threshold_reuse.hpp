@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/selector/amount.hpp>
+#include <spar/selector/keep_largest.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/kernel/largest.hpp>
 
@@ -16,7 +17,8 @@ namespace spar::selector {
 /// Selects what reaches the magnitude of the k-th largest entry of an earlier call: one pass over the vector. Every
 /// `period` calls, the first included, it is found anew: then exactly the k largest entries are selected, as by
 /// `exact_topk`. So they are, and the period starts again, in any call where the old threshold would select more than
-/// k + floor(epsilon * k) entries, or fewer than k - floor(epsilon * k) and not all nonzeros. (In the authors'
+/// k + floor(epsilon * k) entries (still in one pass while they are no more than twice as many: the k largest are among
+/// them), or fewer than k - floor(epsilon * k) and not all nonzeros. (In the authors'
 /// program the number is not bounded.) Entries at the threshold are selected. Sorted by index; deterministic.
 ///
 /// `now` is its state. A caller whose call may fail copies the selector, calls the copy, and keeps that on success.
@@ -44,6 +46,18 @@ struct threshold_reuse {
     }
   }
 
+  /// What ranks must have alike.
+  template <class F>
+  void options(F&& f) const {
+    f(k), f(density), f(period), f(epsilon);
+  }
+
+  /// What changes from call to call.
+  template <class F>
+  void own_state(F&& f) {
+    f(now.threshold), f(now.calls);
+  }
+
   template <index_type Index = std::uint32_t, kernel::ranked T>
   stream<T, Index> operator()(std::span<T> x, pool& memory) {
     validate(x.size());
@@ -51,13 +65,14 @@ struct threshold_reuse {
     if (now.calls != 0 && now.calls < period) {
       const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(wanted));
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
-      const std::size_t room = std::min<std::uint64_t>(wanted + slack, x.size());
+      const std::size_t room = std::min<std::uint64_t>(2 * wanted + slack, x.size());
       auto selected = stream<T, Index>::sparse(memory, x.size(), room);
       const auto taken = kernel::take_at_least(x.data(), x.size(), threshold, 0, selected.indices().data(),
                                                selected.values().data(), room);
       selected.shrink(taken.count);
       if (taken.seen == x.size() && (taken.count >= wanted - slack || threshold <= 1)) {
         ++now.calls;
+        if (taken.count > wanted + slack) keep_largest_of(selected, wanted, x, memory);
         return selected;
       }
       kernel::scatter_assign(selected.view().entries(), 0, x.data());
@@ -67,6 +82,17 @@ struct threshold_reuse {
     kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data());
     now = {where.threshold, 1};
     return selected;
+  }
+
+ private:
+  /// The old threshold has become too low: the k largest are among the entries that reach it.
+  template <kernel::ranked T, index_type Index>
+  void keep_largest_of(stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory) {
+    const auto dropped = keep_largest(selected, wanted, memory);
+    kernel::scatter_assign(dropped.view().entries(), 0, x.data());
+    auto least = kernel::greatest_magnitude<T>;
+    for (const T value : selected.values()) least = std::min(least, kernel::magnitude_of(value));
+    now = {least, 1};
   }
 };
 
