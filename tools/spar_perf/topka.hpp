@@ -5,7 +5,9 @@
 
 #include <spar/spar.hpp>
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <memory_resource>
 #include <span>
 #include <string_view>
@@ -24,7 +26,9 @@ struct topka {
     const auto gathered = co_await allgather(net, mine);
     std::pmr::vector<spar::stream_view<T, Index>> parts(&net.memory());
     for (std::size_t r = 0; r < gathered.size(); ++r) parts.push_back(gathered.part(r));
-    net.compute(gathered.count() * std::bit_width(gathered.size() - 1)); // in a tree, each level of which sees all
+    // In a tree, each level of which sees all; more than two take as long as two, in the windows of merge_many.
+    net.compute(gathered.count() *
+                std::min<std::size_t>(2, static_cast<std::size_t>(std::bit_width(gathered.size() - 1))));
     const std::span<const spar::stream_view<T, Index>> all(parts);
     co_return spar::merge_many(all, mine.dimension(), spar::index_range{0, mine.dimension()}, op, net.memory());
   }

@@ -10,7 +10,10 @@
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -52,11 +55,13 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Op op
   }
   std::uint64_t entries = 0;
   for (const auto& part : parts.span()) entries += part.count();
-  net.compute(entries);
-  if (dense != nullptr)
+  if (dense != nullptr) {
+    net.compute(entries);
     reduce_dense(std::as_const(parts).span(), owner[net.rank()], dense, op);
-  else
+  } else {
+    net.compute(entries * std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::bit_width(others)))); // by levels
     sum = merge_many(std::as_const(parts).span(), mine.dimension(), owner[net.rank()], op, net.memory());
+  }
   arrived.clear();
   for (auto& s : sending) co_await s;
   co_return sum;
