@@ -6,7 +6,6 @@
 #include <spar/spar.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <memory_resource>
 #include <span>
@@ -26,9 +25,7 @@ struct topka {
     const auto gathered = co_await allgather(net, mine);
     std::pmr::vector<spar::stream_view<T, Index>> parts(&net.memory());
     for (std::size_t r = 0; r < gathered.size(); ++r) parts.push_back(gathered.part(r));
-    // In a tree, each level of which sees all; more than two take as long as two, in the windows of merge_many.
-    net.compute(gathered.count() *
-                std::min<std::size_t>(2, static_cast<std::size_t>(std::bit_width(gathered.size() - 1))));
+    net.compute(gathered.count() * std::min<std::size_t>(2, gathered.size() - 1)); // three or more cost two merges
     const std::span<const spar::stream_view<T, Index>> all(parts);
     co_return spar::merge_many(all, mine.dimension(), spar::index_range{0, mine.dimension()}, op, net.memory());
   }
