@@ -9,7 +9,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <bit>
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -33,7 +33,7 @@ struct gather_and_merge {
     const auto all = co_await allgather(net, mine);
     buffer<stream_view<T, Index>> parts(memory, all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
-    net.compute(all.count() * std::bit_width(all.size() - 1)); // in a tree, each level of which sees all
+    net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1)); // three or more cost two merges
     const index_range whole{0, mine.dimension()};
     co_return merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
   }

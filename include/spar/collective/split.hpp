@@ -11,6 +11,7 @@
 #include <spar/transport/channel.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,7 +45,8 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
     std::uint64_t entries = 0;
     for (const auto& part : some) entries += part.count();
-    net.compute(entries);
+    const auto levels = static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // of a merge, at least one
+    net.compute(dense == nullptr ? entries * std::max<std::uint64_t>(1, levels) : entries);
     if (dense == nullptr) return merge_many(some, mine.dimension(), block, op, memory);
     reduce_dense(some, block, dense, op);
     return stream<T, Index>();
