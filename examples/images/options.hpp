@@ -22,9 +22,9 @@ struct options {
   std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4"};
   std::string data = "/usr/share/datasets/fashion-mnist";
   std::string json;
-  unsigned seeds = 1, epochs = 10, batch = 32;
+  unsigned seeds = 1, epochs = 6, batch = 32;
   std::size_t limit = 60000;
-  float rate = 0.1F;
+  float rate = 0.4F;
 };
 
 /// Fills `chosen`; returns the exit status if the program is to end, else -1.
