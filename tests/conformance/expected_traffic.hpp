@@ -162,6 +162,13 @@ struct costs {
     });
     return sent;
   }
+  /// Split, the counts of all blocks, and the smaller of both allgathers.
+  [[nodiscard]] traffic adaptive_split(std::uint64_t rank) const {
+    const bool dense = together(everyone()) * entry() > n * value_bytes;
+    traffic sent = dense ? dsar_split(rank) : ssar_split(rank);
+    sent += bruck(rank, [](std::uint64_t) { return std::uint64_t{8}; });
+    return sent;
+  }
   [[nodiscard]] traffic dsar_split(std::uint64_t rank) const {
     traffic sent = split(rank);
     sent += bruck(rank, [&](std::uint64_t block) { return value_bytes * block_size(block, ranks()); });

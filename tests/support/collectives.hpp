@@ -2,7 +2,9 @@
 // Every collective, sparse and dense, as a program whose result is its bits; for tests that run them all in some way.
 #pragma once
 
+#include <spar/collective/gather_and_merge.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/gtopk.hpp>
 
 #include <gtest/gtest.h>
 
@@ -73,6 +75,17 @@ struct sparse {
     auto pending = spar::start_allreduce(net, mine->view(), Algorithm{});
     const auto sum = co_await std::move(pending);
     co_return bits_of(sum);
+  }
+};
+/// Selected entries, with error feedback.
+template <class Reducer>
+struct feedback {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    Reducer reduce({.select = {.k = 7}});
+    auto pending = reduce.start_reduce(net, std::span(mine->dense));
+    const auto result = co_await std::move(pending);
+    co_return bits_of(result.sum);
   }
 };
 template <class Algorithm>
@@ -158,9 +171,11 @@ struct dense_broadcast {
 using collectives =
     testing::Types<sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>,
                    sparse<spar::ssar_split>, sparse<spar::dsar_split>,
-                   sparse<spar::split_allgather<spar::storage::qsgd<4>>>, sparse<spar::sparcml>,
-                   dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
-                   dense<spar::collective<>>, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather,
-                   dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
+                   sparse<spar::split_allgather<spar::storage::qsgd<4>>>,
+                   sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
+                   feedback<spar::gtopk<float>>, sparse<spar::sparcml>, dense<spar::recursive_doubling>,
+                   dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>, dense<spar::collective<>>,
+                   sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce,
+                   dense_reduce, sparse_broadcast, dense_broadcast>;
 
 } // namespace spar_test

@@ -24,7 +24,8 @@ struct selected_sum {
   stream<T, Index> contributed; ///< this rank's entries in it
 };
 
-/// Sums what `Selector` takes from each rank's values by `Algorithm`. The values keep what was not selected.
+/// Sums what `Selector` takes from each rank's values by `Algorithm`. The values keep what was not selected, and what
+/// an algorithm loses that can be called with them as a fourth argument.
 template <class Selector, class Algorithm>
 struct selected {
   static constexpr std::string_view name = Algorithm::name;
@@ -37,7 +38,14 @@ struct selected {
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
     validate(mine.view()); // a user's selector may err
-    stream<T, Index> sum = co_await algorithm(net, mine.view(), op);
+    const auto start = [&] {
+      if constexpr (requires { algorithm(net, mine.view(), op, x); })
+        return algorithm(net, mine.view(), op, x);
+      else
+        return algorithm(net, mine.view(), op);
+    };
+    auto running = start();
+    stream<T, Index> sum = co_await std::move(running);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 };

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace spar {
 
@@ -35,6 +36,29 @@ concept block_codec =
       storage.decode(bytes, decoded);
     };
 
+namespace kernel {
+
+namespace detail {
+
+/// In which differences of T are exact, or nearly so.
+template <class T>
+using wider = std::conditional_t<sizeof(T) < 8, double, long double>;
+
+} // namespace detail
+
+/// `residual[e] += exact[e] - decoded[e]`, rounded once; not where that is no finite number.
+template <element T>
+[[gnu::noinline]] void add_difference(T* __restrict residual, const T* __restrict exact, const T* __restrict decoded,
+                                      std::size_t n) {
+  using W = detail::wider<T>;
+  for (std::size_t e = 0; e < n; ++e) {
+    const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
+    if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
+  }
+}
+
+} // namespace kernel
+
 namespace storage {
 
 /// Blocks stay sparse: for results of at most delta entries (SSAR).
@@ -45,6 +69,11 @@ struct sparse {
 /// Blocks travel as plain values (DSAR).
 struct dense {
   static constexpr std::string_view name = "dense";
+};
+
+/// Blocks stay sparse, or travel as plain values where these are fewer bytes for all of them together.
+struct adaptive {
+  static constexpr std::string_view name = "adaptive";
 };
 
 /// Buckets of `Bits` bits a value and one scale a bucket, rounded stochastically without bias (Alistarh et al. 2017;

@@ -40,8 +40,10 @@ struct basic_sparcml {
     split_allgather<Second>{second}.validate(mine, op);
   }
 
+  /// `residual`, where there is one, gets what a lossy storage loses of this rank's block of the sum.
   template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op,
+                                    std::span<T> residual = {}) const& {
     double second_bytes = sizeof(T); // a value in DSAR's second phase
     if constexpr (block_codec<Second, T>) {
       second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
@@ -63,7 +65,7 @@ struct basic_sparcml {
       case sparcml_choice::ssar:
         return ssar(net.with_algorithm(ssar.name), mine, op);
       default:
-        return dsar(net.with_algorithm(dsar.name), mine, op);
+        return dsar(net.with_algorithm(dsar.name), mine, op, residual);
       }
     };
     auto running = start(); // one wait for all three: each costs every user time to compile
