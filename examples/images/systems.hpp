@@ -5,6 +5,7 @@
 #include <spar/mpi.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/gtopk.hpp>
 #include <spar/system/topka.hpp>
 
 #include <fmt/format.h>
@@ -71,7 +72,9 @@ struct by_feedback final : exchange {
   std::span<const float> residual() const override { return reduce.residual(); }
 };
 
-/// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, in 4 bits a value.
+/// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, of which 4 bits a value
+/// travel. Among a few ranks, of which each selects 1 %, SparCML itself would choose a sparse sum, and quantise
+/// nothing.
 using sparcml_q4 =
     spar::error_feedback<float,
                          spar::selected<spar::selector::exact_topk, spar::split_allgather<spar::storage::qsgd<4>>>>;
@@ -96,6 +99,7 @@ inline constexpr std::array known_systems{
                  [](std::uint64_t) -> std::unique_ptr<exchange> { return std::make_unique<by_dense>(); }},
     known_system{"topka", true, top_k<spar::topka<float>>},
     known_system{"sparcml_q4", true, top_k<sparcml_q4>},
+    known_system{"gtopk", true, top_k<spar::gtopk<float>>},
 };
 
 /// "topka" or, with a density other than 1 %, "topka@0.02".
