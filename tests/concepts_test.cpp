@@ -346,6 +346,56 @@ static_assert(reduces_vectors<spar::recursive_doubling> && reduces_vectors<spar:
               reduces_vectors<spar::rabenseifner> && reduces_vectors<spar::dense>);
 static_assert(!reduces_vectors<spar::sparcml> && !reduces_vectors<spar::ssar_split>);
 
+// --- selects ---
+
+enum class want { none, no_name, no_call, another_stream, not_copyable, reads_only };
+
+template <want Is>
+struct entitled_if {
+  static constexpr std::string_view name = "model";
+};
+template <>
+struct entitled_if<want::no_name> {};
+template <want Is>
+struct copied_if {};
+template <>
+struct copied_if<want::not_copyable> {
+  std::unique_ptr<int> state;
+};
+
+template <want Is, bool Stateful = false>
+struct model_selector : entitled_if<Is>, copied_if<Is> {
+  template <class Index>
+  spar::stream<float, Index> operator()(std::span<float>, spar::pool&) const
+    requires(!Stateful && Is != want::no_call && Is != want::another_stream && Is != want::reads_only);
+  template <class Index>
+  spar::stream<float, Index> operator()(std::span<float>, spar::pool&)
+    requires(Stateful);
+  template <class Index>
+  spar::stream<double, Index> operator()(std::span<float>, spar::pool&) const
+    requires(Is == want::another_stream);
+  template <class Index>
+  void operator()(std::span<const float>, spar::pool&) const
+    requires(Is == want::reads_only);
+};
+
+static_assert(spar::selects<model_selector<want::none>, float, std::uint32_t>);
+static_assert(spar::selects<const model_selector<want::none>, float, std::uint64_t>);
+static_assert(spar::selects<model_selector<want::none, true>, float, std::uint32_t>);
+static_assert(!spar::selects<const model_selector<want::none, true>, float, std::uint32_t>, "it has a state");
+static_assert(!spar::selects<model_selector<want::none>, double, std::uint32_t>, "it selects floats");
+static_assert(!spar::selects<model_selector<want::none>, float, int>);
+static_assert(!spar::selects<model_selector<want::no_name>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::no_call>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::another_stream>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::not_copyable>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::reads_only>, float, std::uint32_t>);
+
+static_assert(spar::kernel::ranked<float> && spar::kernel::ranked<std::uint64_t>);
+static_assert(!spar::kernel::ranked<complex_number>, "which of two is larger is not known");
+static_assert(spar::selects<spar::selector::all, complex_number, std::uint32_t> &&
+              !spar::selects<spar::selector::exact_topk, complex_number, std::uint32_t>);
+
 // --- what is not a concept but a rule ---
 
 template <class Algorithm>

@@ -9,7 +9,10 @@
 #include <spar/core/join.hpp>
 #include <spar/model/network_file.hpp>
 #include <spar/selector/all.hpp>
+#include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
+#include <spar/selector/gaussian.hpp>
+#include <spar/selector/threshold_reuse.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collective.hpp>
 #include <spar/system/fused.hpp>

@@ -5,6 +5,7 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
+#include <spar/system/gaussiank.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
@@ -19,6 +20,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -119,8 +121,12 @@ std::vector<float> total(const vectors& all) {
 
 template <class Reducer>
 class baseline : public testing::Test {};
-using baselines = testing::Types<spar::topka<float>, spar::topkdsa<float>, spar::gtopk<float>>;
+using baselines = testing::Types<spar::topka<float>, spar::gaussiank<float>, spar::topkdsa<float>, spar::gtopk<float>>;
 TYPED_TEST_SUITE(baseline, baselines);
+
+/// Gaussiank takes what reaches a threshold, however much that is.
+template <class Reducer>
+constexpr bool has_no_bound = std::is_same_v<Reducer, spar::gaussiank<float>>;
 
 TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
   for (const mode where : all_modes) {
@@ -139,7 +145,9 @@ TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
             brought = added(brought, total(x));
             reduced = added(reduced, dense_of(outcomes[0].sum));
             ASSERT_EQ(added(reduced, all.residuals()), brought) << "step " << step;
-            for (const auto& its : outcomes) ASSERT_LE(its.contributed.size(), at_most);
+            if (!has_no_bound<TypeParam>) {
+              for (const auto& its : outcomes) ASSERT_LE(its.contributed.size(), at_most);
+            }
             if (k == n) {
               ASSERT_EQ(reduced, brought) << "everything is sent";
             }
@@ -160,6 +168,7 @@ TYPED_TEST(baseline, zeros_and_ties) {
       const auto ties = all(vectors(p, std::vector<float>(30, 2)));
       std::vector<float> first_four(30);
       std::fill_n(first_four.begin(), 4, 2 * static_cast<float>(ranks));
+      if (has_no_bound<TypeParam>) first_four.assign(30, 2 * static_cast<float>(ranks));
       EXPECT_EQ(dense_of(ties[0].sum), first_four) << "of equal ones those with the lowest indices";
     }
   }
@@ -222,6 +231,17 @@ TEST(topka, sends_what_the_costs_say) {
         return traffic{c.log2_ceil(), 4 * (2 * k * (p - 1) + 2 * (p - 1))};
       });
     }
+  }
+}
+
+TEST(gaussiank, sends_what_the_costs_say) {
+  for (const auto& [where, ranks] : where_to_count()) {
+    SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
+    group<spar::gaussiank<float>> all(where, ranks, 20);
+    const auto outcomes = all(whole_numbers(ranks, count_n, 1, 100));
+    const costs c = costs_of(outcomes, count_n);
+    expect_sent(outcomes, [&](std::uint64_t r) { return c.allgather(r); });
+    for (const auto& its : outcomes) EXPECT_GE(its.contributed.size(), 15U);
   }
 }
 
@@ -321,6 +341,16 @@ TEST(gtopk, is_the_tree_and_sends_what_the_costs_say) {
       }
     }
   }
+}
+
+TEST(gtopk, takes_a_density) {
+  spar::thread_group ranks{3};
+  ranks.run([](spar::threads& net) {
+    spar::gtopk<float> reduce({.select = {.density = 0.1}});
+    std::vector<float> x(40, 1);
+    const auto result = reduce.reduce(net, std::span<const float>(x));
+    EXPECT_EQ(result.sum.count(), 4U);
+  });
 }
 
 TEST(gtopk, ranks_agree_on_k) {

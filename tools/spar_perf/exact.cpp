@@ -30,4 +30,13 @@ exact_sums::exact_sums(const workload& w) : n_(w.n) {
   for (const std::int32_t s : sums_) largest_ = std::max(largest_, s);
 }
 
+void exact_sums::add_to(std::uint64_t first, std::span<double> out) const {
+  if (indices_.empty()) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += sums_[first + i];
+    return;
+  }
+  auto at = static_cast<std::size_t>(std::lower_bound(indices_.begin(), indices_.end(), first) - indices_.begin());
+  for (; at < indices_.size() && indices_[at] - first < out.size(); ++at) out[indices_[at] - first] += sums_[at];
+}
+
 } // namespace perf

@@ -4,6 +4,7 @@
 
 #include "patterns.hpp"
 
+#include <spar/core/index_range.hpp>
 #include <spar/storage/stream.hpp>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace perf {
@@ -22,6 +24,9 @@ class exact_sums {
   explicit exact_sums(const workload& w);
 
   [[nodiscard]] std::int32_t largest() const noexcept { return largest_; }
+
+  /// Adds the sums to `out`, which stands for the indices from `first` on.
+  void add_to(std::uint64_t first, std::span<double> out) const;
 
   /// The largest |result - sum| over the n indices; infinite where the result is malformed or has a NaN.
   template <class T, class Index>
@@ -75,6 +80,47 @@ double exact_sums::max_error(const spar::stream_view<T, Index>& result) const {
   for (; next.index() < n_; next.advance()) wrong_by(next.sum());
   return broken ? malformed : worst;
 }
+
+/// At a range of indices, what all ranks have brought less what was reduced, call after call: what their residuals must
+/// hold together. In double precision.
+class balance {
+ public:
+  /// `sums`: what is brought in each call; for the pattern drift, where it is another each time, null.
+  balance(const workload& w, const exact_sums* sums, spar::index_range range)
+      : w_(w), sums_(sums), range_(range), open_(range.size()) {}
+
+  template <class T, class Index>
+  void add_call(int step, const spar::stream_view<T, Index>& result) {
+    if (sums_ != nullptr) {
+      sums_->add_to(range_.begin, open_);
+    } else {
+      std::vector<double> values(open_.size());
+      for (int r = 0; r < w_.ranks; ++r) {
+        drifting_values(w_, r, step, range_.begin, values);
+        for (std::size_t i = 0; i < values.size(); ++i) open_[i] += static_cast<double>(static_cast<T>(values[i]));
+      }
+    }
+    result.slice(range_.begin, range_.end).for_each([&](Index index, T value) {
+      open_[index - range_.begin] -= static_cast<double>(value);
+    });
+  }
+
+  /// The largest difference to the sum of all ranks' residuals in the range; infinite for NaN.
+  [[nodiscard]] double max_error(std::span<const double> residuals) const {
+    double worst = 0;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      const double error = std::abs(open_[i] - residuals[i]);
+      worst = error <= worst ? worst : error == error ? error : std::numeric_limits<double>::infinity();
+    }
+    return worst;
+  }
+
+ private:
+  workload w_;
+  const exact_sums* sums_;
+  spar::index_range range_;
+  std::vector<double> open_;
+};
 
 /// A hash of a result's form and bits.
 template <class T, class Index>

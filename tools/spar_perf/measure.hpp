@@ -7,8 +7,10 @@
 #include "systems.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,43 @@ rank_data<T, Index> contribution(const workload& w, int rank, bool dense, bool i
   return data;
 }
 
+/// What a rank brings in the next step, where that changes.
+template <class T, class Index>
+void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step) {
+  if (w.pattern != pattern_kind::drift) return;
+  std::vector<double> values(std::min<std::uint64_t>(w.n, 4096));
+  for (std::uint64_t first = 0; first < w.n; first += values.size()) {
+    values.resize(std::min<std::uint64_t>(w.n - first, values.size()));
+    drifting_values(w, rank, step, first, values);
+    for (std::size_t i = 0; i < values.size(); ++i) data.dense_in[first + i] = static_cast<T>(values[i]);
+  }
+}
+
+/// Whether results are checked together with residuals, call after call, and not each by itself.
+template <class Net, class T, class Index>
+bool is_balanced(const system_entry<Net, T, Index>& system, const workload& w) {
+  return system.feedback || w.pattern == pattern_kind::drift;
+}
+
+/// The largest magnitude that a rank's residual and new values may have together.
+template <class T>
+double largest_of(std::span<const T> residual, std::span<const T> x) {
+  double largest = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double kept = residual.empty() ? 0 : std::abs(static_cast<double>(residual[i]));
+    largest = std::max(largest, kept + std::abs(static_cast<double>(x[i])));
+  }
+  return largest;
+}
+
+/// By how much a call may err, where no sum of what the ranks have has a larger magnitude: each rank rounds when it
+/// adds to its residual, and sums are rounded when two ranks' are added or what an inner node drops is kept.
+template <class T>
+double allowed_error(const workload& w, double relative_error, double largest) {
+  const double roundings = spar::is_floating<T> ? 2.0 * w.ranks / static_cast<double>(exact_limit<T>) : 0;
+  return (roundings + relative_error) * largest;
+}
+
 /// Before a call: an in-place one has destroyed its input.
 template <class T, class Index>
 void restore(rank_data<T, Index>& data, bool dense) {
@@ -64,12 +103,16 @@ void restore(rank_data<T, Index>& data, bool dense) {
 /// Adds what a call cost on one rank.
 inline void note_cost(record& r, const call_cost& call) {
   r.counted = call.counted;
-  r.messages = call.cost.messages_sent;
-  r.bytes_sent = call.cost.bytes_sent;
-  r.bytes_received = call.cost.bytes_received;
-  r.header_bytes = call.cost.header_bytes_sent;
-  r.total_bytes_sent = call.cost.bytes_sent;
-  r.total_bytes_received = call.cost.bytes_received;
+  r.messages = std::max(r.messages, call.cost.messages_sent);
+  r.bytes_sent = std::max(r.bytes_sent, call.cost.bytes_sent);
+  r.bytes_received = std::max(r.bytes_received, call.cost.bytes_received);
+  r.header_bytes = std::max(r.header_bytes, call.cost.header_bytes_sent);
+  r.total_bytes_sent += call.cost.bytes_sent;
+  r.total_bytes_received += call.cost.bytes_received;
+}
+inline void note_entries(record& r, std::uint64_t nnz) {
+  r.nnz_out = std::max(r.nnz_out, nnz);
+  r.total_nnz_out += nnz;
 }
 
 template <class T, class Index>
@@ -79,10 +122,10 @@ std::uint64_t nonzeros(const spar::stream_view<T, Index>& result) {
   return count;
 }
 
-/// The sums to compare with at a density, where `--check` asks for it.
+/// The sums to compare with at a density, where `--check` asks for it and they are the same in each call.
 template <class T>
 std::optional<exact_sums> sums_to_check(const workload& w, const options& o) {
-  if (!o.check) return std::nullopt;
+  if (!o.check || w.pattern == pattern_kind::drift) return std::nullopt;
   if (static_cast<std::uint64_t>(w.ranks) * largest_value > exact_limit<T>) {
     throw usage_error("--check needs exact sums: " + o.type + " has them up to " + std::to_string(exact_limit<T>) +
                       ", so for at most " + std::to_string(exact_limit<T> / largest_value) + " ranks, not " +
@@ -102,7 +145,7 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     r.work = w;
     r.density = density;
     r.measured = std::move(records[s]);
-    r.error_bound = sums ? systems[s].relative_error * sums->largest() : 0;
+    if (sums && !is_balanced(systems[s], w)) r.measured.error_bound = systems[s].relative_error * sums->largest();
     rows.push_back(std::move(r));
   }
   compare_to_mpi(rows);

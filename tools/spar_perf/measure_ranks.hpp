@@ -25,6 +25,7 @@ template <class Net>
 void combine(Net& net, record& r, std::uint64_t hash) {
   constexpr spar::recursive_doubling any_size;
   spar::allreduce(net, std::span<double>(r.seconds), any_size, spar::maximum{});
+  spar::allreduce(net, std::span<double>(r.select_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});
   std::array<std::uint64_t, 6> most{r.messages, r.bytes_sent, r.bytes_received, r.header_bytes, hash, ~hash};
   spar::allreduce(net, std::span<std::uint64_t>(most), any_size, spar::maximum{});
@@ -39,6 +40,15 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   r.total_bytes_received = total[1];
 }
 
+/// The sum of all ranks' residuals, at this rank's block of the indices.
+template <class Net, class T>
+std::vector<double> residuals_of_all(Net& net, std::span<const T> residual, spar::index_range block) {
+  if (residual.empty()) return std::vector<double>(block.size());
+  std::vector<double> all(residual.begin(), residual.end());
+  spar::reduce_scatter(net, std::span<double>(all));
+  return {all.begin() + static_cast<std::ptrdiff_t>(block.begin), all.begin() + static_cast<std::ptrdiff_t>(block.end)};
+}
+
 /// One rank's part. Every iteration runs every system once, each after a barrier, in a random order that all ranks
 /// share: none always follows the same other, which leaves its traces in caches and in the shares of the processor.
 template <class Net, class T, class Index>
@@ -46,27 +56,43 @@ std::vector<record> measure(Net& net, const options& o, const workload& w,
                             const std::vector<system_entry<Net, T, Index>>& systems, const exact_sums* sums) {
   const bool any_dense = std::any_of(systems.begin(), systems.end(), [](const auto& s) { return s.dense; });
   auto data = contribution<T, Index>(w, static_cast<int>(net.rank()), any_dense, o.in_place);
+  const spar::index_range block = spar::uniform_ownership{w.n, net.size()}[net.rank()];
+  std::vector<rank_system<Net, T, Index>> own;
+  std::vector<balance> balances;
+  for (const auto& system : systems) {
+    own.push_back(system.on_rank());
+    balances.emplace_back(w, sums, o.check && is_balanced(system, w) ? block : spar::index_range{});
+  }
   std::vector<record> records(systems.size());
   std::vector<std::uint64_t> hashes(systems.size());
   std::vector<std::size_t> order(systems.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937_64 random(o.seed);
   for (int i = -o.warmup; i < o.iterations; ++i) {
+    next_step(data, w, static_cast<int>(net.rank()), i);
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t s : order) {
       record& r = records[s];
+      const bool balanced = o.check && is_balanced(systems[s], w);
       restore(data, systems[s].dense);
+      double largest = balanced ? largest_of<T>(own[s].residual(), data.dense_in) : 0;
       barrier(net);
-      const call_cost call = spar::wait(net, systems[s].call(net, data));
+      const call_cost call = spar::wait(net, own[s].call(net, data));
       if (i >= 0) {
         r.seconds.push_back(call.seconds);
+        if (call.select_seconds) r.select_seconds.push_back(*call.select_seconds);
         note_cost(r, call);
-        if (i + 1 == o.iterations) r.nnz_out = nonzeros(data.result);
-        if (sums != nullptr) {
-          r.max_error = std::max(r.max_error, sums->max_error(data.result));
-          hashes[s] = hashes[s] * 0x9E3779B97F4A7C15U + hash_of(data.result);
-        }
+        note_entries(r, nonzeros(data.result));
       }
+      if (balanced) { // in the calls of the warm-up as well: state goes on
+        balances[s].add_call(i, data.result);
+        spar::allreduce(net, std::span<double>(&largest, 1), spar::recursive_doubling{});
+        r.error_bound += allowed_error<T>(w, systems[s].relative_error, largest);
+        r.max_error = std::max(r.max_error, balances[s].max_error(residuals_of_all(net, own[s].residual(), block)));
+      } else if (o.check && i >= 0) {
+        r.max_error = std::max(r.max_error, sums->max_error(data.result));
+      }
+      if (o.check) hashes[s] = hashes[s] * 0x9E3779B97F4A7C15U + hash_of(data.result);
       data.sum = {};
     }
   }

@@ -28,11 +28,11 @@ int parse_int(std::string_view option, const std::string& text, int lowest) {
   return value;
 }
 
-double parse_density(const std::string& text) {
+double parse_fraction(std::string_view option, const std::string& text) {
   double value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1)) {
-    throw usage_error("--density is a number from 0 to 1, not '" + text + "'");
+    throw usage_error(std::string(option) + " is a number from 0 to 1, not '" + text + "'");
   }
   return value;
 }
@@ -53,6 +53,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.transport = default_transport;
   std::vector<std::string> densities{"0.01"};
   std::string count = "1M", index = "32", pattern = "uniform", iterations = "20", warmup = "5", ranks, seed = "1";
+  std::string input = "sparse", epsilon = "0.1", tau = "64", tau_prime = "32";
   std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1", cores = "0";
 
   CLI::App app("Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
@@ -69,7 +70,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
       ->delimiter(',');
   app.add_option("--type", o.type, "float, double, half, bfloat16, int32 or int64");
   app.add_option("--index", index, "Bits of an index, 32 or 64");
-  app.add_option("--pattern", pattern, "Where entries lie: uniform, clustered, identical, disjoint or zipf");
+  app.add_option("--pattern", pattern,
+                 "Where entries lie: uniform, clustered, identical, disjoint or zipf;\n"
+                 "drift: dense vectors that change from step to step, with error feedback");
+  app.add_option("--input", input, "Of systems for streams: sparse, or dense, from which they select");
   app.add_option("--iterations", iterations, "Measured calls of each system (simulator without jitter: 1 is enough)");
   app.add_option("--warmup", warmup, "Calls of each system before (simulator: none)");
   app.add_flag("--check", o.check, "Compare every result with the exact sum");
@@ -82,6 +86,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.add_option("--network", o.network,
                  "Choose algorithms by this file, which --calibrate has written; else by that\n"
                  "of the environment variable SPAR_NETWORK. With sim: simulate what it says");
+  app.add_option("--epsilon", epsilon, "By how much a selection may exceed k (ok_topk)")->group("Ok-Topk");
+  app.add_option("--tau", tau, "Calls after which regions are balanced again (ok_topk)")->group("Ok-Topk");
+  app.add_option("--tau-prime", tau_prime, "Calls after which thresholds are evaluated again (ok_topk)")
+      ->group("Ok-Topk");
   app.add_option("--latency", latency, "Of a message (sim)")->group("Simulator");
   app.add_option("--bandwidth", bandwidth, "Of each link and direction (sim)")->group("Simulator");
   app.add_option("--compute", compute, "Time of local work on an entry, like 1ns (sim)")->group("Simulator");
@@ -101,13 +109,26 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.count = parse_count("--count", count);
   if (o.count < 1) throw usage_error("--count is at least 1, not '" + count + "'");
   o.densities.clear();
-  for (const auto& d : densities) o.densities.push_back(parse_density(d));
+  for (const auto& d : densities) o.densities.push_back(parse_fraction("--density", d));
   one_of("--type", o.type, types);
   constexpr std::string_view widths[] = {"32", "64"};
   o.index_bits = one_of("--index", index, widths) == 0 ? 32 : 64;
   o.pattern = static_cast<pattern_kind>(one_of("--pattern", pattern, pattern_names));
+  constexpr std::string_view inputs[] = {"sparse", "dense"};
+  o.dense_input = one_of("--input", input, inputs) == 1;
   o.iterations = parse_int("--iterations", iterations, 1);
   o.warmup = parse_int("--warmup", warmup, 0);
+  if (o.pattern == pattern_kind::drift) {
+    if (app.count("--input") > 0 && !o.dense_input)
+      throw usage_error("--pattern drift has dense vectors: --input dense");
+    if (app.count("--warmup") > 0 && o.warmup > 0) throw usage_error("--pattern drift counts every call: --warmup 0");
+    if (o.type.starts_with("int")) throw usage_error("--pattern drift has values of floating point, not of " + o.type);
+    o.dense_input = true;
+    o.warmup = 0;
+  }
+  o.epsilon = parse_fraction("--epsilon", epsilon);
+  o.tau = parse_int("--tau", tau, 1);
+  o.tau_prime = parse_int("--tau-prime", tau_prime, 1);
   o.seed = parse_count("--seed", seed);
   constexpr std::string_view transports[] = {"mpi", "threads", "sim"};
   one_of("--transport", o.transport, transports);
@@ -128,7 +149,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     if (file != nullptr && o.network.empty() && o.calibrate.empty()) o.network = file;
   } else {
     o.warmup = 0;
-    if (o.jitter == 0) o.iterations = 1; // all would be the same
+    if (o.jitter == 0 && o.pattern != pattern_kind::drift) o.iterations = 1; // all would be the same
     for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
       if (!o.network.empty() && app.count(name) > 0) throw usage_error(std::string(name) + " is in the --network file");
     }

@@ -19,6 +19,7 @@ struct options {
   std::string type = "float";
   int index_bits = 32;
   pattern_kind pattern = pattern_kind::uniform;
+  bool dense_input = false; ///< systems for streams select from a dense vector
   int iterations = 20;
   int warmup = 5;
   bool check = false;
@@ -27,6 +28,10 @@ struct options {
   std::string transport;
   int ranks = 0; ///< 0: not given
   std::uint64_t seed = 1;
+  // of Ok-Topk:
+  double epsilon = 0.1;
+  int tau = 64;
+  int tau_prime = 32;
   // of the simulator:
   double latency = 1e-6;
   double bandwidth = 1e9;

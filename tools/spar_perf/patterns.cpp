@@ -166,6 +166,8 @@ std::vector<std::uint64_t> positions(const workload& w, int rank) {
   }
   case pattern_kind::zipf:
     return zipf_sample(w.n, w.k, shuffled(w.n, w.seed), own);
+  case pattern_kind::drift:
+    break;
   }
   return {};
 }
@@ -173,6 +175,23 @@ std::vector<std::uint64_t> positions(const workload& w, int rank) {
 int value_at(const workload& w, int rank, std::uint64_t index) {
   const std::uint64_t key = mix(w.seed ^ static_cast<std::uint64_t>(rank) << 40);
   return 1 + static_cast<int>(mix(key + index) % largest_value);
+}
+
+void drifting_values(const workload& w, int rank, int step, std::uint64_t first, std::span<double> values) {
+  constexpr std::uint64_t period = 256; // of the signal, in steps
+  const std::uint64_t common = mix(w.seed);
+  const std::uint64_t own = mix(mix(common ^ static_cast<std::uint64_t>(rank + 1) << 32) ^ static_cast<unsigned>(step));
+  const auto tail = [](std::uint64_t bits) {
+    const double u = (static_cast<double>(bits >> 11) + 1) * 0x1p-53;
+    return 1 / std::sqrt(std::sqrt(u)) - 1;
+  };
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint64_t shared = mix(common + first + i);
+    const std::uint64_t noise = mix(own + first + i);
+    const std::uint64_t phase = (shared + static_cast<std::uint64_t>(step)) % period;
+    const double up_and_down = std::abs(static_cast<double>(phase) - period / 2.0) / (period / 4.0) - 1; // -1 to 1
+    values[i] = up_and_down * tail(shared) + (noise % 2 == 0 ? tail(noise) : -tail(noise));
+  }
 }
 
 } // namespace perf

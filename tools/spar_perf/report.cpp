@@ -76,7 +76,7 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
                    r.ratios.empty() ? "-" : fmt::format("{:.3f}", spread_of(r.ratios).median),
                    !o.check      ? "-"
                    : r.correct() ? "yes"
-                                 : fmt::format("NO: error {:g}, bound {:g}{}", m.max_error, r.error_bound,
+                                 : fmt::format("NO: error {:g}, bound {:g}{}", m.max_error, m.error_bound,
                                                m.same_bits ? "" : ", ranks differ"));
   }
   return fmt::to_string(text);
@@ -89,7 +89,8 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
     const spread ratio = spread_of(r.ratios);
-    const double ranks = r.work.ranks;
+    const auto calls = static_cast<double>(m.seconds.size());
+    const double all_calls = r.work.ranks * calls;
     const auto if_counted = [&](const json& value) { return m.counted ? value : json(); };
     const auto if_compared = [&](double value) { return r.ratios.empty() ? json() : json(value); };
     json x;
@@ -102,30 +103,36 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     x["type"] = o.type;
     x["index_bits"] = o.index_bits;
     x["pattern"] = pattern_names[static_cast<std::size_t>(o.pattern)];
+    x["input"] = o.dense_input ? "dense" : "sparse";
     x["seed"] = o.seed;
     x["in_place"] = o.in_place;
     x["nnz_in"] = r.work.k;
     x["nnz_out"] = m.nnz_out;
+    x["nnz_out_mean"] = static_cast<double>(m.total_nnz_out) / calls;
     x["messages"] = if_counted(m.messages);
     x["words_sent"] = if_counted(words(m.bytes_sent));
     x["words_received"] = if_counted(words(m.bytes_received));
-    x["words_sent_mean"] = if_counted(static_cast<double>(m.total_bytes_sent) / 4 / ranks);
-    x["words_received_mean"] = if_counted(static_cast<double>(m.total_bytes_received) / 4 / ranks);
+    x["words_sent_mean"] = if_counted(static_cast<double>(m.total_bytes_sent) / 4 / all_calls);
+    x["words_received_mean"] = if_counted(static_cast<double>(m.total_bytes_received) / 4 / all_calls);
     x["header_bytes"] = if_counted(m.header_bytes);
     x["iterations"] = m.seconds.size();
     x["warmup"] = o.warmup;
     x["seconds"] = s.median;
     x["seconds_min"] = s.lowest;
     x["seconds_max"] = s.highest;
+    x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
     x["ratio_to_mpi"] = if_compared(ratio.median);
     x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
     x["ratio_to_mpi_max"] = if_compared(ratio.highest);
+    x["epsilon"] = o.epsilon;
+    x["tau"] = o.tau;
+    x["tau_prime"] = o.tau_prime;
     x["alpha"] = o.model.alpha;
     x["beta"] = o.model.beta;
     x["gamma_sparse"] = o.model.gamma_sparse;
     x["gamma_dense"] = o.model.gamma_dense;
     x["max_error"] = o.check ? json(m.max_error) : json();
-    x["error_bound"] = o.check ? json(r.error_bound) : json();
+    x["error_bound"] = o.check ? json(m.error_bound) : json();
     x["correct"] = o.check ? json(r.correct()) : json();
     if (o.transport == "sim") {
       x["latency"] = o.latency;

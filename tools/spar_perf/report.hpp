@@ -13,19 +13,22 @@ namespace perf {
 
 /// Of one system: on one rank first, then over all ranks.
 struct record {
-  std::vector<double> seconds; ///< of each iteration; the slowest rank's
-  bool counted = false;        ///< messages and bytes are known
-  // The last call's; the largest of any rank:
+  std::vector<double> seconds;        ///< of each iteration; the slowest rank's
+  std::vector<double> select_seconds; ///< of these for selection; empty where nobody tells
+  bool counted = false;               ///< messages and bytes are known
+  // The largest of any call and rank:
   std::uint64_t messages = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t header_bytes = 0;
-  // and of all ranks together:
+  // and of all calls and ranks together:
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_received = 0;
 
-  std::uint64_t nnz_out = 0; ///< entries of the result other than 0
+  std::uint64_t nnz_out = 0;       ///< entries of the result other than 0, the most in any call
+  std::uint64_t total_nnz_out = 0; ///< of all calls together
   double max_error = 0;
+  double error_bound = 0;
   bool same_bits = true; ///< on all ranks
 };
 
@@ -34,10 +37,9 @@ struct row {
   workload work;
   double density = 0;
   record measured;
-  double error_bound = 0;
   std::vector<double> ratios; ///< to mpi, of each iteration; empty without mpi
 
-  [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= error_bound; }
+  [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= measured.error_bound; }
 };
 
 /// Fills the ratios of the rows of one workload, if one of them is mpi.

@@ -104,9 +104,9 @@ std::vector<row> run_mpi(const options& o) {
     spar::set_network(net, o.model);
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::mpi, T, Index> all(density);
+      registry<spar::mpi, T, Index> all(o, density);
       register_systems(all);
-      all.add_call("mpi", true, 0, [&](spar::mpi& on, rank_data<T, Index>& data) { return call_mpi(on, &data, &sum); });
+      all.add_call("mpi", [&](spar::mpi& on, rank_data<T, Index>& data) { return call_mpi(on, &data, &sum); });
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       auto records = or_abort([&] { return measure(net, o, w, systems, sums ? &*sums : nullptr); });
@@ -117,7 +117,7 @@ std::vector<row> run_mpi(const options& o) {
 }
 
 std::vector<std::string> system_names() {
-  registry<spar::mpi, float, std::uint32_t> all(0);
+  registry<spar::mpi, float, std::uint32_t> all({}, 0);
   register_systems(all);
   std::vector<std::string> names;
   for (const auto& s : all.entries()) names.push_back(s.name);

@@ -14,7 +14,7 @@ std::vector<row> run_threads(const options& o) {
     for (const double density : o.densities) workload_of(o, density, ranks); // throws before the first is measured
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::threads, T, Index> all(density);
+      registry<spar::threads, T, Index> all(o, density);
       register_systems(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
@@ -32,7 +32,7 @@ std::vector<row> run_threads(const options& o) {
 }
 
 std::vector<std::string> system_names() {
-  registry<spar::threads, float, std::uint32_t> all(0);
+  registry<spar::threads, float, std::uint32_t> all({}, 0);
   register_systems(all);
   std::vector<std::string> names;
   for (const auto& s : all.entries()) names.push_back(s.name);

@@ -3,13 +3,22 @@
 #pragma once
 
 #include "element_types.hpp"
-#include "topka.hpp"
+#include "feedback.hpp"
+#include "options.hpp"
 
+#include <spar/collective/gather_and_merge.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/gaussiank.hpp>
+#include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
+#include <spar/system/topka.hpp>
+#include <spar/system/topkdsa.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,7 +34,8 @@ struct rank_data {
   std::vector<T> values;
   std::vector<T> dense_in;
   std::vector<T> dense_out;
-  bool in_place = false; ///< dense_out is the input as well
+  bool in_place = false;               ///< dense_out is the input as well
+  selection<T, Index>* from = nullptr; ///< of the system that is called, where it selects from dense_in
 
   spar::stream<T, Index> sum;
   spar::stream_view<T, Index> result;
@@ -38,14 +48,39 @@ struct call_cost {
   double seconds = 0;
   bool counted = false; ///< `cost` is known
   spar::statistics cost;
+  std::optional<double> select_seconds{}; ///< of `seconds`, where the system tells
+};
+
+/// A system on one rank, with its state.
+template <class Net, class T, class Index>
+struct rank_system {
+  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
+  std::function<std::span<const T>()> residual; ///< what it has not sent yet; empty for systems that send all
 };
 
 template <class Net, class T, class Index>
 struct system_entry {
   std::string name;
   bool dense = false;        ///< takes the dense vector
+  bool feedback = false;     ///< selects from it, and keeps the rest
   double relative_error = 0; ///< bound of |error| / the largest |sum|
-  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
+  std::uint64_t k = 0;       ///< entries that it selects
+  decltype(rank_system<Net, T, Index>::call) call;
+  std::function<rank_system<Net, T, Index>()> begin{}; ///< instead of `call`, where it has a state of its own
+
+  [[nodiscard]] rank_system<Net, T, Index> on_rank() const {
+    if (begin) return begin();
+    if (!feedback) return {call, [] { return std::span<const T>(); }};
+    auto from = std::make_shared<selection<T, Index>>();
+    from->select.k = k;
+    auto select_and_call = [from, inner = call](Net& net, rank_data<T, Index>& data) {
+      data.from = from.get();
+      auto running = inner(net, data);
+      data.from = nullptr;
+      return running;
+    };
+    return {std::move(select_and_call), [from] { return std::span<const T>(from->residual); }};
+  }
 };
 
 namespace detail {
@@ -53,12 +88,15 @@ namespace detail {
 // Coroutines: everything by value, or by a reference that outlives them.
 
 template <class Net, class T, class Index, class Algorithm>
-spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, Algorithm algorithm) {
+spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, selection<T, Index>* from, Algorithm algorithm) {
   call_cost call;
+  const double selected = from == nullptr ? 0 : from->select.seconds;
   const double begin = net.now();
-  auto pending = spar::start_allreduce(net, data->sparse(), std::move(algorithm));
+  const auto mine = from == nullptr ? data->sparse() : (*from)(data->dense_in, net.memory());
+  auto pending = spar::start_allreduce(net, mine, std::move(algorithm));
   data->sum = co_await std::move(pending);
   call.seconds = net.now() - begin;
+  if (from != nullptr) call.select_seconds = from->select.seconds - selected;
   call.counted = true;
   call.cost = pending.statistics();
   data->result = data->sum.view();
@@ -81,19 +119,42 @@ spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, Algorithm 
   co_return call;
 }
 
+template <class Net, class T, class Index, class Reducer>
+spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, Reducer* reducer) {
+  call_cost call;
+  const auto selected = [=] {
+    if constexpr (requires { reducer->algorithm().select.seconds; })
+      return std::optional(reducer->algorithm().select.seconds);
+    else
+      return std::optional<double>();
+  };
+  const std::optional<double> before = selected();
+  const double begin = net.now();
+  auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
+  auto result = co_await std::move(pending);
+  call.seconds = net.now() - begin;
+  if (before) call.select_seconds = *selected() - *before;
+  call.counted = true;
+  call.cost = pending.statistics();
+  data->sum = std::move(result.sum);
+  data->result = data->sum.view();
+  co_return call;
+}
+
 } // namespace detail
 
 template <class Net, class T, class Index>
 class registry {
  public:
   using entry = system_entry<Net, T, Index>;
-  using call_type = decltype(entry::call);
+  using on_rank = rank_system<Net, T, Index>;
 
-  explicit registry(double density) : density_(density) {}
+  registry(const options& o, double density) : options_(o), density_(density) {}
 
   /// Adds an algorithm object as spar::allreduce takes it, for the types for which it can be called. One that can do
-  /// both gets the sparse stream at densities below 1 and the dense vector at 1. `relative_error`: of a lossy one, the
-  /// bound of |error| / the largest |sum|.
+  /// both gets the sparse stream at densities below 1 and the dense vector at 1; with --input dense what it gets as a
+  /// stream is selected from a dense vector, with error feedback. `relative_error`: of a lossy one, the bound of
+  /// |error| / the largest |sum|.
   template <class Algorithm>
   void add(std::string name, Algorithm algorithm, double relative_error = 0) {
     constexpr bool sparse = spar::stream_allreduce<Algorithm, Net, T, Index, spar::sum>;
@@ -103,7 +164,8 @@ class registry {
                     "this algorithm has no name, or can be called neither with a stream nor with dense values");
     } else {
       const bool takes_dense = dense && (!sparse || density_ == 1);
-      add_call(std::move(name), takes_dense, relative_error, [=](Net& net, rank_data<T, Index>& data) {
+      const bool selects = options_.dense_input && !takes_dense;
+      const auto call = [=](Net& net, rank_data<T, Index>& data) {
         if constexpr (dense && sparse) {
           return takes_dense ? detail::call_dense(net, &data, algorithm) : detail::call_sparse(net, &data, algorithm);
         } else if constexpr (dense) {
@@ -111,18 +173,36 @@ class registry {
         } else {
           return detail::call_sparse(net, &data, algorithm);
         }
-      });
+      };
+      entries_.push_back({std::move(name), takes_dense || selects, selects, relative_error, k(), call});
     }
   }
 
-  /// Adds anything that is called with a transport and a rank's data.
-  void add_call(std::string name, bool dense, double relative_error, call_type call) {
-    entries_.push_back({std::move(name), dense, relative_error, std::move(call)});
+  /// Adds what spar::error_feedback takes as an algorithm; a copy of `algorithm` becomes that of each rank.
+  template <class Algorithm>
+  void add_feedback(std::string name, Algorithm algorithm) {
+    const auto begin = [=] {
+      auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
+      const auto call = [=](Net& net, rank_data<T, Index>& data) {
+        return detail::call_feedback(net, &data, reducer.get());
+      };
+      return on_rank{call, [=] { return reducer->residual(); }};
+    };
+    entries_.push_back({std::move(name), true, true, 0, k(), {}, begin});
   }
 
+  /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
+  void add_call(std::string name, decltype(on_rank::call) call) {
+    entries_.push_back({std::move(name), true, false, 0, k(), std::move(call)});
+  }
+
+  /// Entries of each rank at the density.
+  [[nodiscard]] std::uint64_t k() const { return entries_of(options_, density_); }
+  [[nodiscard]] const options& given() const noexcept { return options_; }
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
 
  private:
+  options options_;
   double density_;
   std::vector<entry> entries_;
 };
@@ -137,12 +217,27 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("rec_doubling", spar::recursive_doubling{});
   systems.add("ring", spar::ring{});
   systems.add("rabenseifner", spar::rabenseifner{});
-  systems.add("allgather", topka{});
+  systems.add("allgather", spar::gather_and_merge{});
   systems.add("dense", spar::dense{});
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
   systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
   systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
   systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
+  if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
+    timed<spar::selector::exact_topk> top;
+    timed<spar::selector::gaussian> gaussian;
+    top.k = gaussian.k = systems.k();
+    using topk = decltype(top);
+    systems.add_feedback("topka", spar::selected<topk, spar::gather_and_merge>{top});
+    systems.add_feedback("gaussiank", spar::selected<decltype(gaussian), spar::gather_and_merge>{gaussian});
+    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top});
+    systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
+    const options& o = systems.given();
+    systems.add_feedback("ok_topk", spar::ok_topk_allreduce{.k = systems.k(),
+                                                            .epsilon = o.epsilon,
+                                                            .tau = static_cast<std::uint64_t>(o.tau),
+                                                            .tau_prime = static_cast<std::uint64_t>(o.tau_prime)});
+  }
 }
 
 } // namespace perf

@@ -7,6 +7,7 @@
 #include <spar/collective/selected.hpp>
 #include <spar/core/task.hpp>
 #include <spar/selector/exact_topk.hpp>
+#include <spar/selector/keep_largest.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
@@ -22,34 +23,37 @@ namespace spar {
 /// left plus right, of which the k largest entries are kept, of equal ones those with the lowest indices; the others
 /// are added to the residual.
 template <element T, index_type Index, reduction<T> Op>
-stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
-                            const selector::exact_topk& select, std::span<T> residual, Op op, pool& memory) {
+stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right, std::uint64_t k,
+                            std::span<T> residual, Op op, pool& memory) {
   constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
   auto both = merge(left, right, {0, left.dimension()}, never_dense, op, memory);
-  auto kept = select.template operator()<Index>(both.values(), memory); // by their places in `both`
-  for (std::size_t e = 0; e < both.count(); ++e) {
-    T& x = residual[both.indices()[e]];
-    x = op(x, both.values()[e]); // zero where it is kept
-  }
-  for (Index& place : kept.indices()) place = both.indices()[place];
-  both.shrink(kept.count());
-  both.write(0, stream_view<T, Index>::sparse(left.dimension(), kept.indices(), kept.values()));
+  const auto dropped = selector::keep_largest(both, k, memory);
+  dropped.for_each([&](Index i, T value) {
+    T& x = residual[i];
+    x = op(x, value);
+  });
   return both;
 }
 
 /// 2 ceil(log2 P) rounds with at most k entries in each message. An inner node keeps what it drops in its own residual:
 /// the sum and all residuals are what all ranks brought. Of what a rank contributed, part may be in another's residual.
+/// `Selector` is asked for k entries, or for a density.
+template <class Selector = selector::exact_topk>
 struct gtopk_allreduce {
   static constexpr std::string_view name = "gtopk";
 
-  selector::exact_topk select{};
+  Selector select{};
 
-  /// What the ranks must agree on.
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return select.k; }
+  void validate(std::uint64_t n) const { select.validate(n); }
+  template <class F>
+  void options(F&& f) const {
+    f(select.k), f(select.density);
+  }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>
-  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     const rank_t p = net.size();
+    const std::uint64_t k = selector::detail::amount(select.k, select.density, x.size());
     selected_sum<T, Index> result;
     result.contributed = select.template operator()<Index>(x, net.memory());
     stream<T, Index> sum;
@@ -65,16 +69,13 @@ struct gtopk_allreduce {
       const auto theirs = decode<T, Index>(in, {0, x.size()});
       if (theirs.is_dense()) throw corrupt_message("a dense stream arrived where the k largest entries are due");
       net.compute(have.count() + theirs.count());
-      sum = merge_topk(have, theirs, select, x, op, net.memory());
+      sum = merge_topk(have, theirs, k, x, op, net.memory());
       have = sum.view();
     }
     const binomial_broadcast broadcast;
     result.sum = co_await broadcast(net, have, 0);
     co_return result;
   }
-
-  template <class... Args>
-  void operator()(Args&&...) && = delete;
 };
 
 } // namespace spar

@@ -7,6 +7,8 @@
 #include <spar/storage/stream.hpp>
 #include <spar/transport/channel.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -24,6 +26,26 @@ struct selected_sum {
   stream<T, Index> contributed; ///< this rank's entries in it
 };
 
+/// Puts those entries of `mine` back to `x` that have no place in `sum`; the others stay.
+template <element T, index_type Index>
+void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x) {
+  const std::span<Index> indices = mine.indices();
+  const std::span<T> values = mine.values();
+  const std::span<const Index> winners = sum.indices();
+  std::size_t kept = 0;
+  std::size_t w = 0;
+  for (std::size_t e = 0; e < indices.size(); ++e) {
+    while (w < winners.size() && winners[w] < indices[e]) ++w;
+    if (w < winners.size() && winners[w] == indices[e]) {
+      indices[kept] = indices[e];
+      values[kept++] = values[e];
+    } else {
+      x[indices[e]] = values[e];
+    }
+  }
+  mine.shrink(kept);
+}
+
 /// Sums what `Selector` takes from each rank's values by `Algorithm`. The values keep what was not selected, and what
 /// an algorithm loses that can be called with them as a fourth argument.
 template <class Selector, class Algorithm>
@@ -33,11 +55,16 @@ struct selected {
   Selector select{};
   Algorithm algorithm{};
 
+  void validate(std::uint64_t n) const {
+    if constexpr (requires { select.validate(n); }) select.validate(n);
+  }
+
   template <index_type Index, transport Net, element T, reduction<T> Op>
     requires selects<Selector, T, Index>
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
-    validate(mine.view()); // a user's selector may err
+    spar::validate(mine.view()); // a user's selector may err
+    if constexpr (requires { algorithm.validate(mine.view(), op); }) algorithm.validate(mine.view(), op);
     const auto start = [&] {
       if constexpr (requires { algorithm(net, mine.view(), op, x); })
         return algorithm(net, mine.view(), op, x);

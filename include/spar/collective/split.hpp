@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2); a sparse
-// reduce-scatter.
+// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2; buckets:
+// Ok-Topk, section 3.1.1); a sparse reduce-scatter.
 #pragma once
 
 #include <spar/core/fixed_vector.hpp>
@@ -10,53 +10,76 @@
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
 
 namespace spar {
 
-/// Sends each owner its slice and reduces the parts of this rank's block, in the order of the ranks: to the values of
-/// the block at `dense`, or where that is null to a sparse stream. P - 1 messages each way, all under way at once.
-template <transport Net, element T, index_type Index, reduction<T> Op>
-task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Op op, T* dense) {
-  stream<T, Index> sum;
+/// Sends each owner its slice and reduces the parts of this rank's block: to the values of the block at `dense`, or
+/// where that is null to a sparse stream. P - 1 messages each way, all under way at once. Sparse sums are taken over
+/// buckets of 16 ranks, while the next bucket arrives, and then over the buckets; both in the order of the ranks, so
+/// that it does not matter who owns an index.
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op>
+task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, T* dense) {
+  constexpr std::size_t bucket = 16;
+  pool& memory = net.memory();
   stream<T, Index> sparse_copy;
   if (dense == nullptr && mine.is_dense()) {
-    sparse_copy = to_sparse(mine, op, net.memory());
+    sparse_copy = to_sparse(mine, op, memory);
     mine = sparse_copy.view();
   }
   const rank_t p = net.size();
-  const uniform_ownership owner{mine.dimension(), p};
-  const auto slice = [&](rank_t r) { return mine.slice(owner.begin(r), owner.begin(r + 1)); };
-  const auto others = static_cast<std::size_t>(p - 1);
-  fixed_vector<decltype(net.send(0, encode(mine)))> sending(net.memory(), others);
-  fixed_vector<message_buffer> arrived(net.memory(), others);
-  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), others);
-  buffer<stream_view<T, Index>> parts(net.memory(), static_cast<std::size_t>(p));
+  const auto ranks = static_cast<std::size_t>(p);
+  const auto rank = static_cast<std::size_t>(net.rank());
+  const index_range block = owner[net.rank()];
+  const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
+  fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
+  fixed_vector<message_buffer> arrived(memory, ranks - 1);
+  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
+  buffer<stream_view<T, Index>> parts(memory, ranks);
+  const auto merged = [&](std::span<const stream_view<T, Index>> some) {
+    std::uint64_t entries = 0;
+    for (const auto& part : some) entries += part.count();
+    net.compute(entries);
+    if (dense == nullptr) return merge_many(some, mine.dimension(), block, op, memory);
+    reduce_dense(some, block, dense, op);
+    return stream<T, Index>();
+  };
+  fixed_vector<stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
+  for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
+  const auto merge_bucket = [&](std::size_t b) {
+    const std::span<const stream_view<T, Index>> all = parts.span();
+    sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
+  };
 
   // Each rank begins with another peer, so that no one is addressed by all at once.
   for (rank_t i = 1; i < p; ++i) {
-    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.memory())));
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
     sending.emplace_back(net.send(peer, encode(slice(peer))));
   }
-  parts.span()[static_cast<std::size_t>(net.rank())] = slice(net.rank());
-  for (std::size_t i = 0; i < others; ++i) {
+  parts.span()[rank] = slice(net.rank());
+  for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
-    const auto source = static_cast<std::size_t>((net.rank() + 2 * p - 1 - static_cast<rank_t>(i)) % p);
-    parts.span()[source] = decode<T, Index>(arrived[i], owner[net.rank()]);
+    const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
+    parts.span()[source] = decode<T, Index>(arrived[i], block);
+    const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
+    if (last_of_bucket && dense == nullptr) merge_bucket(source / bucket);
   }
-  std::uint64_t entries = 0;
-  for (const auto& part : parts.span()) entries += part.count();
-  net.compute(entries);
-  if (dense != nullptr)
-    reduce_dense(std::as_const(parts).span(), owner[net.rank()], dense, op);
-  else
-    sum = merge_many(std::as_const(parts).span(), mine.dimension(), owner[net.rank()], op, net.memory());
+  stream<T, Index> sum;
+  if (dense != nullptr || ranks <= bucket) {
+    sum = merged(std::as_const(parts).span());
+  } else {
+    merge_bucket(rank / bucket);
+    for (std::size_t b = 0; b < sums.size(); ++b) parts.span()[b] = sums[b].view();
+    sum = merged(std::as_const(parts).span().first(sums.size()));
+  }
   arrived.clear();
   for (auto& s : sending) co_await s;
   co_return sum;
@@ -68,7 +91,8 @@ struct split_reduce_scatter {
 
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    return split<Net, T, Index>(net, mine, op, nullptr);
+    const uniform_ownership owner{mine.dimension(), net.size()};
+    return split(net, mine, owner, op, static_cast<T*>(nullptr));
   }
 
   template <class... Args>

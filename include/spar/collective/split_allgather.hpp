@@ -73,7 +73,7 @@ struct split_allgather {
     const uniform_ownership owner{mine.dimension(), net.size()};
     auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
     const std::span<T> values = sum.values();
-    co_await split(net, mine, op, values.data() + owner.begin(net.rank()));
+    co_await split(net, mine, owner, op, values.data() + owner.begin(net.rank()));
     if constexpr (std::same_as<Storage, storage::dense>) {
       const bruck_allgather allgather;
       co_await allgather(net, values);

@@ -6,14 +6,13 @@
 #include <spar/collective/finishing.hpp>
 #include <spar/collective/pending.hpp>
 #include <spar/collective/selected.hpp>
-#include <spar/core/crc32c.hpp>
+#include <spar/optimizer/saved_state.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -83,88 +82,49 @@ class error_feedback {
   /// The residual and the algorithm's state, to go on in another run with as many ranks.
   [[nodiscard]] std::vector<std::byte> save() const {
     check_idle();
-    std::vector<std::uint64_t> state;
-    if constexpr (stateful) state = algorithm_.state_words();
-    const saved_header head{saved_header::spar, code_of<T>, residual_.size(), state.size()};
-    std::vector<std::byte> out;
-    const auto append = [&](const void* data, std::size_t bytes) {
-      const auto* const first = static_cast<const std::byte*>(data);
-      out.insert(out.end(), first, first + bytes);
-    };
-    append(&head, sizeof head);
-    append(state.data(), state.size() * sizeof(std::uint64_t));
-    append(residual_.data(), residual_.size() * sizeof(T));
-    const std::uint32_t checksum = crc32c(out.data(), out.size());
-    append(&checksum, sizeof checksum);
-    return out;
+    Algorithm algorithm = algorithm_;
+    detail::state_writer words;
+    visit_state(algorithm, words);
+    return detail::to_bytes<T>(words.words, residual_);
   }
   /// Goes on from what `save` returned. Throws `invalid_argument`, and changes nothing, where it is damaged or of
   /// another type.
   void load(std::span<const std::byte> saved) {
     check_idle();
-    const saved_parts parts = check_saved(saved);
+    detail::saved_state<T> state = detail::from_bytes<T>(saved);
     Algorithm algorithm = algorithm_;
-    if constexpr (stateful) algorithm.set_state_words(parts.state);
-    residual_ = parts.residual;
+    detail::state_reader words{state.words};
+    visit_state(algorithm, words);
+    if (!words.words.empty()) throw invalid_argument("a saved state is of another algorithm: it is too long");
+    residual_ = std::move(state.residual);
     algorithm_ = std::move(algorithm);
   }
   /// Adds the residual in what another rank of an earlier job `save`d: a job with another number of ranks takes over
   /// each saved residual on one of its ranks, so that nothing is lost.
   void take_over(std::span<const std::byte> saved) {
     check_idle();
-    const saved_parts parts = check_saved(saved);
-    if (residual_.empty()) residual_.resize(parts.residual.size());
-    if (!parts.residual.empty() && parts.residual.size() != residual_.size()) {
+    const std::vector<T> theirs = detail::from_bytes<T>(saved).residual;
+    if (residual_.empty()) residual_.resize(theirs.size());
+    if (!theirs.empty() && theirs.size() != residual_.size()) {
       raise<invalid_argument>(
-          {"a saved residual has length ", parts.residual.size(), ", the one that takes it over ", residual_.size()});
+          {"a saved residual has length ", theirs.size(), ", the one that takes it over ", residual_.size()});
     }
-    if (!parts.residual.empty()) kernel::reduce(residual_.data(), parts.residual.data(), residual_.size(), sum{});
+    kernel::reduce(residual_.data(), theirs.data(), theirs.size(), sum{});
   }
 
  private:
-  static constexpr bool stateful = requires(Algorithm& a, std::span<const std::uint64_t> words) {
-    { std::as_const(a).state_words() } -> std::same_as<std::vector<std::uint64_t>>;
-    a.set_state_words(words);
-  };
-
-  /// In front of the state's words and the residual; a CRC-32C of everything follows them. In the machine's byte order.
-  struct saved_header {
-    static constexpr std::uint64_t spar = 0x3146'4552'4150'5301; // with the version
-
-    std::uint64_t magic;
-    element_code element;
-    std::uint64_t length;
-    std::uint64_t words;
-  };
-  struct saved_parts {
-    std::vector<std::uint64_t> state;
-    std::vector<T> residual;
-  };
-  static saved_parts check_saved(std::span<const std::byte> saved) {
-    saved_header head{};
-    std::uint32_t checksum = 0;
-    if (saved.size() < sizeof head + sizeof checksum) {
-      raise<invalid_argument>({"a saved residual of ", saved.size(), " bytes is too short"});
-    }
-    std::memcpy(&head, saved.data(), sizeof head);
-    const std::size_t body = saved.size() - sizeof checksum;
-    std::memcpy(&checksum, saved.data() + body, sizeof checksum);
-    if (head.magic != saved_header::spar || checksum != crc32c(saved.data(), body)) {
-      throw invalid_argument("a saved residual is damaged, or it is none");
-    }
-    if (head.element != code_of<T>) throw invalid_argument("a saved residual has another type of values");
-    const std::size_t rest = body - sizeof head;
-    if (head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||
-        head.words * sizeof(std::uint64_t) + head.length * sizeof(T) != rest) {
-      raise<invalid_argument>({"a saved residual of ", saved.size(), " bytes cannot hold ", head.length, " values"});
-    }
-    saved_parts parts{std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
-    const std::byte* const words = saved.data() + sizeof head;
-    if (head.words > 0) std::memcpy(parts.state.data(), words, head.words * sizeof(std::uint64_t));
-    if (head.length > 0) {
-      std::memcpy(parts.residual.data(), words + head.words * sizeof(std::uint64_t), head.length * sizeof(T));
-    }
-    return parts;
+  /// What of the options and the state all ranks must have alike, as one number.
+  [[nodiscard]] std::uint64_t agreed() {
+    next_ = algorithm_;
+    detail::state_hash hash;
+    if constexpr (requires { next_.options(hash); }) next_.options(hash);
+    if constexpr (requires { next_.shared_state(hash); }) next_.shared_state(hash);
+    return hash.value ^ hash.value >> 32;
+  }
+  template <class F>
+  static void visit_state(Algorithm& algorithm, F& f) {
+    if constexpr (requires { algorithm.shared_state(f); }) algorithm.shared_state(f);
+    if constexpr (requires { algorithm.own_state(f); }) algorithm.own_state(f);
   }
 
   /// The call as a coroutine, which refers to the object that it belongs to.
@@ -224,10 +184,8 @@ class error_feedback {
     if constexpr (is_floating<T>) {
       if (options_.reject_nan) check_numbers(x);
     }
-    std::uint64_t option = 0;
     if constexpr (requires { algorithm_.validate(x.size()); }) algorithm_.validate(x.size());
-    if constexpr (requires { algorithm_.agreed(); }) option = algorithm_.agreed();
-    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), option), call, x, op);
+    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), call, x, op);
   }
 
   void check_idle() const {

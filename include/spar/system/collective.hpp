@@ -33,11 +33,15 @@ struct collective {
       raise<invalid_argument>(
           {"a collective of selected entries has 32-bit indices, too few for ", x.size(), " values"});
     }
+    if constexpr (requires { select.validate(x.size()); }) select.validate(x.size());
   }
 
   template <transport Net, element T, reduction<T> Op>
     requires selects<Selector, T, std::uint32_t>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    static_assert(selects<const Selector, T, std::uint32_t>,
+                  "this selector changes from call to call, but a collective has no state to keep: call the selector "
+                  "yourself and allreduce its stream");
     const stream<T> mine = select.template operator()<std::uint32_t>(x, net.memory());
     spar::validate(mine.view());
     const stream<T> sum = co_await algorithm(net, mine.view(), op);

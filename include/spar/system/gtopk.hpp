@@ -10,6 +10,6 @@
 namespace spar {
 
 template <element T, index_type Index = std::uint32_t>
-using gtopk = error_feedback<T, gtopk_allreduce, Index>;
+using gtopk = error_feedback<T, gtopk_allreduce<>, Index>;
 
 } // namespace spar

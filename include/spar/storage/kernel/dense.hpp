@@ -47,24 +47,12 @@ template <class T>
     return !(value == T{});
 }
 
-/// Bit e says whether `values[e]` is nonzero, for 64 values: compared to bytes, which vectorises, then eight bytes to
-/// bits by a multiplication.
+/// Bit e says whether `values[e]` is nonzero, for 64 values: compared to bytes, which vectorises.
 template <class T>
 inline std::uint64_t nonzero_mask(const T* __restrict values) {
   std::uint8_t bytes[64];
   for (std::size_t e = 0; e < 64; ++e) bytes[e] = static_cast<std::uint8_t>(is_nonzero(values[e]));
-  std::uint64_t mask = 0;
-  for (std::size_t e = 0; e < 64; e += 8) {
-    std::uint64_t eight = 0;
-    if constexpr (std::endian::native == std::endian::little) {
-      std::memcpy(&eight, bytes + e, 8);
-      eight = (eight * 0x0102040810204080u) >> 56;
-    } else {
-      for (std::size_t b = 0; b < 8; ++b) eight |= static_cast<std::uint64_t>(bytes[e + b]) << b;
-    }
-    mask |= eight << e;
-  }
-  return mask;
+  return mask_of_bytes(bytes);
 }
 
 } // namespace detail

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ownership of index ranges with about equally many entries: quantiles of the positions of all ranks' entries (Ok-Topk,
+// section 3.1.1, which averages each rank's own quantiles; those fail where ranks differ).
+#pragma once
+
+#include <spar/collective/bruck_allreduce.hpp>
+#include <spar/core/buffer.hpp>
+#include <spar/core/fixed_vector.hpp>
+#include <spar/core/task.hpp>
+#include <spar/topology/ownership.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace spar {
+
+namespace detail {
+
+/// The search for the P - 1 quantiles at once. Every rank counts its entries below 7 probes between the nearest two
+/// positions known for each quantile; from the sums of these counts all ranks draw the same conclusions.
+template <index_type Index>
+class quantile_search {
+  static constexpr std::uint64_t probes = 7;
+
+  struct position {
+    std::uint64_t index;
+    std::uint64_t below; // entries of all ranks with smaller indices
+  };
+  struct quantile {
+    std::uint64_t target; // entries that should be below
+    position low;         // at most the target
+    position high;        // at least the target
+    [[nodiscard]] bool found() const {
+      return high.index - low.index <= 1 || low.below == target || high.below == target;
+    }
+    [[nodiscard]] position nearest() const { return target - low.below <= high.below - target ? low : high; }
+    [[nodiscard]] std::uint64_t probe(std::uint64_t i) const {
+      const std::uint64_t width = high.index - low.index;
+      return low.index + width / (probes + 1) * (i + 1) + width % (probes + 1) * (i + 1) / (probes + 1);
+    }
+  };
+
+ public:
+  /// `totals`: entries of all ranks in each of the blocks with these bounds.
+  quantile_search(std::span<const std::uint64_t> bounds, std::span<const std::uint64_t> totals, pool& memory)
+      : quantiles_(memory, totals.size()), counts_(memory, probes * (totals.size() - 1)) {
+    for (const std::uint64_t total : totals) all_ += total;
+    const uniform_ownership equal{all_, static_cast<rank_t>(totals.size())};
+    std::size_t block = 0;
+    position begin{bounds[0], 0};
+    for (std::size_t q = 1; q < totals.size(); ++q) {
+      const std::uint64_t target = equal.begin(static_cast<rank_t>(q));
+      for (; begin.below + totals[block] < target; ++block) begin = {bounds[block + 1], begin.below + totals[block]};
+      quantiles_.emplace_back(quantile{target, begin, {bounds[block + 1], begin.below + totals[block]}});
+    }
+  }
+
+  /// The blocks that the nearest positions would make differ by about 3 % or P entries at most; or nothing is left to
+  /// refine.
+  [[nodiscard]] bool good(std::uint64_t most) const {
+    const std::uint64_t mean = all_ / (quantiles_.size() + 1);
+    const std::uint64_t good_enough = std::min(most, mean + std::max<std::uint64_t>(mean / 32, quantiles_.size() + 1));
+    std::uint64_t below = 0;
+    std::uint64_t largest = 0;
+    bool found = true;
+    for (const quantile& q : quantiles_) {
+      const std::uint64_t next = q.nearest().below;
+      largest = std::max(largest, next - below);
+      below = next;
+      found = found && q.found();
+    }
+    return found || std::max(largest, all_ - below) <= good_enough;
+  }
+
+  /// This rank's share of the counters.
+  std::span<std::uint64_t> count(std::span<const Index> mine) {
+    std::size_t c = 0;
+    for (const quantile& q : quantiles_) {
+      for (std::uint64_t i = 0; i < probes; ++i) counts_.data()[c++] = entries_below(mine, q.probe(i));
+    }
+    return counts_.span();
+  }
+  /// The counters hold the sums over all ranks.
+  void narrow() {
+    const std::uint64_t* count = counts_.data();
+    for (quantile& q : quantiles_) {
+      const quantile before = q;
+      std::uint64_t i = 0;
+      for (; i < probes && count[i] <= q.target; ++i) q.low = {before.probe(i), count[i]};
+      if (i < probes) q.high = {before.probe(i), count[i]};
+      count += probes;
+    }
+  }
+  void write(std::span<std::uint64_t> bounds) const {
+    for (std::size_t q = 0; q < quantiles_.size(); ++q) bounds[q + 1] = quantiles_[q].nearest().index;
+    if (!std::is_sorted(bounds.begin(), bounds.end())) {
+      throw corrupt_message("counts of entries that arrived contradict each other");
+    }
+  }
+
+  static std::uint64_t entries_below(std::span<const Index> sorted, std::uint64_t index) {
+    return static_cast<std::uint64_t>(std::lower_bound(sorted.begin(), sorted.end(), index) - sorted.begin());
+  }
+
+ private:
+  std::uint64_t all_ = 0;
+  fixed_vector<quantile> quantiles_;
+  buffer<std::uint64_t> counts_;
+};
+
+} // namespace detail
+
+/// Moves `bounds` (P + 1 of them, of the owners' blocks of [0, n), the same on every rank) where `anew` says so or an
+/// owner would get more than `most` entries, so that all get about as many. `mine`: the ascending indices of this
+/// rank's entries. Bounds that do not fit n and P are replaced.
+///
+/// An allreduce of P counters, and one of 7 (P - 1) for each refinement, which leaves an eighth of the distance in
+/// which a bound is looked for: 2 ceil(log2 P) messages a rank each time, of less than 4 P and 28 P words (of 4 bytes)
+/// in all. Returns the number of refinements.
+template <transport Net, index_type Index>
+task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, std::uint64_t n,
+                                      std::vector<std::uint64_t>& bounds, bool anew, std::uint64_t most) {
+  const uniform_ownership equal{n, net.size()};
+  if (bounds.size() != static_cast<std::size_t>(net.size()) + 1 || bounds.back() != n) {
+    bounds.clear();
+    for (rank_t r = 0; r <= net.size(); ++r) bounds.push_back(equal.begin(r));
+    anew = true;
+  }
+  const auto counters = net.template with_element<std::uint64_t>();
+  const bruck_allreduce allreduce;
+  buffer<std::uint64_t> totals(net.memory(), bounds.size() - 1);
+  using search = detail::quantile_search<Index>;
+  for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
+    totals.data()[b] = search::entries_below(mine, bounds[b + 1]) - search::entries_below(mine, bounds[b]);
+  }
+  co_await allreduce(counters, totals.span());
+  const std::uint64_t largest = *std::max_element(totals.data(), totals.data() + totals.size());
+  if (!anew && largest <= most) co_return 0;
+
+  search quantiles(bounds, totals.span(), net.memory());
+  std::uint64_t refinements = 0;
+  for (; !quantiles.good(most); ++refinements) {
+    co_await allreduce(counters, quantiles.count(mine));
+    quantiles.narrow();
+  }
+  quantiles.write(bounds);
+  co_return refinements;
+}
+
+} // namespace spar

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How many entries a selector is asked for: a number, or a share of the vector.
+#pragma once
+
+#include <spar/core/error.hpp>
+
+#include <cstdint>
+
+namespace spar::selector::detail {
+
+/// `k` or, where a density is given instead, that share of n: rounded to the nearest, but at least one entry. Throws
+/// `invalid_argument` where both are given, where k is beyond n and where the density is not in [0, 1].
+inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
+  if (!(density >= 0 && density <= 1)) raise<invalid_argument>({"a density of ", density, " is not in [0, 1]"});
+  if (k != 0 && density != 0) {
+    raise<invalid_argument>({"a selector is given both k = ", k, " and a density of ", density});
+  }
+  if (k > n) raise<invalid_argument>({"a selector of k = ", k, " entries is given a vector of ", n});
+  if (density == 0 || n == 0) return k;
+  const auto share = static_cast<std::uint64_t>(density * static_cast<double>(n) + 0.5);
+  return share == 0 ? 1 : share > n ? n : share;
+}
+
+} // namespace spar::selector::detail

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gaussiank: a threshold from mean and deviation, as if the entries had a normal distribution (Ok-Topk, sections
+// 2, 5.4).
+#pragma once
+
+#include <spar/selector/amount.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/kernel/largest.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+namespace spar::selector {
+
+/// Selects what reaches a threshold t = |mean| + z * deviation in magnitude, where a normal variable is farther than z
+/// deviations from its mean with probability k/n. Where that selects fewer than 3/4 k entries, t is divided by 1.02
+/// until it selects as many, or all nonzeros. There is no bound from above. Mean and deviation are of the finite
+/// entries, summed up as doubles; NaN and infinity are always selected. Sorted by index; deterministic.
+struct gaussian {
+  static constexpr std::string_view name = "gaussian";
+
+  std::uint64_t k = 0;
+  double density = 0; ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
+
+  void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
+
+  template <index_type Index = std::uint32_t, kernel::ranked T>
+  stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+    const std::uint64_t wanted = detail::amount(k, density, x.size());
+    if (wanted == 0) return stream<T, Index>::sparse(memory, x.size(), 0);
+    double t = normal_threshold<T>(x, static_cast<double>(wanted) / static_cast<double>(x.size()));
+    std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
+    const std::uint64_t least = wanted - wanted / 4;
+    if (count < least) {
+      // Where the divisions end is known at once. Close to zero they may end before, where they change nothing any
+      // more.
+      const auto enough = kernel::largest<T>(x, least, memory).threshold;
+      for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
+      if (nearest<T>(t) > enough) t = 0;
+      count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
+    }
+    auto selected = stream<T, Index>::sparse(memory, x.size(), count);
+    kernel::take_at_least(x.data(), x.size(), nearest<T>(t), 0, selected.indices().data(), selected.values().data(),
+                          count);
+    return selected;
+  }
+
+ private:
+  template <class T>
+  static constexpr kernel::magnitude<T> infinite = kernel::magnitude_of(static_cast<T>(__builtin_inf()));
+
+  /// The magnitude of t, a number that is not negative, or of the largest T.
+  template <class T>
+  static kernel::magnitude<T> nearest(double t) {
+    if constexpr (is_floating<T>)
+      return kernel::magnitude_of(static_cast<T>(t));
+    else
+      return t < static_cast<double>(kernel::greatest_magnitude<T>) ? static_cast<kernel::magnitude<T>>(t)
+                                                                    : kernel::greatest_magnitude<T>;
+  }
+
+  /// |mean| + z * deviation; finite.
+  template <class T>
+  [[gnu::noinline]] static double normal_threshold(std::span<const T> x, double share) {
+    constexpr std::size_t lanes = 8; // sums that do not wait for each other
+    double sum[lanes] = {}, squares[lanes] = {}, count[lanes] = {};
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      const bool finite = !is_floating<T> || kernel::magnitude_of(x[e]) < infinite<T>;
+      const double value = finite ? static_cast<double>(x[e]) : 0;
+      sum[e % lanes] += value;
+      squares[e % lanes] += value * value;
+      count[e % lanes] += finite ? 1 : 0;
+    }
+    for (std::size_t l = 1; l < lanes; ++l) sum[0] += sum[l], squares[0] += squares[l], count[0] += count[l];
+    const double mean = count[0] == 0 ? 0 : sum[0] / count[0];
+    const double variance = count[0] == 0 ? 0 : squares[0] / count[0] - mean * mean;
+    double low = 0, high = 40; // P(|normal| > 40 deviations) is 0 in double precision
+    for (int i = 0; i < 60; ++i) {
+      const double z = (low + high) / 2;
+      (std::erfc(z / std::sqrt(2.0)) > share ? low : high) = z;
+    }
+    const double t = std::abs(mean) + high * std::sqrt(variance > 0 ? variance : 0);
+    return t < std::numeric_limits<double>::max() ? t : std::numeric_limits<double>::max();
+  }
+};
+
+} // namespace spar::selector

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Top-k by a threshold that is found now and then and reused in between (Ok-Topk, section 3.1.3).
+#pragma once
+
+#include <spar/selector/amount.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/kernel/largest.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace spar::selector {
+
+/// Selects what reaches the magnitude of the k-th largest entry of an earlier call: one pass over the vector. Every
+/// `period` calls, the first included, it is found anew: then exactly the k largest entries are selected, as by
+/// `exact_topk`. So they are, and the period starts again, in any call where the old threshold would select more than
+/// k + floor(epsilon * k) entries, or fewer than k - floor(epsilon * k) and not all nonzeros. (In the authors'
+/// program the number is not bounded.) Entries at the threshold are selected. Sorted by index; deterministic.
+///
+/// `now` is its state. A caller whose call may fail copies the selector, calls the copy, and keeps that on success.
+struct threshold_reuse {
+  static constexpr std::string_view name = "threshold_reuse";
+
+  std::uint64_t k = 0;
+  double density = 0;        ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
+  std::uint64_t period = 32; ///< the paper's tau'; 1 finds the threshold in every call
+  double epsilon = 0.1;      ///< in [0, 1]; with 0 every call selects exactly min(k, nonzeros) entries
+
+  /// Two numbers, which may be saved and loaded. Any threshold is safe: a wrong one is found anew.
+  struct state {
+    std::uint64_t threshold = 0; ///< as kernel::magnitude_of
+    std::uint64_t calls = 0;     ///< since it was found, that one included; 0: find one
+    bool operator==(const state&) const = default;
+  };
+  state now{};
+
+  void validate(std::uint64_t n) const {
+    (void)detail::amount(k, density, n);
+    if (period == 0) throw invalid_argument("a threshold is to be found every 0 calls: the period is at least 1");
+    if (!(epsilon >= 0 && epsilon <= 1)) {
+      raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1]"});
+    }
+  }
+
+  template <index_type Index = std::uint32_t, kernel::ranked T>
+  stream<T, Index> operator()(std::span<T> x, pool& memory) {
+    validate(x.size());
+    const std::uint64_t wanted = detail::amount(k, density, x.size());
+    if (now.calls != 0 && now.calls < period) {
+      const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(wanted));
+      const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
+      const std::size_t room = std::min<std::uint64_t>(wanted + slack, x.size());
+      auto selected = stream<T, Index>::sparse(memory, x.size(), room);
+      const auto taken = kernel::take_at_least(x.data(), x.size(), threshold, 0, selected.indices().data(),
+                                               selected.values().data(), room);
+      selected.shrink(taken.count);
+      if (taken.seen == x.size() && (taken.count >= wanted - slack || threshold <= 1)) {
+        ++now.calls;
+        return selected;
+      }
+      kernel::scatter_assign(selected.view().entries(), 0, x.data());
+    }
+    const auto where = kernel::largest<T>(x, wanted, memory);
+    auto selected = stream<T, Index>::sparse(memory, x.size(), where.count);
+    kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data());
+    now = {where.threshold, 1};
+    return selected;
+  }
+};
+
+} // namespace spar::selector

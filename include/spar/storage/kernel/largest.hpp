@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where the k largest magnitudes of a vector end, exactly, and moving them out.
+#pragma once
+
+#include <spar/core/buffer.hpp>
+#include <spar/core/pool.hpp>
+#include <spar/storage/kernel/magnitude.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar::kernel {
+
+/// The k largest entries of a vector, without zeros: those whose magnitude is above `threshold`, and of those at the
+/// threshold, which are `equal`, the first `ties`.
+template <ranked T>
+struct cut {
+  magnitude<T> threshold = greatest_magnitude<T>; // never 0
+  std::size_t count = 0;                          // in all: k, or the nonzeros where these are fewer
+  std::size_t ties = 0;
+  std::size_t equal = 0;
+};
+
+namespace detail {
+
+/// By digits of the magnitudes, the upper ones first: a histogram of those that agree in the digits known so far. As
+/// soon as these are few enough for `scratch`, they are copied there; `x` may lie at its beginning, and is lost then.
+template <ranked T>
+[[gnu::noinline]] cut<T> largest_by_digits(const T* x, std::size_t n, std::size_t k, std::span<T> scratch) {
+  using M = magnitude<T>;
+  constexpr int digit = 8;
+  if (k == 0 || n == 0) return {};
+  M all = 0;
+  std::size_t e = 0;
+  for (; e + 64 <= n; e += 64)
+    for (std::size_t b = 0; b < 64; ++b) all = static_cast<M>(all | magnitude_of(x[e + b]));
+  for (; e < n; ++e) all = static_cast<M>(all | magnitude_of(x[e]));
+  M known = 0, upper = 0; // digits of the k-th largest, and where they are
+  std::size_t above = 0, equal = n;
+  for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
+    shift = std::max(shift - digit, 0);
+    // Two, as neighbours are often alike, and one counter would wait for itself. Values with other upper digits are
+    // counted behind: that there are some cannot be foreseen, so no branch.
+    std::size_t histogram[2][2 << digit] = {};
+    const auto count = [&](std::size_t which, T value) {
+      const M m = magnitude_of(value);
+      const auto other = static_cast<std::size_t>((m & upper) != known) << digit;
+      ++histogram[which][other | ((m >> shift) & ((1 << digit) - 1))];
+    };
+    for (e = 0; e + 2 <= n; e += 2) count(0, x[e]), count(1, x[e + 1]);
+    if (e < n) count(0, x[e]);
+    std::size_t d = (1 << digit) - 1;
+    for (;; --d) {
+      equal = histogram[0][d] + histogram[1][d];
+      if (above + equal >= k || d == 0) break;
+      above += equal;
+    }
+    known = static_cast<M>(known | static_cast<M>(static_cast<M>(d) << shift));
+    upper = static_cast<M>(static_cast<M>(-1) << shift);
+    if (equal < scratch.size() && equal <= n / 2) {
+      std::size_t kept = 0;
+      for (e = 0; e < n; ++e) {
+        const T value = x[e];
+        scratch[kept] = value;
+        kept += static_cast<std::size_t>((magnitude_of(value) & upper) == known);
+      }
+      x = scratch.data();
+      n = kept;
+    }
+  }
+  if (known == 0) return {1, above, above, above}; // fewer nonzeros than k: no tie is left out
+  return {known, k, k - above, equal};
+}
+
+/// Scattered over [0, range), the same on every call.
+constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
+  return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // range < 2^32
+}
+
+/// Values of which `largest` takes a sample. Below, the histograms of all are quicker.
+inline constexpr std::size_t sampled_from = 1 << 14;
+
+} // namespace detail
+
+/// Where the `k` largest of `x` end; all nonzeros where there are fewer. A sample, of one value from a scattered place
+/// in each of many equal parts, gives a magnitude that somewhat more than k values reach; the histograms are made of
+/// these only. Where the sample misled, of all values: the result is exact in any case.
+template <ranked T>
+cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory) {
+  const std::size_t n = x.size();
+  const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(k, n));
+  const std::size_t parts = std::size_t{4} << (std::bit_width(n) / 2); // about 4 sqrt(n)
+  const std::size_t length = n / parts;
+  const std::size_t expected = length == 0 ? 0 : wanted / length;
+  // Of the sample: three standard deviations, and more, beyond what is expected.
+  const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
+  const std::size_t room = 2 * rank * length;
+  const bool sampled = n >= detail::sampled_from && room <= n / 2;
+  buffer<T> values(memory, sampled ? std::max(parts, room) : n / 2 + 1);
+  if (sampled) {
+    for (std::size_t p = 0; p < parts; ++p) values.data()[p] = x[p * length + detail::scatter_of(p, length)];
+    const auto guess = detail::largest_by_digits(values.data(), parts, rank, values.span()).threshold;
+    const taken some = copy_at_least(x.data(), n, guess, values.data(), room);
+    if (some.seen == n && some.count >= wanted)
+      return detail::largest_by_digits(values.data(), some.count, wanted, values.span());
+    if (some.seen == n && guess == 1) return {1, some.count, some.count, some.count};
+  }
+  return detail::largest_by_digits(x.data(), n, wanted, values.span());
+}
+
+/// Moves the entries of `where`, which is the cut of `x`, to `(begin + index, value)` in order of the indices, and
+/// leaves zeros behind. Returns how many: `where.count`, which is the room that they need.
+template <ranked T, index_type Index>
+std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v) {
+  if (where.count == 0) return 0;
+  std::size_t last = x.size(); // from here on no ties any more
+  if (where.ties < where.equal) {
+    std::size_t ties = 0;
+    detail::for_at_least(x.data(), last, where.threshold,
+                         [&](std::size_t base, const std::uint16_t* at, std::size_t found) {
+                           for (std::size_t f = 0; f < found; ++f) {
+                             if (magnitude_of(x[base + at[f]]) != where.threshold || ++ties < where.ties) continue;
+                             last = base + at[f] + 1;
+                             return false;
+                           }
+                           return true;
+                         });
+  }
+  const std::size_t first = take_at_least(x.data(), last, where.threshold, begin, out_i, out_v, where.count).count;
+  if (first == where.count) return first;
+  return first + take_at_least(x.data() + last, x.size() - last, static_cast<magnitude<T>>(where.threshold + 1),
+                               begin + last, out_i + first, out_v + first, where.count - first)
+                     .count;
+}
+
+} // namespace spar::kernel

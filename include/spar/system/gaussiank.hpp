@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gaussiank: top-k by the threshold of a normal distribution and an allgather (a baseline of Ok-Topk, sections 2 and 5).
+#pragma once
+
+#include <spar/collective/gather_and_merge.hpp>
+#include <spar/optimizer/error_feedback.hpp>
+#include <spar/selector/gaussian.hpp>
+
+#include <cstdint>
+
+namespace spar {
+
+template <element T, index_type Index = std::uint32_t>
+using gaussiank = error_feedback<T, selected<selector::gaussian, gather_and_merge>, Index>;
+
+} // namespace spar

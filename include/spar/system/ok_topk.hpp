@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ok-Topk: the k largest entries of the sum of every rank's k largest, in O(k) words (Ok-Topk, algorithm 1).
+#pragma once
+
+#include <spar/collective/balance_and_allgather.hpp>
+#include <spar/collective/balanced_ownership.hpp>
+#include <spar/collective/global_threshold.hpp>
+#include <spar/collective/split.hpp>
+#include <spar/optimizer/error_feedback.hpp>
+#include <spar/selector/threshold_reuse.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+/// Only what reaches the global result leaves `x`. On every call at most (1 + epsilon) k entries leave a rank for their
+/// owners, an owner gets at most (1 + epsilon) k + P, and the result has at most (1 + epsilon) k; with epsilon 0 it has
+/// min(k, its nonzeros). Words (of 4 bytes, with values and indices of 4 bytes) that a rank sends or receives: at most
+/// 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P; more for calls that look for thresholds (see
+/// keep_global_topk) or boundaries (see balance_ownership).
+struct ok_topk_allreduce {
+  static constexpr std::string_view name = "ok_topk";
+
+  std::uint64_t k = 0;          ///< entries, or
+  double density = 0;           ///< their fraction of n
+  double epsilon = 0.1;         ///< by which k may be missed, so that thresholds need not be looked for on every call
+  std::uint64_t tau = 64;       ///< calls after which the owners' boundaries are looked for again
+  std::uint64_t tau_prime = 32; ///< calls after which thresholds are
+
+  // The state.
+  std::uint64_t calls = 0;
+  selector::threshold_reuse::state local{};
+  std::uint64_t global_threshold = 1;
+  std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them
+
+  /// What the last call did.
+  struct report {
+    std::uint64_t selected = 0;         ///< entries that this rank sent to the owners
+    std::uint64_t boundary_rounds = 0;  ///< each of 2 ceil(log2 P) messages
+    std::uint64_t threshold_rounds = 0; ///< each of ceil(log2 P) messages
+    bool evened_out = false;            ///< the owners' shares, before the allgather
+  } last{};
+
+  template <index_type Index, transport Net, element T, reduction<T> Op>
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
+    const auto ranks = static_cast<std::size_t>(net.size());
+    const auto bounds = topk_bounds::around(selector::detail::amount(k, density, x.size()), epsilon);
+    selector::threshold_reuse select{.k = bounds.k, .period = tau_prime, .epsilon = epsilon, .now = local};
+    stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
+    last.selected = mine.count();
+    const std::span<const Index> positions = mine.indices();
+    last.boundary_rounds =
+        co_await balance_ownership(net, positions, x.size(), boundaries, calls % tau == 0, bounds.most + ranks);
+    const bounded_ownership owner{boundaries};
+    stream<T, Index> reduced = co_await split(net, mine.view(), owner, op, static_cast<T*>(nullptr));
+
+    buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
+    auto threshold = static_cast<kernel::magnitude<T>>(global_threshold);
+    last.threshold_rounds =
+        co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, threshold, shares.span());
+    const std::span<const std::uint64_t> joint = shares.span();
+    stream<T, Index> sum = co_await balance_and_allgather(net, std::move(reduced), joint, last.evened_out);
+
+    put_back_losers(mine, sum.view(), x);
+    ++calls;
+    local = select.now;
+    global_threshold = threshold;
+    co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+  }
+
+  void validate(std::uint64_t n) const {
+    const selector::threshold_reuse select{.k = k, .density = density, .period = tau_prime, .epsilon = epsilon};
+    select.validate(n);
+    if (tau == 0) throw invalid_argument("boundaries are to be found every 0 calls: tau is at least 1");
+  }
+
+  template <class F>
+  void options(F&& f) const {
+    f(k), f(density), f(epsilon), f(tau), f(tau_prime);
+  }
+  template <class F>
+  void shared_state(F&& f) {
+    f(calls), f(global_threshold), f(boundaries);
+  }
+  template <class F>
+  void own_state(F&& f) {
+    f(local.threshold), f(local.calls);
+  }
+};
+
+/// Keeps thresholds, boundaries and the residual: `ok_topk<float> reduce{{.density = 0.01}}`, and then
+/// `reduce(net, gradient)` again and again.
+template <element T, index_type Index = std::uint32_t>
+using ok_topk = error_feedback<T, ok_topk_allreduce, Index>;
+
+} // namespace spar

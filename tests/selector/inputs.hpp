@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Vectors for the tests of selectors, and what selectors must take of them, by sorting.
+#pragma once
+
+#include <spar/storage/stream.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace selector_test {
+
+using index32 = std::uint32_t;
+
+/// A type in a class: g++ 12 has no type_info of a half, which GoogleTest asks for.
+template <class T>
+struct of {
+  using type = T;
+};
+using elements = testing::Types<of<float>, of<double>, of<std::int32_t>, of<std::int64_t>, of<std::uint32_t>,
+#ifdef SPAR_HAS_HALF
+                                of<spar::half>,
+#endif
+                                of<std::uint64_t>>;
+
+template <class T>
+bool same_bits(T a, T b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+/// Exact for all elements; infinity is below NaN.
+template <class T>
+long double size_of_value(T x) {
+  const auto wide = static_cast<long double>(x);
+  if (wide != wide) return std::numeric_limits<long double>::infinity();
+  const long double size = wide < 0 ? -wide : wide;
+  return std::min(size, std::numeric_limits<long double>::max());
+}
+
+enum class kind { mixed, normal, few_values, constant, zeros, mostly_zeros, extremes };
+inline constexpr kind kinds[] = {kind::mixed, kind::normal,       kind::few_values, kind::constant,
+                                 kind::zeros, kind::mostly_zeros, kind::extremes};
+
+template <class T>
+std::vector<T> special_values() {
+  std::vector<T> values{T{}, T{1}, T{2}, static_cast<T>(100)};
+  if constexpr (spar::is_floating<T>) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const double v : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0, -1.0, 6e-8, 65504.0})
+      values.push_back(static_cast<T>(v));
+    T least{}; // a denormal
+    const unsigned char one = 1;
+    std::memcpy(&least, &one, 1);
+    values.push_back(least);
+  } else {
+    values.push_back(std::numeric_limits<T>::min());
+    values.push_back(std::numeric_limits<T>::max());
+    values.push_back(static_cast<T>(std::numeric_limits<T>::min() + 1));
+    values.push_back(static_cast<T>(-1));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> make_input(std::size_t n, kind which, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  const auto special = special_values<T>();
+  std::vector<T> x(n);
+  for (T& value : x) {
+    const double scaled = 1000 * normal(random);
+    const T some = std::is_unsigned_v<T> ? static_cast<T>(scaled < 0 ? -scaled : scaled) : static_cast<T>(scaled);
+    switch (which) {
+    case kind::mixed:
+      value = random() % 3 == 0 ? special[random() % special.size()] : some;
+      break;
+    case kind::normal:
+      value = some;
+      break;
+    case kind::few_values:
+      value = static_cast<T>(random() % 4);
+      break;
+    case kind::constant:
+      value = T{3};
+      break;
+    case kind::zeros:
+      break;
+    case kind::mostly_zeros:
+      value = random() % 200 == 0 ? some : T{};
+      break;
+    case kind::extremes:
+      value = special[random() % special.size()];
+      break;
+    }
+  }
+  return x;
+}
+
+/// All places but those of zeros, the largest first, of equal ones the lowest index.
+template <class T>
+std::vector<index32> ranking(std::span<const T> x) {
+  std::vector<index32> order(x.size());
+  std::iota(order.begin(), order.end(), index32{0});
+  std::erase_if(order, [&](index32 i) { return x[i] == T{}; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](index32 a, index32 b) { return size_of_value(x[a]) > size_of_value(x[b]); });
+  return order;
+}
+
+/// The first k of a ranking, ascending.
+inline std::vector<index32> first_of(const std::vector<index32>& order, std::uint64_t k) {
+  std::vector<index32> chosen(order.begin(),
+                              order.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(k, order.size())));
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+template <class T, class Index>
+std::vector<index32> indices_of(const spar::stream<T, Index>& s) {
+  return {s.indices().begin(), s.indices().end()};
+}
+
+/// Each place is either selected with its bits, and left as zero, or left as it was.
+template <class T>
+void expect_moved(std::span<const T> before, std::span<const T> residual, const spar::stream<T, index32>& selected) {
+  ASSERT_FALSE(selected.is_dense());
+  ASSERT_NO_THROW(spar::validate(selected.view()));
+  ASSERT_EQ(selected.dimension(), before.size());
+  std::size_t e = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (e < selected.count() && selected.indices()[e] == i) {
+      ASSERT_TRUE(same_bits(selected.values()[e], before[i])) << "index " << i;
+      ASSERT_TRUE(same_bits(residual[i], T{})) << "index " << i << " is still there";
+      ASSERT_TRUE(before[i] != T{}) << "a zero was selected";
+      ++e;
+    } else {
+      ASSERT_TRUE(same_bits(residual[i], before[i])) << "index " << i << " has changed";
+    }
+  }
+  ASSERT_EQ(e, selected.count());
+}
+
+/// Runs a selector on a copy of `input`, which lies `offset` elements behind an aligned address, and checks that it
+/// only moves; then what it took.
+template <class T, class Selector>
+std::vector<index32> take(Selector& select, std::span<const T> input, spar::pool& memory, std::size_t offset = 0) {
+  std::vector<T> room(offset);
+  room.insert(room.end(), input.begin(), input.end());
+  const auto x = std::span<T>(room).subspan(offset);
+  const auto selected = select.template operator()<index32>(x, memory);
+  expect_moved<T>(input, x, selected);
+  return indices_of(selected);
+}
+
+} // namespace selector_test

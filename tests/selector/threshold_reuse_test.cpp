@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The reused threshold: exact when it is found, within its bounds in between, whatever the vectors do.
+#include "selector/inputs.hpp"
+#include "support/counting_resource.hpp"
+
+#include <spar/selector/threshold_reuse.hpp>
+
+namespace {
+
+using namespace selector_test;
+using spar::selector::threshold_reuse;
+
+static_assert(spar::selects<threshold_reuse, float, std::uint32_t>);
+static_assert(!spar::selects<const threshold_reuse, float, std::uint32_t>, "it has a state");
+
+template <class T>
+struct selector_threshold_reuse : testing::Test {};
+TYPED_TEST_SUITE(selector_threshold_reuse, elements);
+
+/// A call, and everything that holds of each: it moves; what it takes is no smaller than what it leaves; the bounds.
+template <class T>
+std::size_t expect_bounds(threshold_reuse& select, std::span<const T> input, spar::pool& pool) {
+  const auto order = ranking<T>(input);
+  const std::uint64_t k = spar::selector::detail::amount(select.k, select.density, input.size());
+  const auto slack = static_cast<std::uint64_t>(select.epsilon * static_cast<double>(k));
+  const auto before = select.now;
+  auto again = select;
+  const auto taken = take<T>(select, input, pool);
+  EXPECT_EQ(taken, first_of(order, taken.size())) << "not the largest";
+  EXPECT_LE(taken.size(), k + slack);
+  EXPECT_GE(taken.size(), std::min<std::size_t>(order.size(), k - slack));
+  if (before.calls == 0 || before.calls == select.period) {
+    EXPECT_EQ(taken.size(), std::min<std::size_t>(order.size(), k));
+    EXPECT_EQ(select.now.calls, 1U);
+  } else if (select.now.calls != 1) { // reused
+    EXPECT_EQ(select.now.threshold, before.threshold);
+    EXPECT_EQ(select.now.calls, before.calls + 1);
+  } else {
+    EXPECT_EQ(taken.size(), std::min<std::size_t>(order.size(), k));
+  }
+  EXPECT_EQ(take<T>(again, input, pool), taken) << "another time, another result";
+  EXPECT_EQ(again.now, select.now);
+  return taken.size();
+}
+
+TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_any_vectors) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const std::size_t n : {0U, 1U, 50U, 3000U}) {
+    for (const double epsilon : {0.0, 0.1, 1.0}) {
+      for (const std::uint64_t period : {1U, 3U, 32U}) {
+        for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 20, n}) {
+          if (k > n) continue;
+          threshold_reuse select{.k = k, .period = period, .epsilon = epsilon};
+          std::mt19937_64 random(n + k);
+          for (int call = 0; call < 12; ++call)
+            expect_bounds<T>(select, make_input<T>(n, kinds[random() % std::size(kinds)], random()), pool);
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_vectors_that_drift) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const double epsilon : {0.0, 0.05, 0.2}) {
+    threshold_reuse select{.density = 0.01, .period = 8, .epsilon = epsilon};
+    for (int call = 0; call < 40; ++call) {
+      auto input = make_input<T>(20000, kind::normal, static_cast<std::uint64_t>(call));
+      const double scale = call < 20 ? 1 + 0.01 * call : call < 30 ? 5 : 0.05; // a jump, and a collapse
+      for (T& value : input) value = static_cast<T>(scale * static_cast<double>(value));
+      expect_bounds<T>(select, input, pool);
+    }
+  }
+}
+
+TEST(selector_threshold_reuse, finds_the_threshold_once_a_period) {
+  spar::pool pool;
+  threshold_reuse select{.k = 100, .period = 4, .epsilon = 0.5};
+  std::vector<std::uint64_t> calls;
+  for (std::uint64_t call = 0; call < 9; ++call) {
+    expect_bounds<float>(select, make_input<float>(10000, kind::normal, call), pool);
+    calls.push_back(select.now.calls);
+  }
+  EXPECT_EQ(calls, (std::vector<std::uint64_t>{1, 2, 3, 4, 1, 2, 3, 4, 1}));
+}
+
+TEST(selector_threshold_reuse, follows_a_jump_a_collapse_and_silence) {
+  spar::pool pool;
+  const auto input = make_input<float>(10000, kind::normal, 1);
+  const auto scaled = [&](float by) {
+    auto x = input;
+    for (float& value : x) value *= by;
+    return x;
+  };
+  threshold_reuse select{.k = 100};
+  EXPECT_EQ(expect_bounds<float>(select, input, pool), 100U);
+  EXPECT_EQ(expect_bounds<float>(select, input, pool), 100U);
+  EXPECT_EQ(select.now.calls, 2U);
+  EXPECT_EQ(expect_bounds<float>(select, scaled(100), pool), 100U);
+  EXPECT_EQ(select.now.calls, 1U);
+  EXPECT_EQ(expect_bounds<float>(select, scaled(0.01F), pool), 100U);
+  EXPECT_EQ(select.now.calls, 1U);
+  EXPECT_EQ(expect_bounds<float>(select, scaled(0), pool), 0U);
+  EXPECT_EQ(expect_bounds<float>(select, scaled(0), pool), 0U);
+  EXPECT_EQ(select.now.calls, 2U) << "nothing is left that could be selected: no reason to look again";
+  EXPECT_EQ(expect_bounds<float>(select, std::vector<float>(10000, -2.0F), pool), 100U);
+  EXPECT_EQ(expect_bounds<float>(select, std::vector<float>(10000, -2.0F), pool), 100U) << "ties beyond the bound";
+  EXPECT_EQ(expect_bounds<float>(select, input, pool), 100U);
+}
+
+TEST(selector_threshold_reuse, takes_ties_within_its_bound) {
+  spar::pool pool;
+  threshold_reuse select{.k = 10, .epsilon = 0.2};
+  std::vector<float> input(100);
+  for (std::size_t i = 0; i < 12; ++i) input[8 * i] = 1;
+  EXPECT_EQ(expect_bounds<float>(select, input, pool), 10U);
+  EXPECT_EQ(expect_bounds<float>(select, input, pool), 12U);
+  input[1] = 1;
+  EXPECT_EQ(expect_bounds<float>(select, input, pool), 10U);
+}
+
+TEST(selector_threshold_reuse, goes_on_from_a_saved_state) {
+  spar::pool pool;
+  threshold_reuse select{.k = 100, .epsilon = 0.3};
+  expect_bounds<double>(select, make_input<double>(5000, kind::normal, 1), pool);
+  expect_bounds<double>(select, make_input<double>(5000, kind::normal, 2), pool);
+  const threshold_reuse::state saved{select.now.threshold, select.now.calls};
+  threshold_reuse other{.k = 100, .epsilon = 0.3, .now = saved};
+  const auto input = make_input<double>(5000, kind::normal, 3);
+  EXPECT_EQ(take<double>(other, input, pool), take<double>(select, input, pool));
+  EXPECT_EQ(other.now, select.now);
+  // What a state of another type or of nonsense would do: nothing worse than to find the threshold again.
+  for (const std::uint64_t threshold : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+    other.now = {threshold, 5};
+    expect_bounds<double>(other, input, pool);
+    other.now = {threshold, 5};
+    expect_bounds<float>(other, make_input<float>(5000, kind::normal, 3), pool);
+  }
+}
+
+TEST(selector_threshold_reuse, names_what_is_wrong) {
+  const auto complaint = [](threshold_reuse select, std::size_t n) -> std::string {
+    spar::pool pool;
+    std::vector<float> x(n, 1.0F);
+    try {
+      select.validate(n);
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_THROW((void)select(std::span(x), pool), spar::invalid_argument);
+      EXPECT_EQ(select.now, threshold_reuse::state{});
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(complaint({.k = 1}, 1), "");
+  EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "a threshold is to be found every 0 calls: the period is at least 1");
+  EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1),
+            "a tolerance of -0.5 for the number of selected entries is not in [0, 1]");
+  EXPECT_NE(complaint({.k = 1, .epsilon = std::numeric_limits<double>::quiet_NaN()}, 1), "");
+  EXPECT_NE(complaint({.k = 2}, 1), "");
+  EXPECT_NE(complaint({.density = 2}, 1), "");
+}
+
+TEST(selector_threshold_reuse, allocates_once) {
+  spar_test::counting_resource memory;
+  spar::pool pool(memory);
+  threshold_reuse select{.density = 0.01};
+  std::uint64_t second = 0;
+  for (std::uint64_t call = 0; call < 40; ++call) {
+    auto x = make_input<float>(50'000, call % 5 == 4 ? kind::few_values : kind::normal, call);
+    (void)select(std::span(x), pool);
+    if (call == 1) second = memory.allocations(); // the first has seen all, the second reused
+  }
+  EXPECT_EQ(memory.allocations(), second);
+}
+
+} // namespace

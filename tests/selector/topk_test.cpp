@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Exact selections against a full sort: of vectors, of their buckets, of streams.
+#include "selector/inputs.hpp"
+#include "support/counting_resource.hpp"
+
+#include <spar/selector/bucket_topk.hpp>
+#include <spar/selector/exact_topk.hpp>
+#include <spar/selector/keep_largest.hpp>
+
+namespace {
+
+using namespace selector_test;
+using spar::selector::bucket_topk;
+using spar::selector::exact_topk;
+
+template <class T>
+struct selector_topk : testing::Test {};
+TYPED_TEST_SUITE(selector_topk, elements);
+
+TYPED_TEST(selector_topk, takes_the_largest_and_of_equal_ones_the_first) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const std::size_t n : {0U, 1U, 2U, 63U, 64U, 65U, 255U, 256U, 257U, 1000U, 5001U}) {
+    for (const kind which : kinds) {
+      const auto input = make_input<T>(n, which, n + 1);
+      const auto order = ranking<T>(input);
+      for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{7}, n / 100, n / 2, n - 1, n}) {
+        if (k > n) continue;
+        const exact_topk largest{.k = k};
+        ASSERT_EQ(take<T>(largest, input, pool, n % 3), first_of(order, k)) << n << " " << k << " " << int(which);
+      }
+    }
+  }
+}
+
+TYPED_TEST(selector_topk, takes_the_largest_of_long_vectors) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const std::size_t n : {std::size_t{16383}, std::size_t{16384}, std::size_t{40001}}) {
+    for (const kind which : kinds) {
+      const auto input = make_input<T>(n, which, n);
+      const auto order = ranking<T>(input);
+      for (const std::size_t k : {std::size_t{1}, std::size_t{30}, n / 100, n / 20, n / 3, n}) {
+        const exact_topk largest{.k = k};
+        ASSERT_EQ(take<T>(largest, input, pool), first_of(order, k)) << n << " " << k << " " << int(which);
+      }
+    }
+  }
+}
+
+TYPED_TEST(selector_topk, is_exact_where_the_sample_misleads) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  const std::size_t n = std::size_t{1} << 16, parts = 4 * 256, length = n / parts;
+  for (const bool large : {true, false}) { // all that the sample sees is larger than the rest, or smaller
+    auto input = make_input<T>(n, kind::normal, 3);
+    for (std::size_t p = 0; p < parts; ++p)
+      input[p * length + spar::kernel::detail::scatter_of(p, length)] = large ? static_cast<T>(20000) : T{};
+    const auto order = ranking<T>(input);
+    for (const std::size_t k : {std::size_t{1}, std::size_t{600}, std::size_t{1500}}) {
+      const exact_topk largest{.k = k};
+      ASSERT_EQ(take<T>(largest, input, pool), first_of(order, k)) << k << " " << large;
+    }
+  }
+}
+
+TYPED_TEST(selector_topk, of_each_bucket) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const std::size_t n : {0U, 1U, 100U, 512U, 513U, 1500U}) {
+    for (const std::uint64_t bucket : {1U, 10U, 512U, 4096U}) {
+      for (const std::uint64_t k : {0U, 1U, 3U, 8U}) {
+        for (const kind which : kinds) {
+          if (k > bucket) continue;
+          const auto input = make_input<T>(n, which, n + k);
+          std::vector<index32> expected;
+          for (std::size_t first = 0; first < n; first += bucket) {
+            const auto part = std::span<const T>(input).subspan(first, std::min<std::size_t>(bucket, n - first));
+            for (const index32 i : first_of(ranking<T>(part), k)) expected.push_back(static_cast<index32>(first) + i);
+          }
+          const bucket_topk largest{.k = k, .bucket = bucket};
+          ASSERT_EQ(take<T>(largest, input, pool), expected) << n << " " << k << " " << bucket;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(selector_topk, of_a_stream) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const std::size_t n : {0U, 1U, 2U, 300U, 20000U}) {
+    for (const kind which : kinds) {
+      for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 3, n, n + 5}) {
+        for (const bool dense : {false, true}) {
+          // Values that some operation made, zeros among them, at every third index, or from index 5 on.
+          const auto values = make_input<T>(n, which, n);
+          const std::uint64_t dimension = 3 * n + 10;
+          auto s = dense ? spar::stream<T>::dense(pool, dimension, 5, n) : spar::stream<T>::sparse(pool, dimension, n);
+          std::copy(values.begin(), values.end(), s.values().begin());
+          for (std::size_t e = 0; e < s.indices().size(); ++e) s.indices()[e] = static_cast<index32>(3 * e);
+          const auto place = [&](std::size_t e) { return static_cast<index32>(dense ? 5 + e : 3 * e); };
+
+          const auto others = spar::selector::keep_largest(s, k, pool);
+          const auto chosen = first_of(ranking<T>(values), k);
+          ASSERT_FALSE(s.is_dense());
+          ASSERT_EQ(s.dimension(), dimension);
+          ASSERT_EQ(others.dimension(), dimension);
+          ASSERT_EQ(others.is_dense(), dense);
+          std::vector<T> sum(dimension), expected(dimension); // each index is in one of them
+          std::vector<index32> kept;
+          for (const index32 e : chosen) kept.push_back(place(e));
+          ASSERT_EQ(indices_of(s), kept);
+          ASSERT_EQ(others.count(), dense ? n : n - chosen.size());
+          if (!dense) {
+            ASSERT_NO_THROW(spar::validate(others.view()));
+          }
+          others.for_each([&](index32 i, T v) { sum[i] = v; });
+          s.for_each([&](index32 i, T v) {
+            ASSERT_TRUE(same_bits(sum[i], T{}));
+            sum[i] = v;
+          });
+          for (std::size_t e = 0; e < n; ++e) expected[place(e)] = values[e];
+          for (std::size_t i = 0; i < dimension; ++i) ASSERT_TRUE(same_bits(sum[i], expected[i])) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(selector_exact_topk, takes_a_share) {
+  spar::pool pool;
+  const auto count = [&](double density, std::size_t n) {
+    std::vector<float> x(n, 1.0F);
+    return exact_topk{.density = density}(std::span(x), pool).count();
+  };
+  EXPECT_EQ(count(0, 1000), 0U);
+  EXPECT_EQ(count(0.29, 100), 29U); // although 0.29 * 100 is less
+  EXPECT_EQ(count(0.0001, 1000), 1U);
+  EXPECT_EQ(count(1, 1000), 1000U);
+  EXPECT_EQ(count(0.5, 0), 0U);
+}
+
+template <class Selector>
+std::string complaint(const Selector& select, std::size_t n) {
+  spar::pool pool;
+  std::vector<float> x(n, 2.0F);
+  const auto before = x;
+  std::string said;
+  try {
+    select.validate(n);
+  } catch (const spar::invalid_argument& e) {
+    said = e.what();
+  }
+  if (!said.empty()) {
+    EXPECT_THROW((void)Selector(select)(std::span(x), pool), spar::invalid_argument);
+    EXPECT_EQ(x, before);
+  }
+  return said;
+}
+
+TEST(selector_exact_topk, names_what_is_wrong) {
+  EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "a selector of k = 11 entries is given a vector of 10");
+  EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "a selector of k = 1 entries is given a vector of 0");
+  EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "a density of 1.5 is not in [0, 1]");
+  EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "a density of -0.1 is not in [0, 1]");
+  EXPECT_NE(complaint(exact_topk{.density = std::numeric_limits<double>::quiet_NaN()}, 10), "");
+  EXPECT_EQ(complaint(exact_topk{.k = 2, .density = 0.5}, 10), "a selector is given both k = 2 and a density of 0.5");
+  EXPECT_EQ(complaint(exact_topk{.k = 10}, 10), "");
+  EXPECT_EQ(complaint(bucket_topk{.k = 1, .bucket = 0}, 10), "a selector's buckets have 0 entries");
+  EXPECT_EQ(complaint(bucket_topk{.k = 513}, 10), "a selector of k = 513 entries is given buckets of 512");
+  EXPECT_EQ(complaint(bucket_topk{.k = 512}, 10), "");
+}
+
+TEST(selector_exact_topk, allocates_once) {
+  spar_test::counting_resource memory;
+  spar::pool pool(memory);
+  std::uint64_t first = 0;
+  for (const kind which : {kind::normal, kind::mixed, kind::constant, kind::zeros, kind::mostly_zeros, kind::normal}) {
+    for (const std::size_t n : {100'000U, 5'000U, 0U}) {
+      auto x = make_input<float>(n, which, 8);
+      const exact_topk largest{.density = 0.01};
+      auto selected = largest(std::span(x), pool);
+      (void)spar::selector::keep_largest(selected, selected.count() / 2, pool);
+    }
+    if (first == 0) first = memory.allocations();
+  }
+  EXPECT_EQ(memory.allocations(), first);
+}
+
+} // namespace

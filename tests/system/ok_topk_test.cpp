@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ok-Topk: the right entries, nothing lost, and never more than was promised.
+#include "support/ranks.hpp"
+#include "support/streams.hpp"
+
+#include <spar/system/ok_topk.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+
+namespace {
+
+using reducer = spar::ok_topk<float>;
+using vectors = std::vector<std::vector<float>>;
+
+/// Ranks with their state, and what each call did.
+struct job {
+  job(spar::rank_t ranks, const spar::ok_topk_allreduce& options) : results(static_cast<std::size_t>(ranks)) {
+    for (spar::rank_t r = 0; r < ranks; ++r) reducers.push_back(std::make_unique<reducer>(options));
+    costs.resize(results.size());
+  }
+
+  struct call {
+    job* its;
+    const vectors* x;
+    template <class Net>
+    spar::task<void> operator()(Net& net) const& {
+      const auto r = static_cast<std::size_t>(net.rank());
+      auto pending = its->reducers[r]->start_reduce(net, std::span<const float>((*x)[r]));
+      its->results[r] = co_await std::move(pending);
+      its->costs[r] = pending.statistics();
+    }
+  };
+  void run(mode where, const vectors& x) {
+    spar_test::run(where, static_cast<spar::rank_t>(results.size()), call{this, &x});
+  }
+  [[nodiscard]] std::vector<float> residual(std::size_t r) const {
+    const auto kept = reducers[r]->residual();
+    return {kept.begin(), kept.end()};
+  }
+
+  std::vector<std::unique_ptr<reducer>> reducers;
+  std::vector<spar::selected_sum<float, std::uint32_t>> results;
+  std::vector<spar::statistics> costs;
+};
+
+std::vector<float> dense_of(const spar::stream<float>& s) {
+  std::vector<float> x(s.dimension());
+  s.to_dense(std::span<float>(x));
+  return x;
+}
+
+vectors accumulated(const job& ranks, const vectors& x) {
+  vectors acc = x;
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    const auto kept = ranks.residual(r);
+    for (std::size_t i = 0; i < kept.size(); ++i) acc[r][i] += kept[i];
+  }
+  return acc;
+}
+
+std::vector<float> total(const vectors& all) {
+  std::vector<float> sum(all[0].size());
+  for (const auto& x : all)
+    for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+  return sum;
+}
+
+/// The k largest in magnitude, of equal ones those with the lowest index, by sorting.
+std::vector<float> topk(const std::vector<float>& x, std::uint64_t k) {
+  std::vector<std::size_t> order(x.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return std::abs(x[a]) > std::abs(x[b]); });
+  std::vector<float> kept(x.size());
+  for (std::size_t i = 0; i < std::min<std::size_t>(k, x.size()); ++i) kept[order[i]] = x[order[i]];
+  return kept;
+}
+
+std::uint64_t nonzeros(const std::vector<float>& x) {
+  return static_cast<std::uint64_t>(std::count_if(x.begin(), x.end(), [](float v) { return v != 0; }));
+}
+
+/// Whole numbers, so that sums are exact; heavy tails.
+vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
+  vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    std::mt19937_64 random(seed * 1000 + r);
+    for (float& value : x[r]) {
+      const auto size = static_cast<float>(1U << (random() % 12));
+      value = std::floor(size * static_cast<float>(random() % 1000) / 500) - size;
+    }
+  }
+  return x;
+}
+
+TEST(ok_topk, with_epsilon_0_is_the_topk_of_the_sum_of_topks) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      for (const std::uint64_t k : {0U, 1U, 9U, 40U, 90U}) {
+        job all(ranks, {.k = k, .epsilon = 0, .tau = 2, .tau_prime = 3});
+        for (std::uint64_t step = 0; step < 5; ++step) {
+          const vectors x = whole_numbers(ranks, 90, step);
+          vectors acc = accumulated(all, x);
+          vectors tops;
+          for (const auto& a : acc) tops.push_back(topk(a, k));
+          const auto expected = topk(total(tops), k);
+          all.run(where, x);
+          for (std::size_t r = 0; r < x.size(); ++r) {
+            ASSERT_EQ(dense_of(all.results[r].sum), expected) << where << ", P = " << ranks << ", k = " << k;
+            ASSERT_EQ(all.results[r].sum.count(), nonzeros(expected));
+            // Only what reached the result has left the residual.
+            for (std::size_t i = 0; i < 90; ++i) {
+              const bool left = expected[i] != 0 && tops[r][i] != 0;
+              ASSERT_EQ(all.residual(r)[i], left ? 0 : acc[r][i]) << "rank " << r << ", index " << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+using generator = std::function<float(spar::rank_t rank, std::size_t i, std::size_t n, std::uint64_t step)>;
+
+struct input {
+  const char* name;
+  generator value;
+};
+
+/// In [-1, 1), the same for the same arguments (splitmix64).
+float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  std::uint64_t x = (a * 0x9e3779b97f4a7c15U + b) * 0xd1342543de82ef95U + c + 1;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  x ^= x >> 31;
+  return static_cast<float>(x >> 40) / (1U << 23) - 1;
+}
+
+float spiky(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  const float x = noise(a, b, c);
+  return x * x * x * x * x;
+}
+
+std::vector<input> hard_inputs(spar::rank_t ranks) {
+  const auto p = static_cast<std::size_t>(ranks);
+  const auto r = [](spar::rank_t rank) { return static_cast<std::uint64_t>(rank); };
+  return {
+      {"uniform", [=](auto rank, auto i, auto, auto step) { return spiky(r(rank), i, step); }},
+      {"one region",
+       [=](auto rank, auto i, auto n, auto step) { return (i < n / 20 ? 100.0F : 1e-3F) * spiky(r(rank), i, step); }},
+      {"one owner",
+       [=](auto rank, auto i, auto n, auto step) { // the ranks differ but where the sums are large
+         return i >= n - n / 30 ? 50 + noise(0, i, step) : spiky(r(rank), i, step);
+       }},
+      {"disjoint regions", [=](auto rank, auto i, auto n,
+                               auto step) { return (i * p / n == r(rank) ? 1.0F : 1e-4F) * spiky(r(rank), i, step); }},
+      {"jumping regions",
+       [=](auto rank, auto i, auto n, auto step) {
+         return ((i * p / n + step * 3) % p == 0 ? 1.0F : 1e-4F) * spiky(r(rank), i, step);
+       }},
+      {"constant", [](auto, auto, auto, auto) { return 1.0F; }},
+      {"zero", [](auto, auto, auto, auto) { return 0.0F; }},
+      {"grows 100-fold and collapses",
+       [=](auto rank, auto i, auto, auto step) {
+         const float scale = step % 4 == 2 ? 100.0F : step % 4 == 3 ? 1e-4F : 1.0F;
+         return scale * spiky(r(rank), i, step);
+       }},
+      {"few nonzeros", [=](auto rank, auto i, auto,
+                           auto step) { return (i * 31 + r(rank)) % 1013 == 0 ? spiky(r(rank), i, step) : 0.0F; }},
+  };
+}
+
+std::uint64_t log2_ceil(std::uint64_t p) {
+  std::uint64_t rounds = 0;
+  for (std::uint64_t d = 1; d < p; d *= 2) ++rounds;
+  return rounds;
+}
+
+struct case_of_bounds {
+  spar::rank_t ranks;
+  double epsilon;
+};
+
+class ok_topk_bounds : public testing::TestWithParam<case_of_bounds> {};
+INSTANTIATE_TEST_SUITE_P(ranks, ok_topk_bounds,
+                         testing::Values(case_of_bounds{1, 0.1}, case_of_bounds{2, 0.1}, case_of_bounds{3, 0.1},
+                                         case_of_bounds{4, 0.1}, case_of_bounds{5, 0}, case_of_bounds{7, 0.1},
+                                         case_of_bounds{8, 0.1}, case_of_bounds{8, 0}, case_of_bounds{13, 0.3},
+                                         case_of_bounds{64, 0.1}, case_of_bounds{256, 0.1}));
+
+TEST_P(ok_topk_bounds, hold_on_every_call) {
+  const auto [ranks, epsilon] = GetParam();
+  const auto p = static_cast<std::uint64_t>(ranks);
+  const std::size_t n = ranks < 64 ? 4000 : 16000;
+  const std::uint64_t k = n / 50;
+  const std::uint64_t log_p = log2_ceil(p);
+  for (const input& in : hard_inputs(ranks)) {
+    job all(ranks, {.k = k, .epsilon = epsilon, .tau = 4, .tau_prime = 3});
+    for (std::uint64_t step = 0; step < (ranks < 64 ? 9U : 4U); ++step) {
+      vectors x(p, std::vector<float>(n));
+      for (spar::rank_t r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < n; ++i) x[static_cast<std::size_t>(r)][i] = in.value(r, i, n, step);
+      all.run(mode::sim, x);
+      const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(k));
+      const auto& sum = all.results[0].sum;
+      ASSERT_LE(sum.count(), k + slack) << in.name << ", call " << step;
+      const double most = static_cast<double>(k + slack);
+      const double shared = static_cast<double>(p - 1) / static_cast<double>(p);
+      const auto bound = static_cast<std::uint64_t>(2 * most + 4 * most * shared) + 10 * p;
+      const auto& shape = all.reducers[0]->algorithm().last;
+      const std::uint64_t searching = shape.threshold_rounds * 64 * log_p + shape.boundary_rounds * 28 * p;
+      ASSERT_LE(shape.threshold_rounds, 9U);
+      ASSERT_LE(shape.boundary_rounds, 6U);
+      for (std::size_t r = 0; r < p; ++r) {
+        ASSERT_TRUE(std::ranges::equal(all.results[r].sum.values(), sum.values())) << in.name;
+        ASSERT_TRUE(std::ranges::equal(all.results[r].sum.indices(), sum.indices())) << in.name;
+        ASSERT_LE(all.reducers[r]->algorithm().last.selected, k + slack) << in.name << ", call " << step;
+        ASSERT_LE(all.costs[r].bytes_sent / 4, bound + searching) << in.name << ", call " << step;
+        ASSERT_LE(all.costs[r].bytes_received / 4, bound + searching) << in.name << ", call " << step;
+        const std::uint64_t messages = 2 * p + (4 + shape.threshold_rounds + 2 * shape.boundary_rounds) * log_p;
+        ASSERT_LE(all.costs[r].messages_sent, messages) << in.name << ", call " << step;
+      }
+    }
+  }
+}
+
+TEST(ok_topk, sends_no_more_messages_than_its_steps_need) {
+  for (const spar::rank_t ranks : all_ranks) {
+    const auto p = static_cast<std::uint64_t>(ranks);
+    job all(ranks, {.k = 50, .tau = 3, .tau_prime = 2});
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      // Everything lies where all owners have as much, so that nothing is evened out.
+      vectors x(p, std::vector<float>(p * 100));
+      for (std::size_t r = 0; r < p; ++r)
+        for (std::size_t i = 0; i < x[r].size(); ++i) x[r][i] = noise(r, i, step) * (i % 20 == 0 ? 100.0F : 1.0F);
+      all.run(mode::sim, x);
+      for (std::size_t r = 0; r < p; ++r) {
+        const auto& did = all.reducers[r]->algorithm().last;
+        const spar::fold folded(static_cast<spar::rank_t>(r), ranks);
+        std::uint64_t doubling = log2_ceil(static_cast<std::uint64_t>(folded.active_ranks()));
+        if (folded.has_partner()) doubling = folded.active() ? doubling + 1 : 1;
+        // The last of the threshold's rounds is an allgather of counts, if the threshold has changed.
+        const std::uint64_t rounds = did.threshold_rounds;
+        const std::uint64_t least = (p - 1) + (4 + 2 * did.boundary_rounds) * log2_ceil(p);
+        const std::uint64_t looking = rounds == 0 ? 0 : (rounds - 1) * doubling + log2_ceil(p);
+        if (!did.evened_out) {
+          ASSERT_EQ(all.costs[r].messages_sent, least + looking) << "P = " << p << ", rank " << r << ", " << step;
+        } else {
+          ASSERT_LE(all.costs[r].messages_sent, least + looking + p - 1) << "P = " << p << ", rank " << r;
+          ASSERT_GE(all.costs[r].messages_sent, least + looking);
+        }
+      }
+    }
+  }
+}
+
+TEST(ok_topk, keeps_nan_and_infinity) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const double epsilon : {0.0, 0.1}) {
+    job all(3, {.k = 2, .epsilon = epsilon});
+    for (int step = 0; step < 3; ++step) {
+      vectors x(3, std::vector<float>(40, 1.0F));
+      x[0][7] = nan;
+      x[2][30] = -infinity;
+      all.run(mode::threads, x);
+      const auto sum = dense_of(all.results[1].sum);
+      EXPECT_TRUE(std::isnan(sum[7]));
+      EXPECT_EQ(sum[30], -infinity);
+      EXPECT_EQ(all.results[1].sum.count(), 2U);
+    }
+  }
+}
+
+template <class T>
+void reduce_three_of_five() {
+  for (const spar::rank_t ranks : {1, 3, 4}) {
+    spar::thread_group group{ranks};
+    group.run([&](spar::threads& net) {
+      spar::ok_topk<T, std::uint64_t> reduce{{.k = 3, .epsilon = 0}};
+      std::vector<T> x(50);
+      for (std::size_t i = 0; i < 5; ++i) x[i * 10] = static_cast<T>(static_cast<int>(i) * 10 - 25);
+      reduce(net, std::span<T>(x));
+      std::vector<T> expected(50);
+      expected[0] = static_cast<T>(-25 * net.size());
+      expected[10] = static_cast<T>(-15 * net.size());
+      expected[40] = static_cast<T>(15 * net.size());
+      EXPECT_TRUE(x == expected);
+    });
+  }
+}
+
+TEST(ok_topk, of_every_type_and_64_bit_indices) {
+  reduce_three_of_five<double>();
+  reduce_three_of_five<std::int32_t>();
+  reduce_three_of_five<std::int64_t>();
+#ifdef __FLT16_MAX__
+  reduce_three_of_five<spar::half>();
+#endif
+}
+
+TEST(ok_topk, averages) {
+  spar::thread_group group{4};
+  group.run([](spar::threads& net) {
+    spar::ok_topk<float> reduce{{.density = 0.5, .epsilon = 0}};
+    std::vector<float> x{1, 8, 0, -16};
+    reduce(net, std::span<float>(x), spar::average{});
+    EXPECT_EQ(x, (std::vector<float>{0, 8, 0, -16}));
+    EXPECT_EQ(reduce.residual()[0], 1);
+  });
+}
+
+TEST(ok_topk, of_nothing) {
+  for (const spar::rank_t ranks : {1, 4, 5}) {
+    spar::thread_group group{ranks};
+    group.run([](spar::threads& net) {
+      spar::ok_topk<float> reduce{{.density = 0.1}};
+      std::vector<float> empty;
+      reduce(net, std::span<float>(empty));
+      spar::ok_topk<float> all{{.k = 2}}; // fewer values than ranks
+      for (int step = 0; step < 3; ++step) {
+        std::vector<float> x{1, 2};
+        all(net, std::span<float>(x));
+        EXPECT_EQ(x,
+                  (std::vector<float>{1.0F * static_cast<float>(net.size()), 2.0F * static_cast<float>(net.size())}));
+      }
+    });
+  }
+}
+
+TEST(ok_topk, goes_on_from_a_saved_state_as_if_nothing_had_happened) {
+  const spar::ok_topk_allreduce options{.k = 20, .tau = 4, .tau_prime = 3};
+  job whole(4, options);
+  job first(4, options);
+  job second(4, options);
+  for (std::uint64_t step = 0; step < 9; ++step) {
+    const vectors x = whole_numbers(4, 300, step);
+    whole.run(mode::sim, x);
+    if (step == 5) {
+      for (std::size_t r = 0; r < 4; ++r) second.reducers[r]->load(first.reducers[r]->save());
+    }
+    job& now = step < 5 ? first : second;
+    now.run(mode::sim, x);
+    for (std::size_t r = 0; r < 4; ++r) {
+      ASSERT_EQ(dense_of(now.results[r].sum), dense_of(whole.results[r].sum)) << "step " << step;
+      ASSERT_EQ(now.residual(r), whole.residual(r));
+    }
+  }
+}
+
+TEST(ok_topk, a_job_of_another_size_takes_over) {
+  job before(4, {.k = 10});
+  for (std::uint64_t step = 0; step < 3; ++step) before.run(mode::sim, whole_numbers(4, 200, step));
+  vectors kept;
+  for (std::size_t r = 0; r < 4; ++r) kept.push_back(before.residual(r));
+
+  job after(3, {.k = 10});
+  for (std::size_t r = 0; r < 4; ++r) after.reducers[r % 3]->take_over(before.reducers[r]->save());
+  const vectors x = whole_numbers(3, 200, 7);
+  after.run(mode::sim, x);
+  vectors brought = kept;
+  brought.insert(brought.end(), x.begin(), x.end());
+  vectors now{dense_of(after.results[0].sum)};
+  for (std::size_t r = 0; r < 3; ++r) now.push_back(after.residual(r));
+  EXPECT_EQ(total(now), total(brought));
+
+  // Boundaries of another number of ranks are replaced.
+  job larger(5, {.k = 10});
+  for (std::size_t r = 0; r < 5; ++r) larger.reducers[r]->load(before.reducers[r % 4]->save());
+  larger.run(mode::sim, whole_numbers(5, 200, 8));
+  EXPECT_EQ(larger.reducers[0]->algorithm().boundaries.size(), 6U);
+}
+
+template <class F>
+std::string sentence_of(F f) {
+  try {
+    f();
+  } catch (const spar::error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ok_topk, refuses_bad_options_before_anything_is_sent) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    std::vector<float> x{1, 2, 3};
+    const auto refusal = [&](const spar::ok_topk_allreduce& options) {
+      spar::ok_topk<float> reduce{options};
+      return sentence_of([&] { reduce(net, std::span<float>(x)); });
+    };
+    EXPECT_NE(refusal({.k = 4}).find("k = 4"), std::string::npos);
+    EXPECT_NE(refusal({.density = 1.5}).find("1.5"), std::string::npos);
+    EXPECT_NE(refusal({.density = -0.1}).find("-0.1"), std::string::npos);
+    EXPECT_NE(refusal({.k = 1, .tau = 0}).find("every 0 calls"), std::string::npos);
+    EXPECT_NE(refusal({.k = 1, .tau_prime = 0}).find("every 0 calls"), std::string::npos);
+    EXPECT_NE(refusal({.k = 1, .epsilon = 2}).find("2"), std::string::npos);
+    EXPECT_EQ(net.statistics().messages_sent, 0U);
+  });
+}
+
+TEST(ok_topk, ranks_with_different_options_are_told) {
+  for (const bool other_k : {true, false}) {
+    spar::thread_group group{3};
+    EXPECT_THROW(group.run([&](spar::threads& net) {
+      spar::ok_topk_allreduce options{.k = 2};
+      if (net.rank() == 1 && other_k) options.k = 3;
+      if (net.rank() == 1 && !other_k) options.calls = 1; // as after a load on some ranks only
+      spar::ok_topk<float> reduce{options};
+      std::vector<float> x{1, 2, 3, 4, 5};
+      reduce(net, std::span<float>(x));
+    }),
+                 spar::mismatch);
+  }
+}
+
+/// A selector, an algorithm and a state in any combination.
+TEST(ok_topk, layers_are_reduced_at_the_same_time) {
+  spar::thread_group group{3};
+  group.run([](spar::threads& net) {
+    constexpr std::size_t layers = 20;
+    std::vector<std::unique_ptr<reducer>> reducers;
+    for (std::size_t l = 0; l < layers; ++l) {
+      reducers.push_back(std::make_unique<reducer>(spar::ok_topk_allreduce{.density = 0.1, .epsilon = 0}));
+    }
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      vectors x;
+      std::vector<spar::pending<spar::threads, void>> calls;
+      for (std::size_t l = 0; l < layers; ++l) {
+        x.push_back(whole_numbers(net.size(), 30 * l + 10, step + l)[static_cast<std::size_t>(net.rank())]);
+      }
+      for (std::size_t l = 0; l < layers; ++l) calls.push_back(reducers[l]->start(net, std::span<float>(x[l])));
+      for (auto& call : calls) call.wait();
+      for (std::size_t l = 0; l < layers; ++l) ASSERT_LE(nonzeros(x[l]), 3 * l + 1);
+    }
+  });
+}
+
+} // namespace
+} // namespace spar_test
