@@ -19,7 +19,7 @@ namespace images {
 using namespace examples;
 
 struct options {
-  std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk"};
+  std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"};
   std::string data = "/usr/share/datasets/fashion-mnist";
   std::string json;
   unsigned seeds = 1, epochs = 6, batch = 32;

@@ -6,6 +6,7 @@
 #include <spar/optimizer/sgd.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
 #include <spar/system/topka.hpp>
 
 #include <fmt/format.h>
@@ -79,11 +80,14 @@ using sparcml_q4 =
     spar::error_feedback<float,
                          spar::selected<spar::selector::exact_topk, spar::split_allgather<spar::storage::qsgd<4>>>>;
 
-/// Error feedback that selects the k entries that are largest on each rank.
+/// Error feedback that is to send k entries.
 template <class Reduce>
 std::unique_ptr<exchange> top_k(std::uint64_t k) {
   typename Reduce::algorithm_type algorithm{};
-  algorithm.select.k = k;
+  if constexpr (requires { algorithm.k; })
+    algorithm.k = k;
+  else
+    algorithm.select.k = k;
   return std::make_unique<by_feedback<Reduce>>(algorithm);
 }
 
@@ -100,6 +104,7 @@ inline constexpr std::array known_systems{
     known_system{"topka", true, top_k<spar::topka<float>>},
     known_system{"sparcml_q4", true, top_k<sparcml_q4>},
     known_system{"gtopk", true, top_k<spar::gtopk<float>>},
+    known_system{"ok_topk", true, top_k<spar::ok_topk<float>>},
 };
 
 /// "topka" or, with a density other than 1 %, "topka@0.02".
