@@ -12,6 +12,7 @@
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
+#include <spar/selector/keep_largest.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collective.hpp>

@@ -7,9 +7,12 @@
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
+#include <spar/system/ok_topk.hpp>
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -267,6 +270,53 @@ TEST(allocations_of_pieces, none_by_reduce_scatter) { expect_no_allocations_of_a
 TEST(allocations_of_pieces, none_by_allgather) { expect_no_allocations_of_a_piece<piece::allgather>(); }
 TEST(allocations_of_pieces, none_by_reduce) { expect_no_allocations_of_a_piece<piece::reduce>(); }
 TEST(allocations_of_pieces, none_by_broadcast) { expect_no_allocations_of_a_piece<piece::broadcast>(); }
+
+/// Ok-Topk with its state. The nonzeros stay where they are and all reach the result, so no call is larger than
+/// another.
+struct ok_topk_calls {
+  vectors* x;
+  std::vector<std::unique_ptr<spar::ok_topk<float>>>* reducers;
+  template <class Net>
+  auto operator()(Net& net) const {
+    const auto r = static_cast<std::size_t>(net.rank());
+    return (*reducers)[r]->start_reduce(net, std::span<const float>((*x)[r]));
+  }
+};
+
+TEST(allocations_of_ok_topk, none_after_the_first_call) {
+  for (const spar::rank_t ranks : all_ranks) {
+    vectors x(static_cast<std::size_t>(ranks), std::vector<float>(6000));
+    for (std::size_t r = 0; r < x.size(); ++r)
+      for (std::size_t i = r % 3; i < x[r].size(); i += 20) x[r][i] = static_cast<float>(i % 7) + 1;
+    std::vector<std::unique_ptr<spar::ok_topk<float>>> reducers;
+    const auto anew = [&] {
+      reducers.clear();
+      for (std::size_t r = 0; r < x.size(); ++r) {
+        reducers.push_back(std::make_unique<spar::ok_topk<float>>(spar::ok_topk_allreduce{.k = 1000, .tau_prime = 3}));
+      }
+    };
+    const ok_topk_calls calls{&x, &reducers};
+    const auto expect_none = [&](auto& machine, const counting_resource& upstream) {
+      anew();
+      machine.run(repeated<ok_topk_calls>{calls, 1});
+      const std::uint64_t idle_before = global_allocations();
+      machine.run(nothing{});
+      const std::uint64_t idle = global_allocations() - idle_before;
+      for (int call = 0; call < 7; ++call) {
+        const taken before{upstream.allocations(), global_allocations()};
+        machine.run(repeated<ok_topk_calls>{calls, 1});
+        const taken now{upstream.allocations() - before.pooled, global_allocations() - before.global - idle};
+        EXPECT_EQ(now, (taken{0, 0})) << "call " << call << ", P = " << ranks;
+      }
+    };
+    counting_resource upstream;
+    simulated simulator{spar::simulator(ranks, {.memory = &upstream})};
+    expect_none(simulator, upstream);
+    counting_resource of_threads;
+    threaded threads{spar::thread_group(ranks, {.memory = &of_threads})};
+    expect_none(threads, of_threads);
+  }
+}
 
 /// Every rank's calls go through a decorator.
 template <class Algorithm>

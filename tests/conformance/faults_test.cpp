@@ -248,7 +248,11 @@ struct faults : testing::Test {
   void check(const setting& s, const std::vector<rank_outcome>& clean, double slack, const Run& run_it) {
     SCOPED_TRACE(s);
     guard.watch(testing::PrintToString(s));
-    judge(s, run_it(s), clean, slack);
+    try {
+      judge(s, run_it(s), clean, slack);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << s << ": " << e.what();
+    }
     ++cases;
   }
   void TearDown() override { std::cout << "[    cases ] " << cases << '\n'; }

@@ -3,7 +3,24 @@
 // is wrong with them.
 #include "fuzz/hostile.hpp"
 
+#include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
+
 namespace {
+
+/// A selecting allreduce as one that does not change, without a residual.
+template <class Algorithm, class Index>
+struct selecting {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+
+  template <class Net, class T, class Op>
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
+    Algorithm own = algorithm;
+    auto result = co_await own.template operator()<Index>(net, x, op);
+    co_return std::move(result.sum);
+  }
+};
 
 template <class T, class Index>
 void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>& mine, std::span<T> x,
@@ -15,29 +32,29 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return net.run(spar::signature_of<T, Index, Algorithm, spar::sum>(n), algorithm, args...);
   };
   const auto sparse = [&](const auto& algorithm, auto... args) { // a sum of all, or this rank's block of it
-    const spar::stream<T, Index> sum = run(algorithm, mine, args...);
+    const spar::stream<T, Index> sum = run(algorithm, args...);
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  switch (which % 15) {
+  switch (which % 18) {
   case 0:
-    return sparse(spar::recursive_doubling{}, op);
+    return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
-    return sparse(spar::ssar_split{}, op);
+    return sparse(spar::ssar_split{}, mine, op);
   case 2:
-    return sparse(spar::dsar_split{}, op);
+    return sparse(spar::dsar_split{}, mine, op);
   case 3:
-    return sparse(spar::split_allgather<spar::storage::qsgd<4>>{}, op);
+    return sparse(spar::split_allgather<spar::storage::qsgd<4>>{}, mine, op);
   case 4:
-    return sparse(spar::ring{}, op);
+    return sparse(spar::ring{}, mine, op);
   case 5:
-    return sparse(spar::rabenseifner{}, op);
+    return sparse(spar::rabenseifner{}, mine, op);
   case 6:
-    return sparse(spar::split_reduce_scatter{}, op);
+    return sparse(spar::split_reduce_scatter{}, mine, op);
   case 7:
-    return sparse(spar::binomial_reduce{}, root, op);
+    return sparse(spar::binomial_reduce{}, mine, root, op);
   case 8:
-    return sparse(spar::binomial_broadcast{}, root);
+    return sparse(spar::binomial_broadcast{}, mine, root);
   case 9:
     return run(spar::recursive_doubling{}, x, op);
   case 10:
@@ -48,6 +65,12 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return run(spar::binomial_reduce{}, x, root, op);
   case 13:
     return run(spar::binomial_broadcast{}, x, root);
+  case 14:
+    return sparse(selecting<spar::ok_topk_allreduce, Index>{{.k = n / 8}}, x, op);
+  case 15:
+    return sparse(selecting<spar::gtopk_allreduce<>, Index>{{.select = {.k = n / 8}}}, x, op);
+  case 16:
+    return sparse(spar::split_allgather<spar::storage::adaptive>{}, mine, op);
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");

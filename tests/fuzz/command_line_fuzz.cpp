@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const perf::options o = perf::parse_options(static_cast<int>(arguments.size()), arguments.data(), "sim");
     fuzz::demand(o.count >= 1 && o.count <= std::uint64_t{1} << 53, "a count out of range");
     fuzz::demand(o.ranks >= 0 && o.iterations >= 1 && o.warmup >= 0 && o.ranks_per_host >= 1, "a number out of range");
+    fuzz::demand(o.epsilon >= 0 && o.epsilon <= 1 && o.tau >= 1 && o.tau_prime >= 1, "an option that is none");
     for (const double x : {o.latency, o.bandwidth, o.compute, o.jitter})
       fuzz::demand(std::isfinite(x) && x >= 0, "a time or rate that is none");
     fuzz::demand(o.bandwidth > 0 && !o.systems.empty(), "nothing to measure");

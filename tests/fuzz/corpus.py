@@ -86,8 +86,8 @@ def qsgds():
 
 
 def collectives():
-    def call(which, kind, first, second, root=0):  # 2 ranks, n = 16, an entry at each fourth index
-        return bytes([2 * which + kind, 1, 0, root, 16, 3]) + first + second
+    def call(which, kind, first, second, root=0, rank=0):  # 2 ranks, n = 16, an entry at each fourth index
+        return bytes([2 * which + kind, 1, rank, root, 16, 3]) + first + second
 
     fitting, another = message(DENSE, 0), message(DENSE | 0x80, 0)
     for kind, (value, index) in WIDE.items():
@@ -101,6 +101,10 @@ def collectives():
             yield f"call_{which}_{kind}_unfit", call(which, kind, unfit, another, root=which == 13)
         yield f"call_12_{kind}", call(12, kind, dense(value, 16), b"")
         yield f"call_12_{kind}_unfit", call(12, kind, dense(value, 15), b"")
+        counts, blocks = message(DENSE, 1, array("Q", [2])), parts(value, index, [9, 10])
+        yield f"call_15_{kind}", call(15, kind, low, counts + blocks)
+        yield f"call_16_{kind}", call(16, kind, high, b"")
+        yield f"call_16_{kind}_below", call(16, kind, high, b"", rank=1)
         yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")
         yield f"call_1_{kind}_elsewhere", call(1, kind, low, parts(value, index, [1, 2]))
     yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)

@@ -64,11 +64,11 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_any_vectors) {
 TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_vectors_that_drift) {
   using T = typename TypeParam::type;
   spar::pool pool;
-  for (const double epsilon : {0.0, 0.05, 0.2}) {
+  for (const double epsilon : {0.0, 0.1}) {
     threshold_reuse select{.density = 0.01, .period = 8, .epsilon = epsilon};
-    for (int call = 0; call < 40; ++call) {
-      auto input = make_input<T>(20000, kind::normal, static_cast<std::uint64_t>(call));
-      const double scale = call < 20 ? 1 + 0.01 * call : call < 30 ? 5 : 0.05; // a jump, and a collapse
+    for (int call = 0; call < 24; ++call) {
+      auto input = make_input<T>(17000, kind::normal, static_cast<std::uint64_t>(call));
+      const double scale = call < 12 ? 1 + 0.01 * call : call < 18 ? 5 : 0.05; // a jump, and a collapse
       for (T& value : input) value = static_cast<T>(scale * static_cast<double>(value));
       expect_bounds<T>(select, input, pool);
     }

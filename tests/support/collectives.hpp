@@ -5,6 +5,7 @@
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
 
 #include <gtest/gtest.h>
 
@@ -80,9 +81,15 @@ struct sparse {
 /// Selected entries, with error feedback.
 template <class Reducer>
 struct feedback {
+  static typename Reducer::algorithm_type options() {
+    if constexpr (requires(typename Reducer::algorithm_type a) { a.select; })
+      return {.select = {.density = 0.04}};
+    else
+      return {.density = 0.04};
+  }
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
-    Reducer reduce({.select = {.k = 7}});
+    Reducer reduce(options());
     auto pending = reduce.start_reduce(net, std::span(mine->dense));
     const auto result = co_await std::move(pending);
     co_return bits_of(result.sum);
@@ -173,9 +180,9 @@ using collectives =
                    sparse<spar::ssar_split>, sparse<spar::dsar_split>,
                    sparse<spar::split_allgather<spar::storage::qsgd<4>>>,
                    sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
-                   feedback<spar::gtopk<float>>, sparse<spar::sparcml>, dense<spar::recursive_doubling>,
-                   dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>, dense<spar::collective<>>,
-                   sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce,
-                   dense_reduce, sparse_broadcast, dense_broadcast>;
+                   feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
+                   dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
+                   dense<spar::collective<>>, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather,
+                   dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
 
 } // namespace spar_test

@@ -124,9 +124,9 @@ class baseline : public testing::Test {};
 using baselines = testing::Types<spar::topka<float>, spar::gaussiank<float>, spar::topkdsa<float>, spar::gtopk<float>>;
 TYPED_TEST_SUITE(baseline, baselines);
 
-/// Gaussiank takes what reaches a threshold, however much that is.
+/// Gaussiank takes what reaches a threshold: at least 3/4 of k, and perhaps more than k.
 template <class Reducer>
-constexpr bool has_no_bound = std::is_same_v<Reducer, spar::gaussiank<float>>;
+constexpr bool by_threshold = std::is_same_v<Reducer, spar::gaussiank<float>>;
 
 TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
   for (const mode where : all_modes) {
@@ -145,10 +145,10 @@ TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
             brought = added(brought, total(x));
             reduced = added(reduced, dense_of(outcomes[0].sum));
             ASSERT_EQ(added(reduced, all.residuals()), brought) << "step " << step;
-            if (!has_no_bound<TypeParam>) {
+            if (!by_threshold<TypeParam>) {
               for (const auto& its : outcomes) ASSERT_LE(its.contributed.size(), at_most);
             }
-            if (k == n) {
+            if (k == n && !by_threshold<TypeParam>) {
               ASSERT_EQ(reduced, brought) << "everything is sent";
             }
           }
@@ -168,7 +168,7 @@ TYPED_TEST(baseline, zeros_and_ties) {
       const auto ties = all(vectors(p, std::vector<float>(30, 2)));
       std::vector<float> first_four(30);
       std::fill_n(first_four.begin(), 4, 2 * static_cast<float>(ranks));
-      if (has_no_bound<TypeParam>) first_four.assign(30, 2 * static_cast<float>(ranks));
+      if (by_threshold<TypeParam>) first_four.assign(30, 2 * static_cast<float>(ranks));
       EXPECT_EQ(dense_of(ties[0].sum), first_four) << "of equal ones those with the lowest indices";
     }
   }

@@ -102,5 +102,19 @@ TEST(collective, refuses_operations_that_zeros_matter_to) {
   }
 }
 
+TEST(collective, refuses_what_its_selector_refuses) {
+  using algorithm = spar::collective<spar::selector::exact_topk, spar::recursive_doubling>;
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    EXPECT_THROW(spar::allreduce(net, x, algorithm{{.k = 11}, {}}), spar::invalid_argument);
+    EXPECT_THROW(spar::allreduce(net, x, algorithm{{.density = 2}, {}}), spar::invalid_argument);
+    EXPECT_EQ(net.statistics().messages_sent, 0U);
+    EXPECT_EQ(x, std::vector<float>(10, 1.0F));
+    spar::allreduce(net, x, algorithm{{.density = 1}, {}}); // nothing is the worse for it
+    EXPECT_EQ(x, std::vector<float>(10, 2.0F));
+  });
+}
+
 } // namespace
 } // namespace spar_test

@@ -135,6 +135,52 @@ TEST(Measure, BothFormsBelowAndAtDensityOne) {
   EXPECT_EQ(dense.measured.total_bytes_sent, 2U * 3 * 4 * 10000 * 4 / 3); // in two calls
 }
 
+/// Keeps less than it should: what it selects at one index is lost.
+struct forgets {
+  static constexpr std::string_view name = "forgets";
+  spar::selected<spar::selector::exact_topk, spar::gather_and_merge> inner{{.k = 100}, {}};
+  bool on = true;
+
+  template <class Index, class Net, class T, class Op>
+  spar::task<spar::selected_sum<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) & {
+    if (on && net.rank() == 1) x[std::size_t{17}] = 0;
+    auto running = inner.template operator()<Index>(net, x, op);
+    co_return co_await std::move(running);
+  }
+};
+
+perf::row measured_over_steps(const auto& add) {
+  perf::options o;
+  o.count = 10000;
+  o.iterations = 3;
+  o.check = o.dense_input = true;
+  o.pattern = perf::pattern_kind::drift;
+  o.systems = {"own"};
+  const perf::workload w = perf::workload_of(o, 0.01, 3);
+  perf::registry<spar::threads, float, std::uint32_t> all(o, 0.01);
+  add(all);
+  const auto systems = perf::choose(all, o);
+  std::vector<perf::record> records;
+  spar::thread_group group(3);
+  group.run([&](spar::threads& net) {
+    auto its = perf::measure(net, o, w, systems, nullptr);
+    if (net.rank() == 0) records = std::move(its);
+  });
+  return perf::rows_of(systems, std::move(records), w, 0.01, std::nullopt).at(0);
+}
+
+TEST(Measure, WhatIsSelectedAndWhatIsKeptAreAllThatWasBrought) {
+  const auto right = measured_over_steps([](auto& systems) { systems.add_feedback("own", forgets{.on = false}); });
+  EXPECT_TRUE(right.correct()) << right.measured.max_error;
+  EXPECT_GT(right.measured.error_bound, 0);
+  EXPECT_LT(right.measured.error_bound, 0.01);
+  const auto lost = measured_over_steps([](auto& systems) { systems.add_feedback("own", forgets{}); });
+  EXPECT_FALSE(lost.correct());
+  const auto changed = measured_over_steps([](auto& systems) { systems.add("own", defective<changes_a_value>{}); });
+  EXPECT_FALSE(changed.correct());
+  EXPECT_FALSE(changed.measured.same_bits);
+}
+
 TEST(Measure, NamesThatAreNotThere) {
   EXPECT_THROW(measured([](auto& systems) { systems.add("other", spar::ring{}); }), perf::usage_error);
 }

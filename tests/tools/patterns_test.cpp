@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <set>
@@ -47,6 +48,49 @@ TEST(Patterns, DependOnSeedAndRankAlone) {
     EXPECT_NE(positions(w, 2), positions(other, 2));
     EXPECT_EQ(positions(w, 0) == positions(w, 1), kind == pattern_kind::identical);
   }
+}
+
+TEST(Patterns, DriftDependsOnSeedRankStepAndIndexAlone) {
+  constexpr std::uint64_t n = 100000;
+  const workload w{n, 500, 4, pattern_kind::drift, 1};
+  const auto values = [&](const workload& of, int rank, int step, std::uint64_t first) {
+    std::vector<double> x(n - first);
+    perf::drifting_values(of, rank, step, first, x);
+    return x;
+  };
+  workload other = w;
+  other.seed = 2;
+  const auto x = values(w, 1, 7, 0);
+  EXPECT_EQ(values(w, 1, 7, 0), x);
+  EXPECT_NE(values(other, 1, 7, 0), x);
+  EXPECT_NE(values(w, 2, 7, 0), x);
+  EXPECT_NE(values(w, 1, 8, 0), x);
+  const auto later = values(w, 1, 7, 777);
+  EXPECT_TRUE(std::equal(later.begin(), later.end(), x.begin() + 777));
+}
+
+TEST(Patterns, DriftHasAHeavyTailAndASignalThatChangesSlowly) {
+  constexpr std::uint64_t n = 100000;
+  const workload w{n, 500, 2, pattern_kind::drift, 1};
+  const auto values = [&](int rank, int step) {
+    std::vector<double> x(n);
+    perf::drifting_values(w, rank, step, 0, x);
+    return x;
+  };
+  const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double ab = 0, aa = 0, bb = 0;
+    for (std::size_t i = 0; i < n; ++i) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
+    return ab / std::sqrt(aa * bb);
+  };
+  const auto x = values(0, 0);
+  // The signal, a wave with a third of its amplitudes' square in the mean, is a quarter of all.
+  EXPECT_NEAR(correlation(x, values(1, 0)), 0.25, 0.05);
+  EXPECT_NEAR(correlation(x, values(0, 1)), 0.25, 0.05);
+  EXPECT_NEAR(correlation(x, values(0, 64)), 0, 0.05);
+  EXPECT_NEAR(correlation(x, values(0, 128)), -0.25, 0.05);
+  double squares = 0, fourth = 0;
+  for (const double v : x) squares += v * v, fourth += v * v * v * v;
+  EXPECT_GT(fourth * n / (squares * squares), 10) << "3 for a normal distribution";
 }
 
 TEST(Patterns, DisjointRanksShareNoIndex) {

@@ -15,7 +15,7 @@ import tempfile
 
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
 header_bytes words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi alpha beta gamma_sparse
-gamma_dense max_error error_bound correct""".split()
+gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime""".split()
 
 program = sys.argv[1]
 failures = []
@@ -71,6 +71,14 @@ for arguments, says in {
     "--network x --transport sim --latency 1us": "--latency is in the --network file",
     "--transport sim --cores -1": "--cores",
     "--cores 1": "--transport sim",
+    "--pattern drift --input sparse": "--input dense",
+    "--pattern drift --warmup 1": "counts every call",
+    "--pattern drift --type int32": "floating point, not of int32",
+    "--input both": "not 'both'",
+    "--epsilon -1": "--epsilon is a number from 0 to 1",
+    "--tau 0": "--tau",
+    "--tau-prime 0": "--tau-prime",
+    "--type half --systems topka": "for half",
     "--calibrate /dev/null --ranks 1": "at least two ranks",
 }.items():
     run(*arguments.split(), status=2, says=says)
@@ -88,6 +96,32 @@ for (system, density), r in found.items():
     expect(r["ratio_to_mpi"] is None, f"{system} has a ratio without MPI")
     expect(0 < r["seconds_min"] <= r["seconds"] <= r["seconds_max"], f"{system} has no times")
     expect(r["nnz_in"] == 5000 * density, f"{system} has {r['nnz_in']} entries at {density}")
+
+# Systems that select, with what they keep: over steps that differ, and over one again and again.
+selecting = "topka,gaussiank,topkdsa,gtopk,ok_topk"
+chosen = f"--systems {selecting},sparcml,rec_doubling,dsar_qsgd4,dense --count 20000 --density 0.01 --ranks 3"
+for transport in ["threads", "sim"]:
+    found = rows(*f"{chosen} --transport {transport} --pattern drift --iterations 12 --check".split())
+    expect(len(found) == 9, f"{len(found)} rows instead of 9")
+    for (system, _), r in found.items():
+        expect(r["correct"] is True, f"{system} over {transport} is wrong by {r['max_error']} > {r['error_bound']}")
+        expect(r["error_bound"] < 0.05 or "qsgd" in system, f"{system} may err by {r['error_bound']}")
+        expect(r["iterations"] == 12 and r["warmup"] == 0, f"{system}: {r['iterations']} calls after {r['warmup']}")
+        expect(r["input"] == "dense", f"{system}: input {r['input']}")
+        timed = transport == "threads" and system not in ("dense", "ok_topk")
+        expect((r["select_seconds"] is not None) == timed, f"{system} selects in {r['select_seconds']} s")
+        expect(not timed or 0 < r["select_seconds"] < r["seconds_max"], f"{system}: not a part of {r['seconds_max']}")
+    k, p = 200, 3
+    expect(found["topka", 0.01]["words_sent"] == 2 * k * (p - 1) + 2 * (p - 1), "TopkA sends something else")
+    expect(found["gtopk", 0.01]["words_sent_mean"] == 4 * k * (p - 1) / p, "gTopk sends something else")
+    expect(found["gtopk", 0.01]["nnz_out"] == k, "gTopk ends with something else")
+    expect(found["dense", 0.01]["nnz_out_mean"] > 19990, "dense gradients are not dense")
+    okay = found["ok_topk", 0.01]
+    expect(okay["nnz_out"] <= 1.1 * k, f"Ok-Topk ends with {okay['nnz_out']} entries")
+found = rows(*f"{chosen} --input dense --type double --iterations 3 --warmup 2 --check".split())
+for (system, _), r in found.items():
+    expect(r["correct"] is True, f"{system} from dense vectors is wrong by {r['max_error']} > {r['error_bound']}")
+expect(found["rec_doubling", 0.01]["select_seconds"] > 0, "selection takes no time")
 
 # Patterns: the union of the ranks' entries.
 for pattern, lowest, highest in [("identical", 50, 50), ("disjoint", 200, 200), ("uniform", 180, 200),

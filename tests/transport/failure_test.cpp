@@ -96,6 +96,32 @@ TEST(deadline, in_virtual_time) {
   for (const double time : ended) EXPECT_NEAR(time, 2.5, 1e-3);
 }
 
+/// Two calls: the first takes some time, to the second only rank 0 comes.
+struct late_silence {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    net.set_deadline(1);
+    std::vector<float> x(100, 1.0F);
+    auto first = spar::start_allreduce(net, std::span(x));
+    co_await std::move(first);
+    if (net.rank() == 1) co_return;
+    auto second = spar::start_allreduce(net, std::span(x));
+    try {
+      co_await std::move(second);
+      ADD_FAILURE() << "no error";
+    } catch (const spar::timeout&) {
+    }
+  }
+};
+
+TEST(deadline, is_noticed_whatever_the_rounding_of_its_time) {
+  for (int i = 1; i < 500; ++i) {
+    spar::simulator_options options;
+    options.latency = 1e-6 * i / 7;
+    EXPECT_NO_THROW(run_sim(2, late_silence{}, options)) << options.latency;
+  }
+}
+
 TEST(abort, reaches_those_who_wait_and_those_who_call_later) {
   for (const std::size_t n : sizes) {
     for (const bool synchronous : {false, true}) {

@@ -88,8 +88,9 @@ namespace detail {
 // Coroutines: everything by value, or by a reference that outlives them.
 
 template <class Net, class T, class Index, class Algorithm>
-spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, selection<T, Index>* from, Algorithm algorithm) {
+spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, Algorithm algorithm) {
   call_cost call;
+  auto* const from = data->from; // is reset when this suspends for the first time
   const double selected = from == nullptr ? 0 : from->select.seconds;
   const double begin = net.now();
   const auto mine = from == nullptr ? data->sparse() : (*from)(data->dense_in, net.memory());

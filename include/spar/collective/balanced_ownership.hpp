@@ -139,10 +139,10 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
   }
   co_await allreduce(counters, totals.span());
   const std::uint64_t largest = *std::max_element(totals.data(), totals.data() + totals.size());
-  if (!anew && largest <= most) co_return 0;
+  std::uint64_t refinements = 0;
+  if (!anew && largest <= most) co_return refinements;
 
   search quantiles(bounds, totals.span(), net.memory());
-  std::uint64_t refinements = 0;
   for (; !quantiles.good(most); ++refinements) {
     co_await allreduce(counters, quantiles.count(mine));
     quantiles.narrow();

@@ -193,8 +193,8 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, t
     for (std::size_t r = 0; r < ranks; ++r) {
       const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
       if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
-        raise<corrupt_message>({"rank ", r, " counts ", theirs.above, " and ", theirs.at, " entries of a vector of ",
-                                mine.dimension()});
+        raise<corrupt_message>(
+            {"rank ", r, " counts ", theirs.above, " and ", theirs.at, " entries of a vector of ", mine.dimension()});
       }
       all.above += theirs.above;
       all.at += theirs.at;

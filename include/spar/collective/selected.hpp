@@ -55,8 +55,17 @@ struct selected {
   Selector select{};
   Algorithm algorithm{};
 
+  /// What the selector says of its options, for `n` values.
   void validate(std::uint64_t n) const {
     if constexpr (requires { select.validate(n); }) select.validate(n);
+  }
+  template <class F>
+  void options(F&& f) const {
+    if constexpr (requires { select.options(f); }) select.options(f);
+  }
+  template <class F>
+  void own_state(F&& f) {
+    if constexpr (requires { select.own_state(f); }) select.own_state(f);
   }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>

@@ -191,8 +191,9 @@ class endpoint {
     for (auto* r = waiting_.last(); r != nullptr && r->since < 0; r = waiting_.before(*r)) r->since = now;
     detail::operation_record* longest = waiting_.first();
     if (longest == nullptr) return now + deadline_;
-    if (now - longest->since >= deadline_) expire(*longest);
-    return longest->since + deadline_;
+    const double until = longest->since + deadline_; // in one place: rounded twice, it could be over and not be
+    if (now >= until) expire(*longest);
+    return until;
   }
 
   /// A record for a call that outlives the scope it was started in; `recycle` takes it back.

@@ -141,7 +141,7 @@ class error_feedback {
           co_await its->next_.template operator()<Index>(net, std::span<T>(its->accumulated_), op);
       if constexpr (detail::finishes<Op, T>) detail::finish_values(result.sum.values(), op, net.size());
       std::swap(its->residual_, its->accumulated_);
-      std::swap(its->algorithm_, its->next_);
+      its->algorithm_ = its->next_; // not swapped: then both have room for the state, and no later call needs any
       co_return result;
     }
   };
@@ -199,6 +199,7 @@ class error_feedback {
   }
 
   void accumulate(std::span<const T> x) {
+    residual_.reserve(x.size()); // now, as it takes the place of the other one
     accumulated_.resize(x.size());
     if (residual_.empty())
       std::copy(x.begin(), x.end(), accumulated_.begin());

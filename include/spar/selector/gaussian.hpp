@@ -51,9 +51,14 @@ struct gaussian {
 
  private:
   template <class T>
-  static constexpr kernel::magnitude<T> infinite = kernel::magnitude_of(static_cast<T>(__builtin_inf()));
+  static bool is_finite(T x) {
+    if constexpr (is_floating<T>)
+      return kernel::magnitude_of(x) < kernel::magnitude_of(static_cast<T>(__builtin_inf()));
+    else
+      return true;
+  }
 
-  /// The magnitude of t, a number that is not negative, or of the largest T.
+  /// The magnitude of t >= 0 as a T; of the largest T where t is beyond.
   template <class T>
   static kernel::magnitude<T> nearest(double t) {
     if constexpr (is_floating<T>)
@@ -66,10 +71,10 @@ struct gaussian {
   /// |mean| + z * deviation; finite.
   template <class T>
   [[gnu::noinline]] static double normal_threshold(std::span<const T> x, double share) {
-    constexpr std::size_t lanes = 8; // sums that do not wait for each other
+    constexpr std::size_t lanes = 8; // sums that do not wait for each other, always in the same order
     double sum[lanes] = {}, squares[lanes] = {}, count[lanes] = {};
     for (std::size_t e = 0; e < x.size(); ++e) {
-      const bool finite = !is_floating<T> || kernel::magnitude_of(x[e]) < infinite<T>;
+      const bool finite = is_finite(x[e]);
       const double value = finite ? static_cast<double>(x[e]) : 0;
       sum[e % lanes] += value;
       squares[e % lanes] += value * value;

@@ -77,16 +77,16 @@ template <class T>
   using unsigned_lanes = typename lanes_of<sizeof(T)>::unsigned_type;
   lanes x;
   std::memcpy(&x, values, sizeof x);
-  unsigned_lanes m = reinterpret_cast<unsigned_lanes>(x);
-  if constexpr (std::unsigned_integral<T>) return reinterpret_cast<lanes>(m >= threshold);
+  unsigned_lanes m = std::bit_cast<unsigned_lanes>(x);
+  if constexpr (std::unsigned_integral<T>) return std::bit_cast<lanes>(m >= threshold);
   if constexpr (is_floating<T>) {
     m &= greatest_magnitude<T>;
   } else {
-    const auto sign = reinterpret_cast<unsigned_lanes>(x >> (8 * static_cast<int>(sizeof(T)) - 1));
+    const auto sign = std::bit_cast<unsigned_lanes>(x >> (8 * static_cast<int>(sizeof(T)) - 1));
     m = (m ^ sign) - sign;
   }
   // Of a difference from -2^b to 2^b - 1; SSE2 cannot compare 64 bits.
-  return reinterpret_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
+  return std::bit_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
 }
 
 /// Bit e: whether the magnitude of `values[e]` is at least `threshold`, for 16 values. Packing saturates, so it keeps
@@ -105,14 +105,14 @@ template <class T>
   } else {
     const auto upper = [&](std::size_t e) { // halves of four lanes
       using floats = lanes_of<4>::float_type;
-      return reinterpret_cast<lanes_of<4>::type>(
-          __builtin_ia32_shufps(reinterpret_cast<floats>(part(e)), reinterpret_cast<floats>(part(e + 2)), 0xdd));
+      return std::bit_cast<lanes_of<4>::type>(
+          __builtin_ia32_shufps(std::bit_cast<floats>(part(e)), std::bit_cast<floats>(part(e + 2)), 0xdd));
     };
     low = __builtin_ia32_packssdw128(upper(0), upper(4));
     high = __builtin_ia32_packssdw128(upper(8), upper(12));
   }
   return static_cast<unsigned>(
-      __builtin_ia32_pmovmskb128(reinterpret_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
+      __builtin_ia32_pmovmskb128(std::bit_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
 }
 
 /// Bit e: whether the magnitude of `values[e]` is at least `threshold`, for 64 values.
@@ -134,6 +134,26 @@ template <class T>
 
 #endif
 
+/// As `bit_positions`, for words most of which have no more than two bits: whether they have one is a branch that would
+/// be mispredicted half the time.
+template <std::size_t Words>
+[[gnu::always_inline]] inline std::size_t few_positions(const std::uint64_t* mask, std::uint16_t* positions) {
+  constexpr auto guard = std::uint64_t{1} << 63; // countr_zero(0) would be a branch
+  std::uint64_t any = 0, more = 0;
+  for (std::size_t w = 0; w < Words; ++w) any |= mask[w];
+  if (any == 0) return 0;
+  std::size_t written = 0;
+  for (std::size_t w = 0; w < Words; ++w) {
+    const std::uint64_t first = mask[w], second = first & (first - 1);
+    positions[written] = static_cast<std::uint16_t>(64 * w + static_cast<unsigned>(std::countr_zero(first | guard)));
+    written += static_cast<std::size_t>(first != 0);
+    positions[written] = static_cast<std::uint16_t>(64 * w + static_cast<unsigned>(std::countr_zero(second | guard)));
+    written += static_cast<std::size_t>(second != 0);
+    more |= second & (second - 1);
+  }
+  return more == 0 ? written : bit_positions(mask, Words, positions);
+}
+
 /// Calls `found(base, positions, count)` for stretches of `x`, in order, with the positions from `base` on of the
 /// values whose magnitude is at least `threshold`, until it returns false. Returns how many values have been looked at.
 /// Zeros are never found.
@@ -152,7 +172,7 @@ template <class T, class Found>
       for (std::size_t l = 0; l < 64 * words; l += line) __builtin_prefetch(x + e + ahead + l);
     }
     for (std::size_t w = 0; w < words; ++w) mask[w] = at_least_mask(x + e + 64 * w, threshold);
-    if (!found(e, positions, bit_positions(mask, words, positions))) return e;
+    if (!found(e, positions, few_positions<words>(mask, positions))) return e;
   }
   std::size_t count = 0;
   for (std::size_t i = 0; i < n - e; ++i) {
