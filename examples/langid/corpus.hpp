@@ -2,7 +2,7 @@
 // Word lists: reads them, drops the words that say nothing, and splits the rest into training and test words.
 #pragma once
 
-#include "ranks.hpp"
+#include "../ranks.hpp"
 
 #include <fmt/format.h>
 
@@ -18,6 +18,8 @@
 #include <vector>
 
 namespace langid {
+
+using namespace examples;
 
 /// A file with one word a line, and what to say where it is missing.
 struct word_list {

@@ -2,8 +2,8 @@
 // The command line.
 #pragma once
 
+#include "../ranks.hpp"
 #include "corpus.hpp"
-#include "ranks.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -2,10 +2,10 @@
 // What the program prints at the end: the table, the words, and the same as JSON.
 #pragma once
 
+#include "../ranks.hpp"
 #include "corpus.hpp"
 #include "model.hpp"
 #include "options.hpp"
-#include "ranks.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string>
 
-namespace langid {
+namespace examples {
 
 inline unsigned my_rank() {
   int rank = 0;
@@ -42,8 +43,8 @@ bool on_all_ranks(Part part) {
     why = error.what();
   }
   const auto first = static_cast<unsigned>(over_ranks(why.empty() ? number_of_ranks() : my_rank(), MPI_MIN));
-  if (first == my_rank()) fmt::print(stderr, "langid: {}\n", why);
+  if (first == my_rank()) fmt::print(stderr, "{}: {}\n", program_invocation_short_name, why);
   return first == number_of_ranks();
 }
 
-} // namespace langid
+} // namespace examples

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A multilayer perceptron whose weights, and whose gradient, are one vector each.
+#pragma once
+
+#include "data.hpp"
+
+#include <Eigen/Core>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace images {
+
+using matrix = Eigen::MatrixXf; // a column for each image of a batch
+
+/// The images of a set whose numbers are given, of mean about 0 and deviation about 1.
+inline matrix columns_of(const image_set& set, std::span<const std::uint32_t> numbers) {
+  matrix columns(pixels, static_cast<Eigen::Index>(numbers.size()));
+  for (std::size_t c = 0; c < numbers.size(); ++c) {
+    const std::uint8_t* const image = set.images.data() + numbers[c] * pixels;
+    float* const column = columns.data() + c * pixels;
+    for (std::size_t i = 0; i < pixels; ++i) column[i] = static_cast<float>(image[i]) / 90 - 0.81F;
+  }
+  return columns;
+}
+
+/// Layers of 256, 128 and 10 neurons, with max(x, 0) between them: 235,146 weights.
+class perceptron {
+ public:
+  static constexpr std::array<std::size_t, 4> sizes{pixels, 256, 128, classes};
+  static constexpr std::size_t layers = sizes.size() - 1;
+
+  /// Where a layer's matrix begins; its bias follows.
+  static constexpr std::size_t begin(std::size_t layer) {
+    std::size_t at = 0;
+    for (std::size_t l = 0; l < layer; ++l) at += (sizes[l] + 1) * sizes[l + 1];
+    return at;
+  }
+
+  std::vector<float> weights = std::vector<float>(begin(layers));
+
+  /// Random weights, by He et al. (2015), the same for the same seed.
+  explicit perceptron(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (std::size_t l = 0; l < layers; ++l) {
+      std::normal_distribution<float> weight(0, std::sqrt(2 / static_cast<float>(sizes[l])));
+      for (std::size_t i = 0; i < sizes[l] * sizes[l + 1]; ++i) weights[begin(l) + i] = weight(random);
+    }
+  }
+
+ private:
+  // A layer's matrix and bias within the vector of all weights, or of their gradient.
+  template <class Float>
+  static auto matrix_of(std::span<Float> all, std::size_t layer) {
+    using map = Eigen::Map<std::conditional_t<std::is_const_v<Float>, const matrix, matrix>>;
+    return map(all.data() + begin(layer), rows(layer), static_cast<Eigen::Index>(sizes[layer]));
+  }
+  template <class Float>
+  static auto bias_of(std::span<Float> all, std::size_t layer) {
+    using map = Eigen::Map<std::conditional_t<std::is_const_v<Float>, const Eigen::VectorXf, Eigen::VectorXf>>;
+    return map(all.data() + begin(layer + 1) - sizes[layer + 1], rows(layer));
+  }
+  static Eigen::Index rows(std::size_t layer) { return static_cast<Eigen::Index>(sizes[layer + 1]); }
+
+ public:
+  /// How many of these images are taken for what they are.
+  std::size_t right(const image_set& set, std::span<const std::uint32_t> numbers) const {
+    matrix x = columns_of(set, numbers);
+    for (std::size_t l = 0; l < layers; ++l) x = next(l, x);
+    std::size_t found = 0;
+    for (std::size_t c = 0; c < numbers.size(); ++c) {
+      Eigen::Index best = 0;
+      x.col(static_cast<Eigen::Index>(c)).maxCoeff(&best);
+      found += best == set.labels[numbers[c]];
+    }
+    return found;
+  }
+
+  /// Writes the gradient of the mean of -log p(class | image) over these images: back-propagation.
+  void gradient(const image_set& set, std::span<const std::uint32_t> numbers, std::span<float> out) const {
+    std::array<matrix, layers + 1> x;
+    x[0] = columns_of(set, numbers);
+    for (std::size_t l = 0; l < layers; ++l) x[l + 1] = next(l, x[l]);
+    matrix error = x[layers].rowwise() - x[layers].colwise().maxCoeff();
+    error = error.array().exp();
+    error.array().rowwise() /= error.colwise().sum().array().eval();
+    for (std::size_t c = 0; c < numbers.size(); ++c) error(set.labels[numbers[c]], static_cast<Eigen::Index>(c)) -= 1;
+    error /= static_cast<float>(numbers.size());
+    for (std::size_t l = layers; l-- > 0;) {
+      matrix_of<float>(out, l).noalias() = error * x[l].transpose();
+      bias_of<float>(out, l) = error.rowwise().sum();
+      if (l > 0) {
+        const matrix behind = matrix_of<const float>(weights, l).transpose() * error;
+        error = (x[l].array() > 0).select(behind, 0.0F);
+      }
+    }
+  }
+
+ private:
+  matrix next(std::size_t layer, const matrix& x) const {
+    matrix y = matrix_of<const float>(weights, layer) * x;
+    y.colwise() += bias_of<const float>(weights, layer);
+    if (layer + 1 < layers) y = y.cwiseMax(0.0F);
+    return y;
+  }
+};
+
+} // namespace images

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The command line.
+#pragma once
+
+#include "../ranks.hpp"
+#include "systems.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <climits>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace images {
+
+using namespace examples;
+
+struct options {
+  std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"};
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::string json;
+  unsigned seeds = 1, epochs = 6, batch = 32;
+  std::size_t limit = 60000;
+  float rate = 0.4F;
+};
+
+/// Fills `chosen`; returns the exit status if the program is to end, else -1.
+inline int parse(int argc, char** argv, options& chosen) {
+  CLI::App app("Learns what is on small images, with one system after the other for the sum of the gradients.",
+               "images");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--systems", chosen.systems, "by comma; NAME or, with a density other than 1 %, NAME@DENSITY")
+      ->delimiter(',');
+  app.add_option("--seeds", chosen.seeds, "trainings of each, from other weights and with other batches")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--epochs", chosen.epochs, "passes over the images")->check(CLI::Range(1, 1000));
+  app.add_option("--batch", chosen.batch, "images per rank and step")->check(CLI::Range(1, 10000));
+  app.add_option("--rate", chosen.rate, "largest learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--limit", chosen.limit, "images to learn from, and to be tested with, at most")
+      ->check(CLI::Range(1, INT_MAX));
+  app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
+  app.add_option("--json", chosen.json, "also write the results to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (my_rank() == 0) app.exit(error);
+    return error.get_exit_code() == 0 ? 0 : 2;
+  }
+  const bool good = on_all_ranks([&] {
+    for (const std::string& name : chosen.systems) (void)system_of(name);
+    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
+      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
+    }
+  });
+  return good ? -1 : 2;
+}
+
+} // namespace images

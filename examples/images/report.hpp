@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the program prints: a line for each epoch, the table at the end, and the same as JSON.
+#pragma once
+
+#include "options.hpp"
+#include "training.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace images {
+
+inline void print_epoch(const training& job, const options& chosen) {
+  if (my_rank() > 0) return;
+  fmt::print("seed {}, epoch {} of {}, {:15} {:.2f} % of the test images right\n", job.seed, job.epochs.size(),
+             chosen.epochs, job.system.name + ":", 100 * job.epochs.back().accuracy);
+  std::fflush(stdout);
+}
+
+/// The trainings of one system, one for each seed, as a row of the results.
+inline nlohmann::json row_of(const std::vector<const training*>& runs, const options& chosen) {
+  const training& first = *runs[0];
+  const auto n = static_cast<double>(runs.size());
+  nlohmann::json row = {{"system", first.system.name}, {"density", first.system.density},
+                        {"ranks", number_of_ranks()},  {"parameters", first.gradient.size()},
+                        {"epochs", chosen.epochs},     {"seeds", runs.size()},
+                        {"steps", first.steps}};
+  double accuracy = 0, lowest = 1, bytes = 0, seconds = 0, xi = 0;
+  std::uint64_t selected = 0, summed = 0;
+  bool ranks_agree = true;
+  for (const training* job : runs) {
+    const auto steps = static_cast<double>(job->steps);
+    accuracy += job->epochs.back().accuracy / n;
+    lowest = std::min(lowest, job->epochs.back().accuracy);
+    bytes += job->bytes / steps / n;
+    seconds += job->seconds / steps / n;
+    xi = std::max(xi, job->xi);
+    selected = std::max(selected, job->selected);
+    summed = std::max(summed, job->summed);
+    ranks_agree = ranks_agree && job->ranks_agree;
+  }
+  row["accuracy_mean"] = accuracy;
+  row["accuracy_min"] = lowest;
+  row["bytes_per_step"] = bytes;
+  row["step_seconds"] = seconds;
+  row["xi_max"] = xi;
+  row["selected_max"] = first.system.known->selects ? selected : first.gradient.size();
+  row["summed_max"] = first.system.known->selects ? summed : first.gradient.size();
+  row["ranks_agree"] = ranks_agree;
+  for (std::size_t e = 0; e < chosen.epochs; ++e) {
+    double after = 0, sent = 0;
+    for (const training* job : runs) {
+      after += job->epochs[e].accuracy / n;
+      sent += job->epochs[e].bytes / n;
+    }
+    row["history"].push_back({{"epoch", e + 1}, {"accuracy", after}, {"bytes", sent}});
+  }
+  return row;
+}
+
+inline void report(const nlohmann::json& rows, const options& chosen) {
+  fmt::print("\n{:15}{:>10}{:>10}{:>14}{:>10}{:>8}{:>12}{:>12}\n", "", "accuracy", "lowest", "bytes / step",
+             "ms / step", "xi", "selected", "summed");
+  for (const auto& row : rows) {
+    const auto number = [&](const char* key) { return row[key].get<double>(); };
+    fmt::print("{:15}{:>8.2f} %{:>8.2f} %{:>14.0f}{:>10.2f}{:>8.2f}{:>12.0f}{:>12.0f}\n",
+               row["system"].get<std::string>(), 100 * number("accuracy_mean"), 100 * number("accuracy_min"),
+               number("bytes_per_step"), 1000 * number("step_seconds"), number("xi_max"), number("selected_max"),
+               number("summed_max"));
+  }
+  if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
+}
+
+} // namespace images

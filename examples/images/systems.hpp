@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The systems that are compared: how the ranks' gradients become one step of all ranks.
+#pragma once
+
+#include <spar/mpi.hpp>
+#include <spar/optimizer/sgd.hpp>
+#include <spar/spar.hpp>
+#include <spar/system/gtopk.hpp>
+#include <spar/system/ok_topk.hpp>
+#include <spar/system/topka.hpp>
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace images {
+
+using update = spar::selected_sum<float, std::uint32_t>;
+
+/// A system under training, with what it keeps from one step to the next.
+class exchange {
+ public:
+  virtual ~exchange() = default;
+  /// Lowers the weights by the mean over ranks of `rate` times the gradient, or of what the system selects of it. What
+  /// was subtracted, and this rank's share of it; empty where nothing was left out.
+  virtual update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) = 0;
+  /// What this rank has left out so far.
+  virtual std::span<const float> residual() const { return {}; }
+  /// Bytes that a rank sends in a step and spar does not see.
+  virtual double bytes_unseen(double /*n*/, double /*P*/) const { return 0; }
+};
+
+/// The baseline: MPI sums the whole gradient.
+struct by_mpi final : exchange {
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    const int n = spar::checked_cast<int>(gradient.size());
+    MPI_Allreduce(MPI_IN_PLACE, gradient.data(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    rate /= static_cast<float>(world.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
+    return {};
+  }
+  /// MPI does not tell. This is the least that an allreduce of a dense vector can send, on average over ranks.
+  double bytes_unseen(double n, double P) const override { return 2 * n * (P - 1) / P * sizeof(float); }
+};
+
+/// The same with spar.
+struct by_dense final : exchange {
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    spar::sgd_step(world, weights, gradient, rate, spar::dense{});
+    return {};
+  }
+};
+
+/// A part of the gradient is summed, and the rest is kept.
+template <class Reduce>
+struct by_feedback final : exchange {
+  Reduce reduce;
+
+  explicit by_feedback(typename Reduce::algorithm_type algorithm) : reduce(std::move(algorithm)) {}
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    return spar::sgd_step(world, weights, gradient, rate, reduce);
+  }
+  std::span<const float> residual() const override { return reduce.residual(); }
+};
+
+/// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, of which 4 bits a value
+/// travel. Among a few ranks, of which each selects 1 %, SparCML itself would choose a sparse sum, and quantise
+/// nothing.
+using sparcml_q4 =
+    spar::error_feedback<float,
+                         spar::selected<spar::selector::exact_topk, spar::split_allgather<spar::storage::qsgd<4>>>>;
+
+/// Error feedback that is to send k entries.
+template <class Reduce>
+std::unique_ptr<exchange> top_k(std::uint64_t k) {
+  typename Reduce::algorithm_type algorithm{};
+  if constexpr (requires { algorithm.k; })
+    algorithm.k = k;
+  else
+    algorithm.select.k = k;
+  return std::make_unique<by_feedback<Reduce>>(algorithm);
+}
+
+struct known_system {
+  std::string_view name;
+  bool selects; // k entries
+  std::unique_ptr<exchange> (*make)(std::uint64_t k);
+};
+
+inline constexpr std::array known_systems{
+    known_system{"mpi", false, [](std::uint64_t) -> std::unique_ptr<exchange> { return std::make_unique<by_mpi>(); }},
+    known_system{"dense", false,
+                 [](std::uint64_t) -> std::unique_ptr<exchange> { return std::make_unique<by_dense>(); }},
+    known_system{"topka", true, top_k<spar::topka<float>>},
+    known_system{"sparcml_q4", true, top_k<sparcml_q4>},
+    known_system{"gtopk", true, top_k<spar::gtopk<float>>},
+    known_system{"ok_topk", true, top_k<spar::ok_topk<float>>},
+};
+
+/// "topka" or, with a density other than 1 %, "topka@0.02".
+struct named_system {
+  std::string name;
+  double density;
+  const known_system* known;
+
+  std::uint64_t selected_of(std::size_t n) const {
+    return static_cast<std::uint64_t>(density * static_cast<double>(n));
+  }
+};
+
+inline named_system system_of(const std::string& name) {
+  const std::size_t at = name.find('@');
+  named_system found{name, 0.01, nullptr};
+  std::string all;
+  for (const known_system& known : known_systems) {
+    if (known.name == name.substr(0, at)) found.known = &known;
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", known.name);
+  }
+  if (found.known == nullptr) {
+    throw std::runtime_error(fmt::format("there is no system '{}'; there are: {}", name.substr(0, at), all));
+  }
+  if (!found.known->selects) found.density = 1;
+  if (at == std::string::npos) return found;
+  if (!found.known->selects) throw std::runtime_error(fmt::format("{} sends everything: it has no density", name));
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + at + 1, end, found.density);
+  if (error != std::errc{} || stop != end || !(found.density > 0 && found.density <= 1)) {
+    throw std::runtime_error(fmt::format("a density is above 0 and at most 1, not '{}'", name.substr(at + 1)));
+  }
+  return found;
+}
+
+} // namespace images

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Mini-batch SGD on all ranks: a training with one system, and what is measured on the way.
+#pragma once
+
+#include "model.hpp"
+#include "options.hpp"
+#include "systems.hpp"
+
+#include <spar/mpi.hpp>
+#include <spar/spar.hpp>
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace images {
+
+/// After an epoch: the part of the test images that are right, and the bytes that a rank has sent by then.
+struct progress {
+  double accuracy, bytes;
+};
+
+/// A model in training with one system, and what it has cost so far.
+struct training {
+  training(const named_system& chosen, std::uint64_t from)
+      : system(chosen), seed(from), model(from), k(system.selected_of(model.weights.size())), by(system.known->make(k)),
+        gradient(model.weights.size()) {}
+
+  named_system system;
+  std::uint64_t seed;
+  perceptron model;
+  std::uint64_t k;
+  std::unique_ptr<exchange> by;
+  std::vector<float> gradient;
+  std::size_t steps = 0;
+  double seconds = 0, bytes = 0;          // of the slowest rank; of a mean rank
+  double xi = 0;                          // the largest
+  std::uint64_t selected = 0, summed = 0; // the largest numbers of entries of a rank and of a sum
+  bool ranks_agree = true;
+  std::vector<progress> epochs;
+};
+
+/// Assumption 1 of Ok-Topk, section 4.1: by how much a step differs from that of the k largest entries of what all
+/// ranks together might have subtracted, in units of the mean gradient times the rate. What this takes is neither
+/// timed nor counted.
+class assumption {
+ public:
+  /// Before the step. Collective.
+  assumption(const training& job, float rate) : wanted_(job.gradient.size()), k_(job.k) {
+    const float part = rate / static_cast<float>(number_of_ranks());
+    for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i] = part * job.gradient[i];
+    unit_ = norm(sum_over_ranks());
+    const std::span<const float> left = job.by->residual();
+    if (left.empty()) return;
+    std::vector<float> residual(left.begin(), left.end());
+    for (float& x : residual) x /= static_cast<float>(number_of_ranks());
+    residual.swap(wanted_);
+    sum_over_ranks();
+    for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i] += residual[i];
+  }
+
+  /// After the step that made this update: xi.
+  double xi(const update& made, spar::pool& memory) {
+    const auto largest = spar::selector::exact_topk{.k = k_}(std::span(wanted_), memory);
+    std::fill(wanted_.begin(), wanted_.end(), 0.0F);
+    largest.for_each([&](auto i, float x) { wanted_[i] += x; });
+    made.sum.for_each([&](auto i, float x) { wanted_[i] -= x; });
+    return norm(wanted_) / unit_;
+  }
+
+ private:
+  std::span<const float> sum_over_ranks() {
+    const int n = spar::checked_cast<int>(wanted_.size());
+    MPI_Allreduce(MPI_IN_PLACE, wanted_.data(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    return wanted_;
+  }
+  static double norm(std::span<const float> x) {
+    return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0));
+  }
+
+  std::vector<float> wanted_;
+  double unit_ = 0;
+  std::uint64_t k_;
+};
+
+/// The numbers of this rank's images in a batch: of a random order of all, which all ranks know.
+inline std::span<const std::uint32_t> batch_of(std::span<const std::uint32_t> order, std::size_t step,
+                                               std::size_t batch) {
+  return order.subspan((step * number_of_ranks() + my_rank()) * batch, batch);
+}
+
+/// The learning rate rises over the first half of an epoch, then falls to zero: the same for every system.
+inline float rate_at(std::size_t step, std::size_t steps_an_epoch, const options& chosen) {
+  const auto at = static_cast<float>(step) + 1;
+  const float up = at / (static_cast<float>(steps_an_epoch) / 2);
+  const float left = 1 - (at - 1) / static_cast<float>(steps_an_epoch * chosen.epochs);
+  return chosen.rate * std::min({up, left, 1.0F});
+}
+
+/// An epoch: in each step every rank computes the gradient of its own batch, and all make the same step. Collective.
+inline void train(spar::mpi& world, training& job, const image_set& images, const options& chosen) {
+  std::vector<std::uint32_t> order(images.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::mt19937_64 random(job.seed << 32 | job.epochs.size());
+  std::shuffle(order.begin(), order.end(), random);
+
+  const std::size_t steps = images.size() / (chosen.batch * number_of_ranks());
+  const spar::statistics before = world.statistics();
+  double seconds = 0;
+  for (std::size_t s = 0; s < steps; ++s, ++job.steps) {
+    const float rate = rate_at(job.steps, steps, chosen);
+    double start = MPI_Wtime();
+    job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient);
+    seconds += MPI_Wtime() - start;
+
+    std::unique_ptr<assumption> measured;
+    if (job.system.known->selects && s % 50 == 0) measured = std::make_unique<assumption>(job, rate);
+
+    start = MPI_Wtime();
+    const update made = job.by->step(world, job.model.weights, job.gradient, rate);
+    seconds += MPI_Wtime() - start;
+
+    job.selected = std::max(job.selected, made.contributed.count());
+    job.summed = std::max(job.summed, made.sum.count());
+    if (measured) job.xi = std::max(job.xi, measured->xi(made, world.memory()));
+  }
+  const spar::statistics after = world.statistics();
+  const auto sent = after.bytes_sent + after.header_bytes_sent - before.bytes_sent - before.header_bytes_sent;
+  const double P = number_of_ranks();
+  const double unseen = job.by->bytes_unseen(static_cast<double>(job.gradient.size()), P);
+  job.bytes += over_ranks(sent, MPI_SUM) / P + static_cast<double>(steps) * unseen;
+  job.seconds += over_ranks(seconds, MPI_MAX);
+}
+
+/// Counts what is right among the test images, and whether all ranks have the same weights, bit for bit. Collective.
+inline void examine(training& job, const image_set& images) {
+  std::vector<std::uint32_t> mine;
+  for (std::size_t i = my_rank(); i < images.size(); i += number_of_ranks()) mine.push_back(std::uint32_t(i));
+  std::size_t right = 0;
+  for (std::size_t at = 0; at < mine.size(); at += 500) {
+    right += job.model.right(images, std::span(mine).subspan(at, std::min<std::size_t>(500, mine.size() - at)));
+  }
+  job.epochs.push_back({over_ranks(right, MPI_SUM) / static_cast<double>(images.size()), job.bytes});
+  const std::uint32_t weights = spar::crc32c(job.model.weights.data(), job.model.weights.size() * sizeof(float));
+  job.ranks_agree = job.ranks_agree && over_ranks(weights, MPI_MIN) == over_ranks(weights, MPI_MAX);
+}
+
+} // namespace images

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The step of data-parallel SGD: Top-k SGD, quantised Top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk,
+// algorithm 2) are one step that differs by what it reduces with; and the dense step.
+#pragma once
+
+#include <spar/collective/finishing.hpp>
+#include <spar/collective/pending.hpp>
+#include <spar/optimizer/error_feedback.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace spar {
+
+/// Subtracts an update from the weights: the second half of a step, for those who start its reduction themselves:
+/// `auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);`
+template <element T, index_type Index>
+void descend(std::type_identity_t<std::span<T>> weights, const stream<T, Index>& update) {
+  update.for_each([&](Index i, T u) { weights[i] = static_cast<T>(weights[i] - u); });
+}
+
+namespace detail {
+
+/// What is subtracted from the weights, but for the mean over ranks: `rate` times the gradient, in its place.
+template <element T>
+  requires is_floating<T>
+void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
+  if (weights.size() != gradient.size()) {
+    raise<invalid_argument>({"there are ", weights.size(), " weights, but the gradient has length ", gradient.size()});
+  }
+  for (T& g : gradient) g = static_cast<T>(rate * g);
+}
+
+} // namespace detail
+
+/// One step of SGD with error feedback, on all ranks: the weights go down by the mean of what `reduce` takes from the
+/// residuals plus `rate` times each rank's gradient; the rest stays in the residuals. Weights that were the same on
+/// every rank still are. Returns what was subtracted, and this rank's share of the sum before it was divided by P.
+/// `gradient` is unspecified afterwards; the weights and the residual change only when the call succeeds.
+/// Throws `invalid_argument` where lengths differ, before anything is sent.
+template <transport Net, element T, class Algorithm, index_type Index>
+selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
+                                std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,
+                                error_feedback<T, Algorithm, Index>& reduce) {
+  detail::scale_gradient<T>(weights, gradient, rate);
+  auto update = reduce.reduce(net, std::span<const T>(gradient), average{});
+  descend(weights, update.sum);
+  return update;
+}
+
+/// One step of plain SGD: the weights go down by `rate` times the mean of all gradients, which any allreduce of dense
+/// values finds. `gradient` is what was subtracted.
+template <transport Net, element T, class Algorithm>
+  requires requires(const Algorithm& algorithm, channel<Net> net, std::span<T> x) {
+    { algorithm(net, x, average{}) } -> std::same_as<task<void>>;
+  }
+void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, std::type_identity_t<std::span<T>> gradient, T rate,
+              const Algorithm& algorithm) {
+  detail::scale_gradient<T>(weights, gradient, rate);
+  run(net, signature_of<T, std::uint32_t, Algorithm, average>(gradient.size()),
+      detail::with_finish<average, T>(algorithm), std::span<T>(gradient), average{});
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - gradient[i]);
+}
+
+} // namespace spar

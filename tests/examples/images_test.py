@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains on few images as people do: exit status, table, the keys and figures of the JSON, the plot.
+
+images_test.py openmpi|mpich PROGRAM
+"""
+
+import gzip
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min bytes_per_step step_seconds
+xi_max selected_max summed_max ranks_agree history""".split()
+PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
+
+os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
+flavour, program = sys.argv[1:]
+failures = []
+
+
+def expect(condition, text):
+    if not condition:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def run(*command, status=0, says=""):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    line = " ".join(done.args)
+    expect(done.returncode == status, f"{line}: status {done.returncode}, not {status}: {done.stdout}{done.stderr}")
+    expect(says in done.stdout + done.stderr, f"{line}: does not say '{says}' but {done.stdout}{done.stderr}")
+
+
+def on_ranks(ranks):
+    return [ROOT / "scripts/mpirun", flavour, ranks, program]
+
+
+def train(path, *arguments, command):
+    path.unlink(missing_ok=True)
+    run(*command, "--json", path, *arguments)
+    return {row["system"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+
+
+def idx(*dimensions, value=0):
+    head = struct.pack(f">HBB{len(dimensions)}I", 0, 8, len(dimensions), *dimensions)
+    return gzip.compress(head + bytes([value]) * math.prod(dimensions))
+
+
+if not DATA.exists():
+    print("skipped: no Fashion-MNIST (Debian package dataset-fashion-mnist)")
+    sys.exit(77)
+
+with tempfile.TemporaryDirectory() as directory:
+    directory = pathlib.Path(directory)
+    results, plot, bad = directory / "results.json", directory / "plot.svg", directory / "bad"
+
+    # Every system, through the script.
+    few = "--limit 1000 --epochs 2 --batch 16".split()
+    every = ["dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"]
+    script = [ROOT / "scripts/train_images", "--mpi", flavour]
+    found = train(results, *few, "--systems", ",".join(every), "--seeds", "2", command=script)
+    expect(list(found) == every, f"the systems are {list(found)}")
+    for name, row in found.items():
+        expect(set(KEYS) == set(row), f"{name} has the keys {sorted(row)}")
+        expect(row["ranks_agree"] is True, f"{name}: the ranks' weights differ")
+        expect(row["steps"] == 2 * (1000 // (4 * 16)), f"{name} makes {row['steps']} steps")
+        expect(row["parameters"] == PARAMETERS, f"{name} has {row['parameters']} parameters")
+        expect(0.5 < row["accuracy_min"] <= row["accuracy_mean"] < 0.9, f"{name} learns {row['accuracy_mean']}")
+        expect([h["epoch"] for h in row["history"]] == [1, 2], f"{name} has the history {row['history']}")
+        expect(row["history"][1]["accuracy"] == row["accuracy_mean"], f"{name} ends elsewhere than its history")
+        expect(abs(row["history"][1]["bytes"] - row["steps"] * row["bytes_per_step"]) < 1, f"{name}: other bytes")
+        expect(row["step_seconds"] > 0, f"{name} takes no time")
+        k = int(row["density"] * PARAMETERS)
+        most = 1.1 * k if "ok_topk" in name else k
+        expect(k / 3 < row["selected_max"] <= most, f"{name} selects {row['selected_max']}, not {k}")
+        expect((row["xi_max"] == 0) == (k == PARAMETERS) and row["xi_max"] < 20, f"{name} has xi {row['xi_max']}")
+    k, sent = int(0.01 * PARAMETERS), {name: row["bytes_per_step"] for name, row in found.items()}
+    expect(sent["mpi"] == 4 * 2 * PARAMETERS * 3 / 4, f"MPI sends {sent['mpi']} bytes a step")
+    expect(sent["mpi"] < sent["dense"] < 1.01 * sent["mpi"], f"dense sends {sent['dense']} bytes a step")
+    expect(8 * 3 * k < sent["topka"] < 1.01 * 8 * 3 * k, f"topka sends {sent['topka']} bytes a step")
+    expect(8 * 1.5 * k < sent["gtopk"] < 1.01 * 8 * 1.5 * k, f"gtopk sends {sent['gtopk']} bytes a step")
+    expect(sent["ok_topk"] < 1.1 * 8 * 6 / 2 * k, f"ok_topk sends {sent['ok_topk']} bytes a step")
+    sums = {name: row["summed_max"] for name, row in found.items()}
+    expect(k < sums["topka"] <= 4 * k and sums["gtopk"] == k and k <= sums["ok_topk"] <= 1.1 * k, f"sums have {sums}")
+    draw = subprocess.run([ROOT / "tools/plot_training", results, "--out", plot], capture_output=True, text=True)
+    if draw.returncode != 77:  # without matplotlib
+        expect(draw.returncode == 0 and "</svg>" in plot.read_text(), f"the plot: {draw.stderr}")
+
+    # The same again is the same, bit for bit; on one rank nothing is sent.
+    few += ["--systems", "topka,sparcml_q4"]
+    one, other = [train(results, *few, command=on_ranks(3)) for _ in range(2)]
+    expect(all(one[name]["history"] == other[name]["history"] for name in one), f"two runs differ: {one}, {other}")
+    alone = train(results, *few, command=on_ranks(1))["topka"]
+    expect(alone["bytes_per_step"] == 0 and alone["accuracy_mean"] > 0.5, f"a single rank: {alone}")
+
+    # Usage, and data that are not what they should be.
+    run(*script, "--ranks", "0", status=2, says="--ranks is a positive number, not 0")
+    for arguments, says in {
+        "--systems fast": "there are: mpi, dense, topka",
+        "--systems topka@0": "a density is above 0 and at most 1, not '0'",
+        "--systems topka@x": "not 'x'",
+        "--systems dense@0.1": "it has no density",
+        "--epochs 0": "--epochs",
+        "--limit 10": "10 images are too few for one batch of 32 on each of 1 ranks",
+        "--json /nonexistent/results.json": "cannot be written",
+    }.items():
+        run(*on_ranks(1), *arguments.split(), status=2, says=says)
+    bad.mkdir()
+    images, labels = bad / "train-images-idx3-ubyte.gz", bad / "train-labels-idx1-ubyte.gz"
+    damaged = [
+        (images, b"", "is damaged, or ends before it should"),
+        (images, (DATA / images.name).read_bytes()[:10000], "is damaged, or ends before it should"),
+        (images, (DATA / labels.name).read_bytes(), "is no IDX file of bytes with 3 dimensions"),
+        (images, idx(1, 28, 27), "has 27 rows or columns where 28 are needed"),
+        (images, idx(1, 28, 28), f"{labels} cannot be read"),
+        (labels, idx(1, value=10), "has an image of class 10"),
+        (labels, idx(2), "has 1 images for learning or testing (train), but 2 classes of them"),
+    ]
+    for path, content, says in damaged:
+        path.write_bytes(content)
+        run(*on_ranks(2), "--data", bad, status=2, says=says)
+
+sys.exit(1 if failures else 0)
