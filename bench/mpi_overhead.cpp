@@ -7,9 +7,11 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -46,7 +48,34 @@ void print(const char* what, const std::vector<double>& ratios) {
   std::printf("  %s %.2f (%.2f..%.2f)", what, s.median, s.low, s.high);
 }
 
+/// How much longer arithmetic takes where all ranks compute at once than where one does alone. 1: each has a core of
+/// its own. On a virtual machine it may change from minute to minute; where it is 1.4, two ranks are threads of one
+/// core, a message between them takes half the time, and everything else longer: figures of such a run say little.
+double crowding(MPI_Comm comm) {
+  using clock = std::chrono::steady_clock;
+  const auto work = [] { // eight chains: as much as a core can do
+    double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const auto begin = clock::now();
+    for (int i = 0; i < 4'000'000; ++i) {
+      for (double& value : x) value = value * 1.0000001 + 1e-9;
+    }
+    [[maybe_unused]] volatile double used = x[0] + x[7];
+    return std::chrono::duration<double>(clock::now() - begin).count();
+  };
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Barrier(comm);
+  double alone = 0;
+  if (rank == 0)
+    alone = work();
+  else
+    std::this_thread::sleep_for(std::chrono::milliseconds(60)); // a barrier would compute as well
+  MPI_Barrier(comm);
+  return work() / std::max(alone, 1e-9);
+}
+
 void measure(spar::mpi& world, std::size_t bytes) {
+  const double crowded = crowding(world.communicator());
   const MPI_Comm comm = world.communicator();
   constexpr int header = sizeof(spar::short_header);
   std::vector<float> values((bytes + header) / sizeof(float), 0.0F);
@@ -78,6 +107,7 @@ void measure(spar::mpi& world, std::size_t bytes) {
   std::printf("  MPI_Allreduce %9.2f us", quartiles(mpi_seconds).median * 1e6);
   print("rabenseifner / MPI", rabenseifner);
   print("ring / MPI", ring);
+  std::printf("  crowding %.2f", crowded);
   std::printf("\n");
   std::fflush(stdout);
 }
