@@ -32,7 +32,7 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
                         {"epochs", chosen.epochs},     {"seeds", runs.size()},
                         {"steps", first.steps}};
   double accuracy = 0, lowest = 1, bytes = 0, seconds = 0, xi = 0;
-  std::uint64_t selected = 0, summed = 0;
+  tally selected, summed; // of all seeds
   bool ranks_agree = true;
   for (const training* job : runs) {
     const auto steps = static_cast<double>(job->steps);
@@ -41,8 +41,13 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
     bytes += job->bytes / steps / n;
     seconds += job->seconds / steps / n;
     xi = std::max(xi, job->xi);
-    selected = std::max(selected, job->selected);
-    summed = std::max(summed, job->summed);
+    const auto join = [](tally& all, const tally& one) {
+      all.most = std::max(all.most, one.most);
+      all.sum += one.sum;
+      all.distance += one.distance;
+    };
+    join(selected, job->selected);
+    join(summed, job->summed);
     ranks_agree = ranks_agree && job->ranks_agree;
   }
   row["accuracy_mean"] = accuracy;
@@ -50,8 +55,15 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   row["bytes_per_step"] = bytes;
   row["step_seconds"] = seconds;
   row["xi_max"] = xi;
-  row["selected_max"] = first.system.known->selects ? selected : first.gradient.size();
-  row["summed_max"] = first.system.known->selects ? summed : first.gradient.size();
+  const bool selects = first.system.known->selects;
+  const double steps = n * static_cast<double>(first.steps);
+  const auto put = [&](const std::string& what, const tally& all) {
+    row[what + "_max"] = selects ? all.most : first.gradient.size();
+    row[what + "_mean"] = selects ? all.sum / steps : static_cast<double>(first.gradient.size());
+    row[what + "_deviation"] = selects ? all.distance / steps / static_cast<double>(first.k) : 0.0;
+  };
+  put("selected", selected);
+  put("summed", summed);
   row["ranks_agree"] = ranks_agree;
   for (std::size_t e = 0; e < chosen.epochs; ++e) {
     double after = 0, sent = 0;
@@ -71,8 +83,8 @@ inline void report(const nlohmann::json& rows, const options& chosen) {
     const auto number = [&](const char* key) { return row[key].get<double>(); };
     fmt::print("{:15}{:>8.2f} %{:>8.2f} %{:>14.0f}{:>10.2f}{:>8.2f}{:>12.0f}{:>12.0f}\n",
                row["system"].get<std::string>(), 100 * number("accuracy_mean"), 100 * number("accuracy_min"),
-               number("bytes_per_step"), 1000 * number("step_seconds"), number("xi_max"), number("selected_max"),
-               number("summed_max"));
+               number("bytes_per_step"), 1000 * number("step_seconds"), number("xi_max"), number("selected_mean"),
+               number("summed_mean"));
   }
   if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
 }

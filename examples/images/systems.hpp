@@ -5,9 +5,6 @@
 #include <spar/mpi.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/spar.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/topka.hpp>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -36,6 +33,8 @@ class exchange {
   virtual update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) = 0;
   /// What this rank has left out so far.
   virtual std::span<const float> residual() const { return {}; }
+  /// How many entries this rank selected for that step, whether or not they are in the sum.
+  virtual std::uint64_t selected(const update& made) const { return made.contributed.count(); }
   /// Bytes that a rank sends in a step and spar does not see.
   virtual double bytes_unseen(double /*n*/, double /*P*/) const { return 0; }
 };
@@ -71,6 +70,12 @@ struct by_feedback final : exchange {
     return spar::sgd_step(world, weights, gradient, rate, reduce);
   }
   std::span<const float> residual() const override { return reduce.residual(); }
+  std::uint64_t selected(const update& made) const override {
+    if constexpr (requires { reduce.algorithm().last.selected; })
+      return reduce.algorithm().last.selected; // some of them lost against those of others
+    else
+      return made.contributed.count();
+  }
 };
 
 /// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, of which 4 bits a value
@@ -102,6 +107,7 @@ inline constexpr std::array known_systems{
     known_system{"dense", false,
                  [](std::uint64_t) -> std::unique_ptr<exchange> { return std::make_unique<by_dense>(); }},
     known_system{"topka", true, top_k<spar::topka<float>>},
+    known_system{"gaussiank", true, top_k<spar::gaussiank<float>>},
     known_system{"sparcml_q4", true, top_k<sparcml_q4>},
     known_system{"gtopk", true, top_k<spar::gtopk<float>>},
     known_system{"ok_topk", true, top_k<spar::ok_topk<float>>},

@@ -28,6 +28,19 @@ struct progress {
   double accuracy, bytes;
 };
 
+/// Numbers of entries, one for each step.
+struct tally {
+  std::uint64_t most = 0;
+  double sum = 0;
+  double distance = 0; // from k, summed up
+
+  void add(std::uint64_t count, std::uint64_t k) {
+    most = std::max(most, count);
+    sum += static_cast<double>(count);
+    distance += static_cast<double>(count > k ? count - k : k - count);
+  }
+};
+
 /// A model in training with one system, and what it has cost so far.
 struct training {
   training(const named_system& chosen, std::uint64_t from)
@@ -41,9 +54,9 @@ struct training {
   std::unique_ptr<exchange> by;
   std::vector<float> gradient;
   std::size_t steps = 0;
-  double seconds = 0, bytes = 0;          // of the slowest rank; of a mean rank
-  double xi = 0;                          // the largest
-  std::uint64_t selected = 0, summed = 0; // the largest numbers of entries of a rank and of a sum
+  double seconds = 0, bytes = 0; // of the slowest rank; of a mean rank
+  double xi = 0;                 // the largest
+  tally selected, summed;        // entries that this rank selects; of a sum
   bool ranks_agree = true;
   std::vector<progress> epochs;
 };
@@ -128,8 +141,8 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
     const update made = job.by->step(world, job.model.weights, job.gradient, rate);
     seconds += MPI_Wtime() - start;
 
-    job.selected = std::max(job.selected, made.contributed.count());
-    job.summed = std::max(job.summed, made.sum.count());
+    job.selected.add(job.by->selected(made), job.k);
+    job.summed.add(made.sum.count(), job.k);
     if (measured) job.xi = std::max(job.xi, measured->xi(made, world.memory()));
   }
   const spar::statistics after = world.statistics();

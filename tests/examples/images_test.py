@@ -18,7 +18,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min bytes_per_step step_seconds
-xi_max selected_max summed_max ranks_agree history""".split()
+xi_max selected_max selected_mean selected_deviation summed_max summed_mean summed_deviation ranks_agree
+history""".split()
 PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
 
 os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
@@ -64,7 +65,7 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Every system, through the script.
     few = "--limit 1000 --epochs 2 --batch 16".split()
-    every = ["dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"]
+    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"]
     script = [ROOT / "scripts/train_images", "--mpi", flavour]
     found = train(results, *few, "--systems", ",".join(every), "--seeds", "2", command=script)
     expect(list(found) == every, f"the systems are {list(found)}")
@@ -79,8 +80,11 @@ with tempfile.TemporaryDirectory() as directory:
         expect(abs(row["history"][1]["bytes"] - row["steps"] * row["bytes_per_step"]) < 1, f"{name}: other bytes")
         expect(row["step_seconds"] > 0, f"{name} takes no time")
         k = int(row["density"] * PARAMETERS)
-        most = 1.1 * k if "ok_topk" in name else k
+        most = 1.1 * k if "ok_topk" in name else PARAMETERS if name == "gaussiank" else k
         expect(k / 3 < row["selected_max"] <= most, f"{name} selects {row['selected_max']}, not {k}")
+        if "ok_topk" in name:
+            off = row["selected_deviation"], row["summed_deviation"]
+            expect(max(off) <= 0.1, f"{name} misses k by {off} on average")
         expect((row["xi_max"] == 0) == (k == PARAMETERS) and row["xi_max"] < 20, f"{name} has xi {row['xi_max']}")
     k, sent = int(0.01 * PARAMETERS), {name: row["bytes_per_step"] for name, row in found.items()}
     expect(sent["mpi"] == 4 * 2 * PARAMETERS * 3 / 4, f"MPI sends {sent['mpi']} bytes a step")

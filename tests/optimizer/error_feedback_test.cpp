@@ -225,6 +225,10 @@ TEST(error_feedback, finds_damage_in_what_was_saved) {
   EXPECT_TRUE(reduce.residual().empty());
   spar::topka<double> other;
   EXPECT_THROW(other.load(bytes), spar::invalid_argument);
+  spar::topkdsa<float> of_another_algorithm;
+  EXPECT_THROW(of_another_algorithm.load(bytes), spar::invalid_argument);
+  spar::gaussiank<float> of_another_selector;
+  EXPECT_THROW(of_another_selector.load(bytes), spar::invalid_argument);
   reducer longer(top(1));
   longer.set_residual(std::vector<float>(4));
   EXPECT_THROW(longer.take_over(bytes), spar::invalid_argument);

@@ -125,7 +125,8 @@ template <transport Net, index_type Index>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, std::uint64_t n,
                                       std::vector<std::uint64_t>& bounds, bool anew, std::uint64_t most) {
   const uniform_ownership equal{n, net.size()};
-  if (bounds.size() != static_cast<std::size_t>(net.size()) + 1 || bounds.back() != n) {
+  if (bounds.size() != static_cast<std::size_t>(net.size()) + 1 || bounds.front() != 0 || bounds.back() != n ||
+      !std::is_sorted(bounds.begin(), bounds.end())) {
     bounds.clear();
     for (rank_t r = 0; r <= net.size(); ++r) bounds.push_back(equal.begin(r));
     anew = true;

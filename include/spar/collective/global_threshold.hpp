@@ -6,6 +6,7 @@
 #include <spar/collective/allgather.hpp>
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/core/buffer.hpp>
+#include <spar/core/checked_cast.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/stream.hpp>
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 namespace spar {
 
@@ -65,15 +67,15 @@ class threshold_search {
   /// `known`: how many values are above and at `threshold`, over all ranks.
   threshold_search(key threshold, const threshold_counts& known, const topk_bounds& bounds)
       : bounds_(bounds), best_(threshold) {
-    if (known.above >= bounds.k) {
+    if (known.above >= bounds.k && bounds.k > 0) {
       low_ = static_cast<key>(threshold + 1);
+      upwards_ = true;
     } else if (known.above + known.at >= bounds.k) {
       done_ = true; // it is the k-th itself
     } else {
-      high_ = threshold;
+      top_ = static_cast<key>(threshold - 1);
     }
-    upwards_ = low_ > 1;
-    done_ = done_ || narrow_enough();
+    if (!done_) look();
   }
 
   [[nodiscard]] bool done() const noexcept { return done_; }
@@ -109,37 +111,38 @@ class threshold_search {
       if (counts_[i] >= bounds_.k) low_ = std::max(low_, probes_[i]);
     }
     for (std::size_t i = probes; i-- > 0;) {
-      if (counts_[i] < bounds_.k) high_ = std::min(high_, probes_[i]);
+      if (counts_[i] < bounds_.k) top_ = std::min(top_, static_cast<key>(probes_[i] - 1));
     }
-    if (high_ <= low_) throw corrupt_message("counts of entries that arrived contradict each other");
+    if (top_ < low_) throw corrupt_message("counts of entries that arrived contradict each other");
     galloping_ = false;
-    done_ = narrow_enough();
+    look();
   }
 
  private:
-  [[nodiscard]] bool narrow_enough() {
+  void look() {
     best_ = low_;
-    return high_ - low_ <= 1;
+    done_ = low_ >= top_;
   }
 
-  /// Ascending. The first round looks at growing distances from the last threshold, as thresholds change slowly.
+  /// Ascending, above the lowest and up to the top. The first round looks at growing distances from the last threshold,
+  /// as thresholds change slowly.
   [[nodiscard]] key probe(std::size_t i) const noexcept {
-    const key width = static_cast<key>(high_ - low_);
+    const key width = static_cast<key>(top_ - low_);
     if (galloping_) {
       const std::size_t step = upwards_ ? i : probes - 1 - i;
       const std::size_t bits = step * (std::numeric_limits<key>::digits - 1) / (probes - 1);
-      const key distance = std::min<key>(static_cast<key>(width - 1), static_cast<key>(key{1} << bits));
-      return static_cast<key>(upwards_ ? low_ + distance : high_ - distance);
+      const key distance = std::min<key>(width, static_cast<key>(key{1} << bits));
+      return static_cast<key>(upwards_ ? low_ + distance : top_ - (distance - 1));
     }
-    constexpr key parts = probes + 1;
     const key nth = static_cast<key>(i + 1);
-    return static_cast<key>(low_ + width / parts * nth + width % parts * nth / parts);
+    constexpr key parts = probes;
+    return static_cast<key>(low_ + width / parts * nth + (width % parts * nth + parts - 1) / parts);
   }
 
   topk_bounds bounds_;
   key best_;
-  key low_ = 1;                                // at least k values have this magnitude or more, or there are fewer
-  key high_ = std::numeric_limits<key>::max(); // fewer have: no magnitude of a number is as large
+  key low_ = 1;                             // at least k values have this magnitude or more, or there are fewer
+  key top_ = kernel::greatest_magnitude<T>; // fewer have a greater one
   bool upwards_ = false;
   bool galloping_ = true;
   bool done_ = false;
@@ -168,28 +171,29 @@ void keep_from(stream<T, Index>& entries, kernel::magnitude<T> threshold, std::u
 
 /// Of the sums that the owners hold, keeps the k largest in magnitude, or nearly so: a number of them within `bounds`,
 /// or all nonzeros where there are fewer. Of equal ones at the threshold those of the lowest owner come first, and of
-/// the lowest index. `shares`, P + 1,
-/// are set to where each begins in the joint order of what is kept.
+/// the lowest index. `shares`, P + 1, are set to where each rank's begins in the joint order of what is kept.
 ///
-/// `threshold` is that of the last call, 1 before the first; it is looked for again where `anew` says so or too few or
-/// too many sums reach it. In each case ceil(log2 P) messages a rank, of 4 (P - 1) words (of 4 bytes) together. To look
-/// for it, these once more, and rounds of an allreduce by recursive doubling with 62 words a message: at most 8 for
-/// values of 4 bytes, mostly 1 or 2 as thresholds change slowly and a number near k will do. Returns how many
-/// rounds of ceil(log2 P) messages looking for it took.
+/// `threshold` is that of the last call, 1 before the first; it is looked for again where `anew` says so, or where too
+/// few or too many sums reach it. Every call: ceil(log2 P) messages a rank, of 2 (P - 1) words (of 4 bytes) together,
+/// 4 (P - 1) with 64-bit indices. To look for it, these once more, and rounds of an allreduce by recursive doubling
+/// with 62 words a message: at most 8 for values of 4 bytes, mostly 1 or 2, as thresholds change slowly and a number
+/// near k will do. Returns how many rounds of ceil(log2 P) messages looking for it took.
 template <transport Net, element T, index_type Index>
 task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, topk_bounds bounds, bool anew,
                                      kernel::magnitude<T>& threshold, std::span<std::uint64_t> shares) {
   const auto ranks = static_cast<std::size_t>(net.size());
-  const auto counters = net.template with_element<std::uint64_t>();
+  // A block has no more entries than there are indices.
+  using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
+  const auto counters = net.template with_element<counter>();
   const bruck_allgather allgather;
   const recursive_doubling allreduce;
   const auto rank = static_cast<std::size_t>(net.rank());
-  buffer<std::uint64_t> counts(net.memory(), 2 * ranks); // above and at the threshold, of each owner
+  buffer<counter> counts(net.memory(), 2 * ranks); // above and at the threshold, of each owner
   detail::threshold_counts all;
   const auto count_own = [&] {
     const auto own = detail::count_from(std::span<const T>(mine.values()), threshold);
-    counts.data()[2 * rank] = own.above;
-    counts.data()[2 * rank + 1] = own.at;
+    counts.data()[2 * rank] = checked_cast<counter>(own.above);
+    counts.data()[2 * rank + 1] = checked_cast<counter>(own.at);
   };
   const auto add_up = [&] {
     all = {};
@@ -212,7 +216,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, t
   if (anew || selected > bounds.most || (selected < bounds.least && threshold > 1)) {
     detail::threshold_search<T> search(threshold, all, bounds);
     for (; !search.done(); ++rounds) {
-      co_await allreduce(counters, search.count(mine.values()), sum{});
+      co_await allreduce(net.template with_element<std::uint64_t>(), search.count(mine.values()), sum{});
       search.narrow();
     }
     if (threshold != search.threshold()) {
@@ -228,7 +232,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, t
   std::uint64_t own_ties = 0;
   shares[0] = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
-    const std::uint64_t taken = std::min(ties, counts.data()[2 * r + 1]);
+    const std::uint64_t taken = std::min<std::uint64_t>(ties, counts.data()[2 * r + 1]);
     shares[r + 1] = shares[r] + counts.data()[2 * r] + taken;
     ties -= taken;
     if (r == rank) own_ties = taken;

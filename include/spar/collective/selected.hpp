@@ -23,7 +23,7 @@ struct selected_sum {
       : sum(std::move(all)), contributed(std::move(own)) {}
 
   stream<T, Index> sum;         ///< the same on every rank
-  stream<T, Index> contributed; ///< this rank's entries in it
+  stream<T, Index> contributed; ///< what this rank brought; an inner node of gTopk may have kept part of it
 };
 
 /// Puts those entries of `mine` back to `x` that have no place in `sum`; the others stay.

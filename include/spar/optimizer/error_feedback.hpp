@@ -31,7 +31,7 @@ concept selecting_allreduce =
     };
 
 struct feedback_options {
-  bool reject_nan = false; ///< throw `invalid_argument` where a value is NaN, instead of sending it first
+  bool reject_nan = false; ///< throw `invalid_argument` where a new value is NaN, instead of sending it first
 };
 
 /// Sums over all ranks what `Algorithm` selects from the residual plus the new values, and keeps the rest as the next
@@ -45,28 +45,41 @@ class error_feedback {
 
   explicit error_feedback(Algorithm algorithm = {}, const feedback_options& options = {})
       : algorithm_(std::move(algorithm)), options_(options) {}
-  error_feedback(const error_feedback&) = delete;
+  /// Throws `invalid_argument` where a call has not ended.
+  error_feedback(error_feedback&& other) : algorithm_(std::move(other.idle().algorithm_)), options_(other.options_) {
+    residual_.swap(other.residual_);
+  }
 
   /// In place: `x` becomes the sum, zero where nothing was selected. Unspecified after an error.
   /// Throws `invalid_argument` for bad options, where `x` has another length than the residual, and where a call has
   /// not ended; before anything is sent.
   template <transport Net, reduction<T> Op = sum>
   void operator()(Net& net, std::span<T> x, Op op = {}) {
-    begin(detail::blocking{}, net, in_place{this}, x, op);
+    begin(detail::blocking{}, net, in_place{under_way(*this)}, x, op);
   }
+  /// The non-blocking forms: `x` and this object are borrowed until the call has ended. With a name, ranks may start
+  /// the calls of several reducers in any order.
   template <transport Net, reduction<T> Op = sum>
   auto start(Net& net, std::span<T> x, Op op = {}) {
-    return begin(detail::nonblocking{}, net, in_place{this}, x, op);
+    return begin(detail::nonblocking{}, net, in_place{under_way(*this)}, x, op);
+  }
+  template <transport Net, reduction<T> Op = sum>
+  auto start(Net& net, named which, std::span<T> x, Op op = {}) {
+    return begin(detail::nonblocking_by_name{which}, net, in_place{under_way(*this)}, x, op);
   }
 
   /// Out of place: the sum and this rank's share of it, as streams.
   template <transport Net, reduction<T> Op = sum>
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return begin(detail::blocking{}, net, out_of_place{this}, x, op);
+    return begin(detail::blocking{}, net, out_of_place{under_way(*this)}, x, op);
   }
   template <transport Net, reduction<T> Op = sum>
   auto start_reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return begin(detail::nonblocking{}, net, out_of_place{this}, x, op);
+    return begin(detail::nonblocking{}, net, out_of_place{under_way(*this)}, x, op);
+  }
+  template <transport Net, reduction<T> Op = sum>
+  auto start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
+    return begin(detail::nonblocking_by_name{which}, net, out_of_place{under_way(*this)}, x, op);
   }
 
   /// What this rank has not sent yet; empty before the first call.
@@ -85,17 +98,18 @@ class error_feedback {
     Algorithm algorithm = algorithm_;
     detail::state_writer words;
     visit_state(algorithm, words);
-    return detail::to_bytes<T>(words.words, residual_);
+    return detail::to_bytes<T>(words.words, residual_, saved_name());
   }
   /// Goes on from what `save` returned. Throws `invalid_argument`, and changes nothing, where it is damaged or of
   /// another type.
   void load(std::span<const std::byte> saved) {
     check_idle();
     detail::saved_state<T> state = detail::from_bytes<T>(saved);
+    if (state.algorithm != saved_name()) throw invalid_argument("a saved state is of another algorithm");
     Algorithm algorithm = algorithm_;
     detail::state_reader words{state.words};
     visit_state(algorithm, words);
-    if (!words.words.empty()) throw invalid_argument("a saved state is of another algorithm: it is too long");
+    if (!words.words.empty()) throw invalid_argument("a saved state is too long");
     residual_ = std::move(state.residual);
     algorithm_ = std::move(algorithm);
   }
@@ -121,60 +135,87 @@ class error_feedback {
     if constexpr (requires { next_.shared_state(hash); }) next_.shared_state(hash);
     return hash.value ^ hash.value >> 32;
   }
+  /// Of the algorithm, and of its selector where it has one.
+  static std::uint64_t saved_name() noexcept {
+    detail::state_hash hash;
+    const auto add = [&](std::string_view name) {
+      for (const char c : name) hash(std::uint64_t{static_cast<unsigned char>(c)});
+    };
+    add(Algorithm::name);
+    if constexpr (requires(Algorithm a) { std::string_view(decltype(a.select)::name); }) {
+      add(decltype(Algorithm::select)::name);
+    }
+    return hash.value;
+  }
   template <class F>
   static void visit_state(Algorithm& algorithm, F& f) {
     if constexpr (requires { algorithm.shared_state(f); }) algorithm.shared_state(f);
     if constexpr (requires { algorithm.own_state(f); }) algorithm.own_state(f);
   }
 
+  /// From the start of a call to its end, or to that of its handle where it never began.
+  class under_way {
+   public:
+    explicit under_way(error_feedback& its) : its_(&its.idle()) { its.busy_ = true; }
+    under_way(under_way&& other) noexcept : its_(std::exchange(other.its_, nullptr)) {}
+    ~under_way() { end(); }
+    error_feedback& its() const noexcept { return *its_; }
+    void end() noexcept {
+      if (its_ != nullptr) std::exchange(its_, nullptr)->busy_ = false;
+    }
+
+   private:
+    error_feedback* its_;
+  };
+  /// Ends it with the coroutine that does the work.
+  class end_of_call {
+   public:
+    explicit end_of_call(under_way& call) noexcept : call_(&call) {}
+    end_of_call(const end_of_call&) = delete;
+    ~end_of_call() { call_->end(); }
+
+   private:
+    under_way* call_;
+  };
+
   /// The call as a coroutine, which refers to the object that it belongs to.
   struct out_of_place {
     static constexpr std::string_view name = Algorithm::name;
-    error_feedback* its;
+    mutable under_way call;
 
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<const T> x, Op op) const& {
-      const under_way mine(*its);
-      its->accumulate(x);
-      its->next_ = its->algorithm_;
+      const end_of_call end(call);
+      error_feedback& its = call.its();
+      its.accumulate(x);
+      its.next_ = its.algorithm_;
       selected_sum<T, Index> result =
-          co_await its->next_.template operator()<Index>(net, std::span<T>(its->accumulated_), op);
+          co_await its.next_.template operator()<Index>(net, std::span<T>(its.accumulated_), op);
       if constexpr (detail::finishes<Op, T>) detail::finish_values(result.sum.values(), op, net.size());
-      std::swap(its->residual_, its->accumulated_);
-      its->algorithm_ = its->next_; // not swapped: then both have room for the state, and no later call needs any
+      std::swap(its.residual_, its.accumulated_);
+      std::swap(its.algorithm_, its.next_);
+      its.make_room();
       co_return result;
     }
   };
   struct in_place {
     static constexpr std::string_view name = Algorithm::name;
-    error_feedback* its;
+    out_of_place sparse;
 
     template <transport Net, class Op>
     task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-      const out_of_place call{its};
-      const selected_sum<T, Index> result = co_await call(net, std::span<const T>(x), op);
+      const selected_sum<T, Index> result = co_await sparse(net, std::span<const T>(x), op);
       result.sum.to_dense(x);
     }
   };
 
-  class under_way {
-   public:
-    explicit under_way(error_feedback& its) noexcept : its_(&its) { its.busy_ = true; }
-    under_way(const under_way&) = delete;
-    ~under_way() { its_->busy_ = false; }
-
-   private:
-    error_feedback* its_;
-  };
-
   template <class Mode, class Net, class Call, class U, class Op>
-  auto begin(Mode mode, Net& net, Call call, std::span<U> x, Op op) {
+  auto begin(Mode mode, Net& net, Call&& call, std::span<U> x, Op op) {
     static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
                   "error feedback adds what was not sent to later values: its operation is sum or average");
     static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
                   "this algorithm does not allreduce what it selects: it must be callable as "
                   "algorithm.operator()<Index>(channel<Net>, std::span<T>, Op) -> task<selected_sum<T, Index>>");
-    check_idle();
     if (!residual_.empty() && residual_.size() != x.size()) {
       raise<invalid_argument>({"the values have length ", x.size(), ", the residual ", residual_.size()});
     }
@@ -185,9 +226,13 @@ class error_feedback {
       if (options_.reject_nan) check_numbers(x);
     }
     if constexpr (requires { algorithm_.validate(x.size()); }) algorithm_.validate(x.size());
-    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), call, x, op);
+    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), std::move(call), x, op);
   }
 
+  error_feedback& idle() {
+    check_idle();
+    return *this;
+  }
   void check_idle() const {
     if (busy_) throw invalid_argument("an error feedback's call has not ended: it has one residual for one at a time");
   }
@@ -205,6 +250,14 @@ class error_feedback {
       std::copy(x.begin(), x.end(), accumulated_.begin());
     else
       kernel::combine(accumulated_.data(), residual_.data(), x.data(), x.size(), sum{});
+  }
+
+  /// For the state of later calls, where an algorithm's state has a length.
+  void make_room() noexcept {
+    try {
+      next_ = algorithm_;
+    } catch (...) { // the next call tries again, before anything is sent
+    }
   }
 
   Algorithm algorithm_;

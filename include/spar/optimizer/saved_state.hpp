@@ -36,7 +36,7 @@ struct state_reader {
   std::span<const std::uint64_t> words;
 
   std::uint64_t next() {
-    if (words.empty()) throw invalid_argument("a saved state is of another algorithm: it is too short");
+    if (words.empty()) throw invalid_argument("a saved state is too short");
     const std::uint64_t word = words.front();
     words = words.subspan(1);
     return word;
@@ -47,7 +47,7 @@ struct state_reader {
   }
   void operator()(std::vector<std::uint64_t>& numbers) {
     const std::uint64_t size = next();
-    if (size > words.size()) throw invalid_argument("a saved state is of another algorithm: it is too short");
+    if (size > words.size()) throw invalid_argument("a saved state is too short");
     numbers.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(size));
     words = words.subspan(size);
   }
@@ -73,6 +73,7 @@ struct saved_header {
   static constexpr std::uint64_t spar = 0x3146'4552'4150'5301; // with the version
 
   std::uint64_t magic;
+  std::uint64_t algorithm; // its name's hash
   element_code element;
   std::uint64_t length;
   std::uint64_t words;
@@ -80,27 +81,28 @@ struct saved_header {
 
 template <element T>
 struct saved_state {
+  std::uint64_t algorithm;
   std::vector<std::uint64_t> words;
   std::vector<T> residual;
 };
 
 template <element T>
-std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<const T> residual) {
+std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<const T> residual,
+                                std::uint64_t algorithm) {
   saved_header head{};
   head.magic = saved_header::spar;
+  head.algorithm = algorithm;
   head.element = code_of<T>;
   head.length = residual.size();
   head.words = words.size();
-  std::vector<std::byte> out;
-  const auto append = [&](const void* data, std::size_t bytes) {
-    const auto* const first = static_cast<const std::byte*>(data);
-    out.insert(out.end(), first, first + bytes);
-  };
-  append(&head, sizeof head);
-  append(words.data(), words.size_bytes());
-  append(residual.data(), residual.size_bytes());
-  const std::uint32_t checksum = crc32c(out.data(), out.size());
-  append(&checksum, sizeof checksum);
+  const std::size_t values_at = sizeof head + words.size_bytes();
+  const std::size_t body = values_at + residual.size_bytes();
+  std::vector<std::byte> out(body + sizeof(std::uint32_t));
+  std::memcpy(out.data(), &head, sizeof head);
+  if (!words.empty()) std::memcpy(out.data() + sizeof head, words.data(), words.size_bytes());
+  if (!residual.empty()) std::memcpy(out.data() + values_at, residual.data(), residual.size_bytes());
+  const std::uint32_t checksum = crc32c(out.data(), body);
+  std::memcpy(out.data() + body, &checksum, sizeof checksum);
   return out;
 }
 
@@ -124,7 +126,7 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
       head.words * sizeof(std::uint64_t) + head.length * sizeof(T) != rest) {
     raise<invalid_argument>({"a saved residual of ", saved.size(), " bytes cannot hold ", head.length, " values"});
   }
-  saved_state<T> state{std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
+  saved_state<T> state{head.algorithm, std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
   const std::byte* const words = saved.data() + sizeof head;
   if (head.words > 0) std::memcpy(state.words.data(), words, head.words * sizeof(std::uint64_t));
   const std::byte* const values = words + head.words * sizeof(std::uint64_t);

@@ -12,17 +12,26 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace spar {
 
 /// Subtracts an update from the weights: the second half of a step, for those who start its reduction themselves:
 /// `auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);`
+/// Throws `invalid_argument` where there are not as many weights as the update has dimensions.
 template <element T, index_type Index>
 void descend(std::type_identity_t<std::span<T>> weights, const stream<T, Index>& update) {
+  if (weights.size() != update.dimension()) {
+    raise<invalid_argument>(
+        {"there are ", weights.size(), " weights, but an update of dimension ", update.dimension()});
+  }
   update.for_each([&](Index i, T u) { weights[i] = static_cast<T>(weights[i] - u); });
 }
 
 namespace detail {
+
+template <class Values>
+using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
 /// What is subtracted from the weights, but for the mean over ranks: `rate` times the gradient, in its place.
 template <element T>
@@ -38,7 +47,7 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 
 /// One step of SGD with error feedback, on all ranks: the weights go down by the mean of what `reduce` takes from the
 /// residuals plus `rate` times each rank's gradient; the rest stays in the residuals. Weights that were the same on
-/// every rank still are. Returns what was subtracted, and this rank's share of the sum before it was divided by P.
+/// every rank still are. Returns what was subtracted, and what this rank brought to the sum (see selected_sum).
 /// `gradient` is unspecified afterwards; the weights and the residual change only when the call succeeds.
 /// Throws `invalid_argument` where lengths differ, before anything is sent.
 template <transport Net, element T, class Algorithm, index_type Index>
@@ -52,17 +61,18 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
 }
 
 /// One step of plain SGD: the weights go down by `rate` times the mean of all gradients, which any allreduce of dense
-/// values finds. `gradient` is what was subtracted.
-template <transport Net, element T, class Algorithm>
+/// values finds. `gradient`, a span or a container, is what was subtracted.
+template <transport Net, class Gradient, class Algorithm, class T = detail::value_of<Gradient>>
   requires requires(const Algorithm& algorithm, channel<Net> net, std::span<T> x) {
     { algorithm(net, x, average{}) } -> std::same_as<task<void>>;
   }
-void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, std::type_identity_t<std::span<T>> gradient, T rate,
+void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, std::type_identity_t<T> rate,
               const Algorithm& algorithm) {
-  detail::scale_gradient<T>(weights, gradient, rate);
-  run(net, signature_of<T, std::uint32_t, Algorithm, average>(gradient.size()),
-      detail::with_finish<average, T>(algorithm), std::span<T>(gradient), average{});
-  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - gradient[i]);
+  const std::span<T> x(gradient);
+  detail::scale_gradient<T>(weights, x, rate);
+  run(net, signature_of<T, std::uint32_t, Algorithm, average>(x.size()), detail::with_finish<average, T>(algorithm), x,
+      average{});
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - x[i]);
 }
 
 } // namespace spar

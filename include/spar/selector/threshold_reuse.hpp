@@ -28,7 +28,7 @@ struct threshold_reuse {
   std::uint64_t k = 0;
   double density = 0;        ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
   std::uint64_t period = 32; ///< the paper's tau'; 1 finds the threshold in every call
-  double epsilon = 0.1;      ///< in [0, 1]; with 0 every call selects exactly min(k, nonzeros) entries
+  double epsilon = 0.1;      ///< in [0, 1); with 0 every call selects exactly min(k, nonzeros) entries
 
   /// Two numbers, which may be saved and loaded. Any threshold is safe: a wrong one is found anew.
   struct state {
@@ -41,8 +41,8 @@ struct threshold_reuse {
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
     if (period == 0) throw invalid_argument("a threshold is to be found every 0 calls: the period is at least 1");
-    if (!(epsilon >= 0 && epsilon <= 1)) {
-      raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1]"});
+    if (!(epsilon >= 0 && epsilon < 1)) {
+      raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1)"});
     }
   }
 
@@ -62,24 +62,25 @@ struct threshold_reuse {
   stream<T, Index> operator()(std::span<T> x, pool& memory) {
     validate(x.size());
     const std::uint64_t wanted = detail::amount(k, density, x.size());
+    const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(wanted));
+    const std::size_t room = std::min<std::uint64_t>(2 * wanted + slack, x.size());
+    auto selected = stream<T, Index>::sparse(memory, x.size(), room); // as large in every call
+    Index* const indices = selected.indices().data();
+    T* const values = selected.values().data();
     if (now.calls != 0 && now.calls < period) {
-      const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(wanted));
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
-      const std::size_t room = std::min<std::uint64_t>(2 * wanted + slack, x.size());
-      auto selected = stream<T, Index>::sparse(memory, x.size(), room);
-      const auto taken = kernel::take_at_least(x.data(), x.size(), threshold, 0, selected.indices().data(),
-                                               selected.values().data(), room);
-      selected.shrink(taken.count);
+      const auto taken = kernel::take_at_least(x.data(), x.size(), threshold, 0, indices, values, room);
       if (taken.seen == x.size() && (taken.count >= wanted - slack || threshold <= 1)) {
         ++now.calls;
+        selected.shrink(taken.count);
         if (taken.count > wanted + slack) keep_largest_of(selected, wanted, x, memory);
         return selected;
       }
-      kernel::scatter_assign(selected.view().entries(), 0, x.data());
+      const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
+      kernel::scatter_assign(back, 0, x.data());
     }
     const auto where = kernel::largest<T>(x, wanted, memory);
-    auto selected = stream<T, Index>::sparse(memory, x.size(), where.count);
-    kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data());
+    selected.shrink(kernel::take_largest(x, where, 0, indices, values));
     now = {where.threshold, 1};
     return selected;
   }
