@@ -47,7 +47,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_any_vectors) {
   using T = typename TypeParam::type;
   spar::pool pool;
   for (const std::size_t n : {0U, 1U, 50U, 3000U}) {
-    for (const double epsilon : {0.0, 0.1, 1.0}) {
+    for (const double epsilon : {0.0, 0.1, 0.9}) {
       for (const std::uint64_t period : {1U, 3U, 32U}) {
         for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 20, n}) {
           if (k > n) continue;
@@ -156,10 +156,45 @@ TEST(selector_threshold_reuse, names_what_is_wrong) {
   EXPECT_EQ(complaint({.k = 1}, 1), "");
   EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "a threshold is to be found every 0 calls: the period is at least 1");
   EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1),
-            "a tolerance of -0.5 for the number of selected entries is not in [0, 1]");
+            "a tolerance of -0.5 for the number of selected entries is not in [0, 1)");
+  EXPECT_NE(complaint({.k = 1, .epsilon = 1}, 1), "");
   EXPECT_NE(complaint({.k = 1, .epsilon = std::numeric_limits<double>::quiet_NaN()}, 1), "");
   EXPECT_NE(complaint({.k = 2}, 1), "");
   EXPECT_NE(complaint({.density = 2}, 1), "");
+}
+
+/// Values that are made while they are selected from: each once, in order, all of them in every call.
+TEST(selector_threshold_reuse, looks_at_no_value_before_it_is_prepared) {
+  struct maker {
+    std::vector<float>* to;
+    const std::vector<float>* from;
+    std::size_t* made;
+    void operator()(std::size_t begin, std::size_t end) const {
+      EXPECT_EQ(begin, *made);
+      for (std::size_t i = begin; i < end; ++i) (*to)[i] += (*from)[i];
+      *made = end;
+    }
+  };
+  spar::pool memory;
+  constexpr std::size_t n = 100'003;
+  threshold_reuse by_blocks{.k = 700, .period = 5};
+  threshold_reuse at_once = by_blocks;
+  std::vector<float> made(n), there(n), values(n);
+  for (int call = 0; call < 12; ++call) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto scale = call == 7 ? 100.0F : call == 9 ? 0.001F : 1.0F; // too many, too few
+      values[i] = scale * static_cast<float>((i * 7919 + static_cast<std::size_t>(call) * 104729) % 10007);
+      there[i] += values[i];
+    }
+    std::size_t so_far = 0;
+    const auto one = by_blocks(std::span(made), memory, maker{&made, &values, &so_far});
+    const auto other = at_once(std::span(there), memory);
+    EXPECT_EQ(so_far, n);
+    EXPECT_TRUE(std::ranges::equal(one.indices(), other.indices())) << "call " << call;
+    EXPECT_TRUE(std::ranges::equal(one.values(), other.values())) << "call " << call;
+    EXPECT_EQ(made, there);
+    EXPECT_EQ(by_blocks.now, at_once.now);
+  }
 }
 
 TEST(selector_threshold_reuse, allocates_once) {

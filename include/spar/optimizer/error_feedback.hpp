@@ -187,10 +187,19 @@ class error_feedback {
     task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<const T> x, Op op) const& {
       const end_of_call end(call);
       error_feedback& its = call.its();
-      its.accumulate(x);
+      const accumulation add = its.accumulate(x);
       its.next_ = its.algorithm_;
-      selected_sum<T, Index> result =
-          co_await its.next_.template operator()<Index>(net, std::span<T>(its.accumulated_), op);
+      const std::span<T> values(its.accumulated_);
+      const auto start = [&] {
+        if constexpr (requires { its.next_.template operator()<Index>(net, values, op, add); }) {
+          return its.next_.template operator()<Index>(net, values, op, add);
+        } else {
+          add(0, x.size());
+          return its.next_.template operator()<Index>(net, values, op);
+        }
+      };
+      auto running = start();
+      selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) detail::finish_values(result.sum.values(), op, net.size());
       std::swap(its.residual_, its.accumulated_);
       std::swap(its.algorithm_, its.next_);
@@ -243,13 +252,23 @@ class error_feedback {
     }
   }
 
-  void accumulate(std::span<const T> x) {
+  /// Adds the new values to the residual, block by block, as an algorithm may ask for it as a fourth argument; else
+  /// all at once.
+  struct accumulation {
+    T* to;
+    const T* residual; // none before the first call
+    const T* x;
+    void operator()(std::size_t begin, std::size_t end) const noexcept {
+      if (residual == nullptr)
+        std::copy(x + begin, x + end, to + begin);
+      else
+        kernel::combine(to + begin, residual + begin, x + begin, end - begin, sum{});
+    }
+  };
+  accumulation accumulate(std::span<const T> x) {
     residual_.reserve(x.size()); // now, as it takes the place of the other one
     accumulated_.resize(x.size());
-    if (residual_.empty())
-      std::copy(x.begin(), x.end(), accumulated_.begin());
-    else
-      kernel::combine(accumulated_.data(), residual_.data(), x.data(), x.size(), sum{});
+    return {accumulated_.data(), residual_.empty() ? nullptr : residual_.data(), x.data()};
   }
 
   /// For the state of later calls, where an algorithm's state has a length.

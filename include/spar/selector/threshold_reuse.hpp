@@ -8,11 +8,17 @@
 #include <spar/storage/kernel/largest.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace spar::selector {
+
+/// For values that are there before they are selected from.
+struct nothing_to_prepare {
+  void operator()(std::size_t, std::size_t) const noexcept {}
+};
 
 /// Selects what reaches the magnitude of the k-th largest entry of an earlier call: one pass over the vector. Every
 /// `period` calls, the first included, it is found anew: then exactly the k largest entries are selected, as by
@@ -58,8 +64,10 @@ struct threshold_reuse {
     f(now.threshold), f(now.calls);
   }
 
-  template <index_type Index = std::uint32_t, kernel::ranked T>
-  stream<T, Index> operator()(std::span<T> x, pool& memory) {
+  /// `prepare(begin, end)` is called before the values of [begin, end) are looked at, block by block: whoever makes
+  /// them then needs no pass of his own.
+  template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
+  stream<T, Index> operator()(std::span<T> x, pool& memory, Prepare prepare = {}) {
     validate(x.size());
     const std::uint64_t wanted = detail::amount(k, density, x.size());
     const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(wanted));
@@ -67,18 +75,31 @@ struct threshold_reuse {
     auto selected = stream<T, Index>::sparse(memory, x.size(), room); // as large in every call
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
+    std::size_t prepared = 0;
     if (now.calls != 0 && now.calls < period) {
+      constexpr std::size_t block = 65536 / sizeof(T); // stays in the second-level cache
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
-      const auto taken = kernel::take_at_least(x.data(), x.size(), threshold, 0, indices, values, room);
-      if (taken.seen == x.size() && (taken.count >= wanted - slack || threshold <= 1)) {
+      std::size_t count = 0;
+      bool fits = true;
+      while (fits && prepared < x.size()) {
+        const auto next = x.subspan(prepared, std::min(block, x.size() - prepared));
+        prepare(prepared, prepared + next.size());
+        const auto taken = kernel::take_at_least(next.data(), next.size(), threshold, prepared, indices + count,
+                                                 values + count, room - count);
+        count += taken.count;
+        prepared += next.size();
+        fits = taken.seen == next.size();
+      }
+      if (fits && (count >= wanted - slack || threshold <= 1)) {
         ++now.calls;
-        selected.shrink(taken.count);
-        if (taken.count > wanted + slack) keep_largest_of(selected, wanted, x, memory);
+        selected.shrink(count);
+        if (count > wanted + slack) keep_largest_of(selected, wanted, x, memory);
         return selected;
       }
-      const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
+      const kernel::coo_span<T, Index> back{{indices, count}, {values, count}};
       kernel::scatter_assign(back, 0, x.data());
     }
+    prepare(prepared, x.size());
     const auto where = kernel::largest<T>(x, wanted, memory);
     selected.shrink(kernel::take_largest(x, where, 0, indices, values));
     now = {where.threshold, 1};

@@ -46,12 +46,12 @@ struct ok_topk_allreduce {
     bool evened_out = false;            ///< the owners' shares, before the allgather
   } last{};
 
-  template <index_type Index, transport Net, element T, reduction<T> Op>
-  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
+  template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare = selector::nothing_to_prepare>
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op, Prepare prepare = {}) & {
     const auto ranks = static_cast<std::size_t>(net.size());
     const auto bounds = topk_bounds::around(selector::detail::amount(k, density, x.size()), epsilon);
     selector::threshold_reuse select{.k = bounds.k, .period = tau_prime, .epsilon = epsilon, .now = local};
-    stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
+    stream<T, Index> mine = select.template operator()<Index>(x, net.memory(), prepare);
     last.selected = mine.count();
     const std::span<const Index> positions = mine.indices();
     last.boundary_rounds =
