@@ -177,7 +177,7 @@ TEST(error_feedback, a_failed_call_changes_nothing) {
     reduce(net, std::span<float>(x));
     const std::vector<float> before(reduce.residual().begin(), reduce.residual().end());
     try {
-      std::vector<float> another(net.rank() == 0 ? 3 : 4);
+      std::vector<float> another(net.rank() == 0 ? 3 : 4, 1.0F);
       if (net.rank() == 1) reduce.set_residual({});
       reduce(net, std::span<float>(another));
     } catch (const spar::error&) {

@@ -297,6 +297,64 @@ TEST(ok_topk, the_largest_numbers_of_unsigned_types_have_ties_too) {
   }
 }
 
+/// The last step alone: rank 0 brings all entries, or every rank brings as many.
+struct shares_to_gather {
+  static constexpr std::string_view name = "shares_to_gather";
+  bool even;
+  bool* evened;
+
+  template <class Net, class Op>
+  spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op) const& {
+    std::vector<std::uint64_t> bounds{0};
+    for (spar::rank_t r = 0; r < net.size(); ++r) {
+      bounds.push_back(even ? bounds.back() + mine.count() : (r == 0 ? 400 : bounds.back()));
+    }
+    auto own = spar::stream<float>::copy(net.memory(), mine);
+    const std::span<const std::uint64_t> shares(bounds);
+    auto all = co_await spar::balance_and_allgather(net, std::move(own), shares, *evened);
+    co_return all;
+  }
+};
+
+struct gathering {
+  bool even;
+  std::array<bool, 8>* evened;
+  std::array<std::uint64_t, 8>* bytes;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::uint32_t>(net.rank());
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = 0; i < (even ? 50 : rank == 0 ? 400 : 0); ++i) indices.push_back(50 * rank + i);
+    const std::vector<float> values(indices.begin(), indices.end());
+    const auto mine = spar::sparse_view(1000, indices, values);
+    const auto agreed = spar::signature_of<float, std::uint32_t, shares_to_gather, spar::sum>(1000);
+    auto pending = spar::start(net, agreed, shares_to_gather{even, &(*evened)[rank]}, mine, spar::sum{});
+    const auto all = co_await std::move(pending);
+    EXPECT_EQ(all.count(), 400U);
+    all.for_each([&, next = 0U](std::uint32_t i, float value) mutable {
+      EXPECT_EQ(i, next++);
+      EXPECT_EQ(value, static_cast<float>(i));
+    });
+    (*bytes)[rank] = pending.statistics().bytes_sent;
+  }
+};
+
+TEST(ok_topk, uneven_shares_are_evened_out_and_even_ones_are_not) {
+  for (const mode where : all_modes) {
+    std::array<bool, 8> evened{};
+    std::array<std::uint64_t, 8> bytes{};
+    run(where, 8, gathering{false, &evened, &bytes});
+    for (const bool its : evened) EXPECT_TRUE(its);
+    // 7 of 8 parts moved away, and as much sent again in three rounds; without, rank 0 would send all of it each time.
+    EXPECT_EQ(bytes[0], 350U * 8 + 350U * 8 + 7U * 8);
+    EXPECT_EQ(bytes[5], 350U * 8 + 7U * 8);
+    run(where, 8, gathering{true, &evened, &bytes});
+    for (const bool its : evened) EXPECT_FALSE(its);
+    for (const std::uint64_t its : bytes) EXPECT_EQ(its, 350U * 8 + 7U * 8);
+  }
+}
+
 TEST(ok_topk, boundaries_that_leave_indices_to_nobody_are_replaced) {
   for (const auto& bounds : std::vector<std::vector<std::uint64_t>>{{5, 7, 10, 20}, {20, 20, 20, 20}, {0, 15, 7, 20}}) {
     job all(3, {.k = 20, .epsilon = 0, .calls = 1, .boundaries = bounds});

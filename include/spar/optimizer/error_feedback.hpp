@@ -68,7 +68,7 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, net, in_place{under_way(*this)}, x, op);
   }
 
-  /// Out of place: the sum and this rank's share of it, as streams.
+  /// Out of place: the sum and what this rank brought to it, as streams.
   template <transport Net, reduction<T> Op = sum>
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
     return begin(detail::blocking{}, net, out_of_place{under_way(*this)}, x, op);
@@ -100,8 +100,8 @@ class error_feedback {
     visit_state(algorithm, words);
     return detail::to_bytes<T>(words.words, residual_, saved_name());
   }
-  /// Goes on from what `save` returned. Throws `invalid_argument`, and changes nothing, where it is damaged or of
-  /// another type.
+  /// Goes on from what `save` returned. Throws `invalid_argument`, and changes nothing, where it is damaged, or of
+  /// another type or algorithm.
   void load(std::span<const std::byte> saved) {
     check_idle();
     detail::saved_state<T> state = detail::from_bytes<T>(saved);
