@@ -28,6 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const perf::early_end&) {
   } catch (const perf::usage_error&) {
+    fuzz::refused = true;
   }
   return 0;
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes what the corpus of the fuzz targets begins with: small inputs, one of each kind, most of them accepted."""
+"""Writes what the corpus of the fuzz targets begins with: small inputs, one of each kind. Bad ones are named bad_."""
 
 import struct
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
 SPARSE, DENSE, ENCODED, PARTS = 1, 2, 3, 4
+COUNTERS = {"I": 0x20, "Q": 0x40}  # a message of these, not of the call's elements
 WIDE = {0: ("f", "I"), 1: ("d", "Q")}  # value and index
 
 
@@ -26,6 +27,10 @@ def sparse(value, index, indices):
 
 def dense(value, count):
     return message(DENSE, count, array(value, [2.5] * count))
+
+
+def counters(code, numbers):
+    return message(DENSE | COUNTERS[code], len(numbers), array(code, numbers))
 
 
 def parts(value, index, *streams):
@@ -52,9 +57,9 @@ def envelopes():
 
     three = header(SPARSE, 3, [array("I", [7, 8, 9]), array("f", [1, 2, 3])])
     yield "short", envelope(short_header(array("f", [1, 2, 3])))
-    yield "short_with_too_much", envelope(short_header(b""), zeros=4100)
+    yield "bad_short_with_too_much", envelope(short_header(b""), zeros=4100)
     yield "sparse", envelope(three)
-    yield "damaged", envelope(three, repaired=0)
+    yield "bad_damaged", envelope(three, repaired=0)
     yield "parts", envelope(header(PARTS, 2, [array("Q", [1, 2]), array("I", [7, 8]), array("f", [1, 2])]))
     yield "dense", envelope(header(DENSE, 3, [array("f", [1, 2]), array("f", [3])]))
     yield "empty", envelope(header(SPARSE, 0, []))
@@ -66,8 +71,8 @@ def streams():
         front = struct.pack("<BQQQ", kind, 1000, 100, 200)
         yield f"sparse_{kind}", front + sparse(value, index, [100, 150, 299])
         yield f"dense_{kind}", struct.pack("<BQQQ", kind, 1000, 100, 9) + dense(value, 9)
-    for end in (99, 200, 300):
-        yield f"at_{end}", struct.pack("<BQQQ", 0, 1000, 100, 200) + sparse("f", "I", [end])
+    for name, at in [("bad_at_99", 99), ("at_200", 200), ("bad_at_300", 300)]:
+        yield name, struct.pack("<BQQQ", 0, 1000, 100, 200) + sparse("f", "I", [at])
     yield "long", struct.pack("<BQQQ", 0, 1000, 0, 1000) + sparse("f", "I", list(range(0, 400, 2)))
 
 
@@ -85,6 +90,30 @@ def qsgds():
         yield f"bits_{2 << kind // 2}_{kind % 2}", struct.pack("<BHH", kind, 31, 70) + (scale + levels[:32]) * 3
 
 
+def ok_topk_of_two(value, index, low):
+    """The other rank has entries in this rank's block, but none that are large."""
+    entries = counters("Q", [1])  # in a block, for its bounds
+    search = counters("Q", [0] * 31) * (8 if value == "f" else 14)  # values that reach each probe
+    counts = [counters(index, [2, 0]), search, counters(index, [0, 0])]  # above a threshold and at it
+    return entries + entries + low, b"".join(counts) + parts(value, index, [])
+
+
+def ok_topk_of_four(value, index):
+    """The largest four sums lie on this rank, which gives each other rank one of them."""
+    entries = counters("Q", [0] * 2) + counters("Q", [0]) + counters("Q", [4]) + counters("Q", [4] * 2)
+    counts = counters(index, [0] * 2) + counters(index, [0] * 4)
+    search = counters("Q", [0] * 31) * 2
+    return (
+        entries
+        + sparse(value, index, []) * 3
+        + counts
+        + search
+        + counts
+        + parts(value, index, [1])
+        + parts(value, index, [2], [3])
+    )
+
+
 def collectives():
     def call(which, kind, first, second, root=0, rank=0):  # 2 ranks, n = 16, an entry at each fourth index
         return bytes([2 * which + kind, 1, rank, root, 16, 3]) + first + second
@@ -98,15 +127,16 @@ def collectives():
         for which in (9, 10, 11, 13):
             first, unfit = (dense(value, 8), dense(value, 8)) if which == 10 else (fitting, another)
             yield f"call_{which}_{kind}", call(which, kind, first, fitting, root=which == 13)
-            yield f"call_{which}_{kind}_unfit", call(which, kind, unfit, another, root=which == 13)
+            yield f"bad_call_{which}_{kind}", call(which, kind, unfit, another, root=which == 13)
         yield f"call_12_{kind}", call(12, kind, dense(value, 16), b"")
-        yield f"call_12_{kind}_unfit", call(12, kind, dense(value, 15), b"")
-        counts, blocks = message(DENSE, 1, array("Q", [2])), parts(value, index, [9, 10])
-        yield f"call_15_{kind}", call(15, kind, low, counts + blocks)
+        yield f"bad_call_12_{kind}", call(12, kind, dense(value, 15), b"")
+        yield f"call_15_{kind}", call(15, kind, low, counters("Q", [2]) + parts(value, index, [9, 10]))
         yield f"call_16_{kind}", call(16, kind, high, b"")
         yield f"call_16_{kind}_below", call(16, kind, high, b"", rank=1)
+        yield f"call_17_{kind}", call(17, kind, *ok_topk_of_two(value, index, low))
+        yield f"call_17_{kind}_evened", bytes([2 * 17 + kind, 3, 0, 0, 32, 3]) + ok_topk_of_four(value, index)
         yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")
-        yield f"call_1_{kind}_elsewhere", call(1, kind, low, parts(value, index, [1, 2]))
+        yield f"bad_call_1_{kind}", call(1, kind, low, parts(value, index, [1, 2]))
     yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)
     yield "doubling_of_three", bytes([0, 2, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) * 3
 

@@ -47,6 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     pieces = spar::read_envelope(bytes, tag, h);
   } catch (const spar::corrupt_message&) {
+    fuzz::refused = true;
     return 0;
   }
   for (std::size_t i = 0; i < spar::max_pieces; ++i) {

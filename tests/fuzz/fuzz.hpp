@@ -27,6 +27,9 @@ inline void demand(bool holds, const char* sentence) {
   if (!holds) throw failure(sentence);
 }
 
+/// The input was found to be bad. Nothing depends on it but the replay of the corpus, which knows what is bad in it.
+inline bool refused = false;
+
 /// Bytes in memory that ends where they end, so that the address sanitizer sees who reads on.
 using exact_bytes = std::vector<std::byte>;
 
@@ -57,12 +60,15 @@ class input {
 };
 
 /// The next message of the input arrives, with a header that is `agreed` but for format, count and lengths: a byte, 64
-/// bits and thrice 16 bits in front of the pieces. A piece is as long as the header says; transports see to that. Of a
-/// receive that knows what is due every second message fits.
+/// bits and thrice 16 bits in front of the pieces. A piece is as long as the header says; transports see to that. Bits
+/// of the byte beside the format: 0x80 where pieces need not fit a receive that knows what is due; 0x20 and 0x40 where
+/// the elements are not those of the call, but counters of 4 or 8 bytes.
 inline void arrive(spar::message_buffer& in, input& from, const spar::header& agreed) {
   const auto format = from.take<std::uint8_t>();
   spar::header& h = in.arrived() = agreed;
-  h.format = static_cast<spar::wire_format>(format & 0x7F);
+  h.format = static_cast<spar::wire_format>(format & 0x1F);
+  if ((format & 0x60) == 0x20) h.element = spar::element_code::uint32;
+  if ((format & 0x60) == 0x40) h.element = spar::element_code::uint64;
   h.count = from.take<std::uint64_t>();
   auto* pieces = new std::array<exact_bytes, spar::max_pieces>;
   spar::payload_views views;

@@ -30,6 +30,7 @@ void join_any(fuzz::input& in) {
     try {
       have = have.joined(message, parts, check, memory);
     } catch (const spar::corrupt_message&) {
+      fuzz::refused = true;
       return;
     }
     const auto brought = message.piece<Index>(1);

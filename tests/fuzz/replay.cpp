@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The corpus of a fuzz target without a fuzzer: each of its files, and all their beginnings.
+// The corpus of a fuzz target without a fuzzer: each of its files, and all their beginnings. A file is refused where
+// its name begins with bad_, and only there: a good one that is refused at its first message tests nothing.
 #include "fuzz/fuzz.hpp"
 
 #include <gtest/gtest.h>
@@ -17,8 +18,10 @@ TEST(corpus, is_replayed_whole_and_cut_off_at_each_byte) {
     ++files;
     for (std::size_t size = 0; size <= bytes.size(); ++size) {
       const std::vector<std::uint8_t> beginning(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+      fuzz::refused = false;
       ASSERT_NO_THROW(LLVMFuzzerTestOneInput(beginning.data(), size)) << size << " bytes";
     }
+    EXPECT_EQ(fuzz::refused, file.path().filename().string().starts_with("bad_"));
   }
   EXPECT_GT(files, 0U) << "no corpus in " << SPAR_FUZZ_CORPUS;
 }

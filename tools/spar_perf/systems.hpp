@@ -6,13 +6,7 @@
 #include "feedback.hpp"
 #include "options.hpp"
 
-#include <spar/collective/gather_and_merge.hpp>
 #include <spar/spar.hpp>
-#include <spar/system/gaussiank.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/topka.hpp>
-#include <spar/system/topkdsa.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -134,7 +128,10 @@ spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, Reducer
   auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
   auto result = co_await std::move(pending);
   call.seconds = net.now() - begin;
-  if (before) call.select_seconds = *selected() - *before;
+  if constexpr (requires { reducer->algorithm().last.select_seconds; })
+    call.select_seconds = reducer->algorithm().last.select_seconds;
+  else if (before)
+    call.select_seconds = *selected() - *before;
   call.counted = true;
   call.cost = pending.statistics();
   data->sum = std::move(result.sum);

@@ -38,6 +38,20 @@ class block_sizes {
   std::size_t smaller_;
 };
 
+namespace detail {
+
+/// Of the blocks [first, first + count) of `all`, which may wrap around behind the last one, what lies before the end
+/// or, `wrapped`, from the beginning on. `bounds.begin(b)`: where block b begins.
+template <class T, class Bounds>
+std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t blocks, rank_t first, rank_t count,
+                             bool wrapped) {
+  const rank_t from = wrapped ? 0 : first;
+  const rank_t to = wrapped ? std::max(0, first + count - blocks) : std::min(first + count, blocks);
+  return all.subspan(bounds.begin(from), bounds.begin(to) - bounds.begin(from));
+}
+
+} // namespace detail
+
 /// In round t rank r gets up to 2^t parts, those of the ranks from r + 2^t on, and gives as many to rank r - 2^t. Every
 /// part is sent P - 1 times in all: the volume is the least possible.
 struct bruck_allgather {
@@ -54,11 +68,8 @@ struct bruck_allgather {
   template <transport Net>
   task<void> blocks(channel<Net> net, std::span<std::byte> bytes, block_sizes sizes, wire_format format) const& {
     const rank_t p = net.size();
-    // The blocks [first, first + count), which may wrap around: one or two pieces.
-    const auto piece = [=](rank_t first, rank_t count, bool wrapped) {
-      const rank_t from = wrapped ? 0 : first;
-      const rank_t to = wrapped ? std::max(0, first + count - p) : std::min(first + count, p);
-      return bytes.subspan(sizes.begin(from), sizes.begin(to) - sizes.begin(from));
+    const auto piece = [&](rank_t first, rank_t count, bool wrapped) {
+      return detail::adjacent_blocks(bytes, sizes, p, first, count, wrapped);
     };
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const rank_t count = std::min(distance, p - distance);

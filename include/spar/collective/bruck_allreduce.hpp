@@ -10,8 +10,10 @@
 #include <spar/transport/channel.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace spar {
@@ -23,16 +25,11 @@ struct bruck_allreduce {
   task<void> operator()(channel<Net> net, std::span<T> counters) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{counters.size(), p};
-    // The blocks [first, first + count), which may wrap around: one or two pieces.
-    const auto piece = [=](rank_t first, rank_t count, bool wrapped) {
-      const rank_t from = wrapped ? 0 : first;
-      const rank_t to = wrapped ? std::max(0, first + count - p) : std::min(first + count, p);
-      return counters.subspan(owner.begin(from), owner.begin(to) - owner.begin(from));
+    const auto piece = [&](rank_t first, rank_t count, bool wrapped) {
+      return detail::adjacent_blocks(counters, owner, p, first, count, wrapped);
     };
-    rank_t distance = 1;
-    while (2 * distance < p) distance *= 2;
-    for (; distance > 0; distance /= 2) {
-      if (distance >= p) continue; // P = 1
+    for (auto distance = static_cast<rank_t>(std::bit_ceil(static_cast<std::uint32_t>(p)) / 2); distance > 0;
+         distance /= 2) {
       const rank_t count = std::min(distance, p - distance);
       const rank_t destination = (net.rank() + distance) % p;
       const payload out{

@@ -8,6 +8,7 @@
 #include <spar/core/buffer.hpp>
 #include <spar/core/checked_cast.hpp>
 #include <spar/core/task.hpp>
+#include <spar/selector/amount.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/stream.hpp>
 #include <spar/transport/channel.hpp>
@@ -22,18 +23,6 @@
 
 namespace spar {
 
-/// How many entries may be selected: k, or as near to it as a threshold comes that is not looked for anew.
-struct topk_bounds {
-  std::uint64_t least = 0;
-  std::uint64_t k = 0;
-  std::uint64_t most = 0;
-
-  static topk_bounds around(std::uint64_t k, double epsilon) noexcept {
-    const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(k));
-    return {k - std::min(slack, k), k, k + slack};
-  }
-};
-
 namespace detail {
 
 /// Entries above a threshold and exactly at it.
@@ -42,7 +31,7 @@ struct threshold_counts {
   std::uint64_t at = 0;
 
   /// Entries that are selected with this threshold: of those at it as many as there is room for.
-  [[nodiscard]] std::uint64_t selected(const topk_bounds& bounds) const noexcept {
+  [[nodiscard]] std::uint64_t selected(const selector::topk_bounds& bounds) const noexcept {
     return above + at <= bounds.most ? above + at : std::max(above, std::min(bounds.k, above + at));
   }
 };
@@ -65,7 +54,7 @@ class threshold_search {
 
  public:
   /// `known`: how many values are above and at `threshold`, over all ranks.
-  threshold_search(key threshold, const threshold_counts& known, const topk_bounds& bounds)
+  threshold_search(key threshold, const threshold_counts& known, const selector::topk_bounds& bounds)
       : bounds_(bounds), best_(threshold) {
     if (known.above >= bounds.k && bounds.k > 0) {
       low_ = static_cast<key>(threshold + 1);
@@ -107,12 +96,10 @@ class threshold_search {
     best_ = probes_[nearest];
     done_ = distance(counts_[nearest]) <= (bounds_.most - bounds_.k) / 2;
     if (done_) return;
-    for (std::size_t i = 0; i < probes; ++i) {
-      if (counts_[i] >= bounds_.k) low_ = std::max(low_, probes_[i]);
-    }
-    for (std::size_t i = probes; i-- > 0;) {
-      if (counts_[i] < bounds_.k) top_ = std::min(top_, static_cast<key>(probes_[i] - 1));
-    }
+    std::size_t passed = 0; // probes that k values reach
+    while (passed < probes && counts_[passed] >= bounds_.k) ++passed;
+    if (passed > 0) low_ = probes_[passed - 1];
+    if (passed < probes) top_ = static_cast<key>(probes_[passed] - 1);
     if (top_ < low_) throw corrupt_message("counts of entries that arrived contradict each other");
     galloping_ = false;
     look();
@@ -139,7 +126,7 @@ class threshold_search {
     return static_cast<key>(low_ + width / parts * nth + (width % parts * nth + parts - 1) / parts);
   }
 
-  topk_bounds bounds_;
+  selector::topk_bounds bounds_;
   key best_;
   key low_ = 1;                             // at least k values have this magnitude or more, or there are fewer
   key top_ = kernel::greatest_magnitude<T>; // fewer have a greater one
@@ -173,15 +160,16 @@ void keep_from(stream<T, Index>& entries, kernel::magnitude<T> threshold, std::u
 /// or all nonzeros where there are fewer. Of equal ones at the threshold those of the lowest owner come first, and of
 /// the lowest index. `shares`, P + 1, are set to where each rank's begins in the joint order of what is kept.
 ///
-/// `threshold` is that of the last call, 1 before the first; it is looked for again where `anew` says so, or where too
-/// few or too many sums reach it. Every call: ceil(log2 P) messages a rank, of 2 (P - 1) words (of 4 bytes) together,
-/// 4 (P - 1) with 64-bit indices. To look for it, these once more, and rounds of an allreduce by recursive doubling
-/// with 62 words a message: at most 8 for values of 4 bytes, mostly 1 or 2, as thresholds change slowly and a number
-/// near k will do. Returns how many rounds of ceil(log2 P) messages looking for it took.
+/// `last_threshold` is that of the last call, 1 before the first, as a magnitude; it is looked for again where `anew`
+/// says so, or where too few or too many sums reach it. Every call: ceil(log2 P) messages a rank, of 2 (P - 1) words
+/// (of 4 bytes) together, 4 (P - 1) with 64-bit indices. To look for it, these once more, and rounds of an allreduce by
+/// recursive doubling with 62 words a message: at most 8 for values of 4 bytes, fewer where the threshold has changed
+/// little or a number near k will do. Returns how many rounds of ceil(log2 P) messages looking for it took.
 template <transport Net, element T, index_type Index>
-task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, topk_bounds bounds, bool anew,
-                                     kernel::magnitude<T>& threshold, std::span<std::uint64_t> shares) {
+task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, selector::topk_bounds bounds, bool anew,
+                                     std::uint64_t& last_threshold, std::span<std::uint64_t> shares) {
   const auto ranks = static_cast<std::size_t>(net.size());
+  auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
   // A block has no more entries than there are indices.
   using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
   const auto counters = net.template with_element<counter>();
@@ -220,7 +208,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, stream<T, Index>& mine, t
       search.narrow();
     }
     if (threshold != search.threshold()) {
-      threshold = search.threshold();
+      last_threshold = threshold = search.threshold();
       count_own();
       co_await allgather(counters, counts.span());
       add_up();

@@ -127,9 +127,8 @@ class error_feedback {
   }
 
  private:
-  /// What of the options and the state all ranks must have alike, as one number.
+  /// What of the options and the state of the next call all ranks must have alike, as one number.
   [[nodiscard]] std::uint64_t agreed() {
-    next_ = algorithm_;
     detail::state_hash hash;
     if constexpr (requires { next_.options(hash); }) next_.options(hash);
     if constexpr (requires { next_.shared_state(hash); }) next_.shared_state(hash);
@@ -188,7 +187,6 @@ class error_feedback {
       const end_of_call end(call);
       error_feedback& its = call.its();
       const accumulation add = its.accumulate(x);
-      its.next_ = its.algorithm_;
       const std::span<T> values(its.accumulated_);
       const auto start = [&] {
         if constexpr (requires { its.next_.template operator()<Index>(net, values, op, add); }) {
@@ -235,6 +233,7 @@ class error_feedback {
       if (options_.reject_nan) check_numbers(x);
     }
     if constexpr (requires { algorithm_.validate(x.size()); }) algorithm_.validate(x.size());
+    next_ = algorithm_;
     return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), std::move(call), x, op);
   }
 

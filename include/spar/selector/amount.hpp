@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How many entries a selector is asked for: a number, or a share of the vector.
+// How many entries a selector is asked for: a number, or a share of the vector; and by how much it may miss that.
 #pragma once
 
 #include <spar/core/error.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
-namespace spar::selector::detail {
+namespace spar::selector {
+
+/// How many entries may be selected: k, or as near to it as a threshold comes that is not looked for anew.
+struct topk_bounds {
+  std::uint64_t least = 0;
+  std::uint64_t k = 0;
+  std::uint64_t most = 0;
+
+  static topk_bounds around(std::uint64_t k, double epsilon) noexcept {
+    const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(k));
+    return {k - std::min(slack, k), k, k + slack};
+  }
+};
+
+namespace detail {
 
 /// `k` or, where a density is given instead, that share of n: rounded to the nearest, but at least one entry. Throws
 /// `invalid_argument` where both are given, where k is beyond n and where the density is not in [0, 1].
@@ -21,4 +36,6 @@ inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
   return share == 0 ? 1 : share > n ? n : share;
 }
 
-} // namespace spar::selector::detail
+} // namespace detail
+
+} // namespace spar::selector

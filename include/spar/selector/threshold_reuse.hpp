@@ -69,9 +69,8 @@ struct threshold_reuse {
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
   stream<T, Index> operator()(std::span<T> x, pool& memory, Prepare prepare = {}) {
     validate(x.size());
-    const std::uint64_t wanted = detail::amount(k, density, x.size());
-    const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(wanted));
-    const std::size_t room = std::min<std::uint64_t>(2 * wanted + slack, x.size());
+    const auto bounds = topk_bounds::around(detail::amount(k, density, x.size()), epsilon);
+    const std::size_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
     auto selected = stream<T, Index>::sparse(memory, x.size(), room); // as large in every call
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
@@ -90,17 +89,17 @@ struct threshold_reuse {
         prepared += next.size();
         fits = taken.seen == next.size();
       }
-      if (fits && (count >= wanted - slack || threshold <= 1)) {
+      if (fits && (count >= bounds.least || threshold <= 1)) {
         ++now.calls;
         selected.shrink(count);
-        if (count > wanted + slack) keep_largest_of(selected, wanted, x, memory);
+        if (count > bounds.most) keep_largest_of(selected, bounds.k, x, memory);
         return selected;
       }
       const kernel::coo_span<T, Index> back{{indices, count}, {values, count}};
       kernel::scatter_assign(back, 0, x.data());
     }
     prepare(prepared, x.size());
-    const auto where = kernel::largest<T>(x, wanted, memory);
+    const auto where = kernel::largest<T>(x, bounds.k, memory);
     selected.shrink(kernel::take_largest(x, where, 0, indices, values));
     now = {where.threshold, 1};
     return selected;

@@ -41,6 +41,7 @@ struct ok_topk_allreduce {
   /// What the last call did.
   struct report {
     std::uint64_t selected = 0;         ///< entries that this rank sent to the owners
+    double select_seconds = 0;          ///< for that, and for what makes the values that are selected from
     std::uint64_t boundary_rounds = 0;  ///< each of 2 ceil(log2 P) messages
     std::uint64_t threshold_rounds = 0; ///< each of ceil(log2 P) messages
     bool evened_out = false;            ///< the owners' shares, before the allgather
@@ -49,27 +50,24 @@ struct ok_topk_allreduce {
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare = selector::nothing_to_prepare>
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op, Prepare prepare = {}) & {
     const auto ranks = static_cast<std::size_t>(net.size());
-    const auto bounds = topk_bounds::around(selector::detail::amount(k, density, x.size()), epsilon);
+    const auto bounds = selector::topk_bounds::around(selector::detail::amount(k, density, x.size()), epsilon);
+    const double begin = net.net().now();
     selector::threshold_reuse select{.k = bounds.k, .period = tau_prime, .epsilon = epsilon, .now = local};
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory(), prepare);
+    local = select.now;
     last.selected = mine.count();
-    const std::span<const Index> positions = mine.indices();
-    last.boundary_rounds =
-        co_await balance_ownership(net, positions, x.size(), boundaries, calls % tau == 0, bounds.most + ranks);
+    last.select_seconds = net.net().now() - begin;
+    last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), x.size(), boundaries,
+                                                      calls % tau == 0, bounds.most + ranks);
     const bounded_ownership owner{boundaries};
     stream<T, Index> reduced = co_await split(net, mine.view(), owner, op, static_cast<T*>(nullptr));
 
     buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
-    auto threshold = static_cast<kernel::magnitude<T>>(global_threshold);
     last.threshold_rounds =
-        co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, threshold, shares.span());
-    const std::span<const std::uint64_t> joint = shares.span();
-    stream<T, Index> sum = co_await balance_and_allgather(net, std::move(reduced), joint, last.evened_out);
-
+        co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, global_threshold, shares.span());
+    stream<T, Index> sum = co_await balance_and_allgather(net, std::move(reduced), shares.span(), last.evened_out);
     put_back_losers(mine, sum.view(), x);
     ++calls;
-    local = select.now;
-    global_threshold = threshold;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 
