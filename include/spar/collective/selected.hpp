@@ -28,25 +28,34 @@ struct selected_sum {
 
 /// Puts those entries of `mine` back to `x` that have no place in `sum`; the others stay.
 template <element T, index_type Index>
-void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x) {
-  const std::span<Index> indices = mine.indices();
-  const std::span<T> values = mine.values();
+void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
+  auto losers = stream<T, Index>::sparse(memory, x.size(), mine.count());
+  Index* const indices = mine.indices().data();
+  T* const values = mine.values().data();
+  Index* const lost_indices = losers.indices().data();
+  T* const lost_values = losers.values().data();
   const std::span<const Index> winners = sum.indices();
+  const std::size_t count = mine.count();
   std::size_t kept = 0;
+  std::size_t lost = 0;
   std::size_t w = 0;
   std::size_t e = 0;
-  while (e < indices.size() && w < winners.size()) { // one index further at a time, without branches
+  while (e < count && w < winners.size()) { // one index further at a time, without branches
     const Index own = indices[e];
     const T value = values[e];
     const Index winner = winners[w];
-    x[own] = own < winner ? value : x[own];
+    lost_indices[lost] = own;
+    lost_values[lost] = value;
+    lost += static_cast<std::size_t>(own < winner);
     indices[kept] = own;
     values[kept] = value;
     kept += static_cast<std::size_t>(own == winner);
     e += static_cast<std::size_t>(own <= winner);
     w += static_cast<std::size_t>(winner <= own);
   }
-  for (; e < indices.size(); ++e) x[indices[e]] = values[e];
+  const kernel::coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
+  kernel::scatter_assign(kernel::coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}}, 0, x.data());
+  kernel::scatter_assign(behind, 0, x.data());
   mine.shrink(kept);
 }
 

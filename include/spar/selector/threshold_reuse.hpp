@@ -76,7 +76,7 @@ struct threshold_reuse {
     T* const values = selected.values().data();
     std::size_t prepared = 0;
     if (now.calls != 0 && now.calls < period) {
-      constexpr std::size_t block = 65536 / sizeof(T); // stays in the second-level cache
+      constexpr std::size_t block = 4096 / sizeof(T); // stays in the first-level cache
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
       std::size_t count = 0;
       bool fits = true;

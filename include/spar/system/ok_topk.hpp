@@ -66,7 +66,7 @@ struct ok_topk_allreduce {
     last.threshold_rounds =
         co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, global_threshold, shares.span());
     stream<T, Index> sum = co_await balance_and_allgather(net, std::move(reduced), shares.span(), last.evened_out);
-    put_back_losers(mine, sum.view(), x);
+    put_back_losers(mine, sum.view(), x, net.memory());
     ++calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
