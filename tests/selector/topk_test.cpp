@@ -128,6 +128,23 @@ TYPED_TEST(selector_topk, of_a_stream) {
   }
 }
 
+TYPED_TEST(selector_topk, by_any_number_of_threads) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  for (const std::size_t n : {0U, 1U, 5U, 3000U, 40'009U}) {
+    for (const kind which : kinds) {
+      const auto input = make_input<T>(n, which, n);
+      for (const std::uint64_t k : {std::uint64_t{0}, n / 100, n / 3, n}) {
+        const exact_topk alone{.k = k};
+        for (const int threads : {2, 3, 64}) {
+          const exact_topk shared{.k = k, .threads = threads};
+          ASSERT_EQ(take<T>(shared, input, pool), take<T>(alone, input, pool)) << n << " " << k;
+        }
+      }
+    }
+  }
+}
+
 TEST(selector_exact_topk, takes_a_share) {
   spar::pool pool;
   const auto count = [&](double density, std::size_t n) {

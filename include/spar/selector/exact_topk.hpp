@@ -19,8 +19,12 @@ struct exact_topk {
 
   std::uint64_t k = 0;
   double density = 0; ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
+  int threads = 1;    ///< that share the passes over the vector, in [1, 64]; the result is the same
 
-  void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
+  void validate(std::uint64_t n) const {
+    (void)detail::amount(k, density, n);
+    check_threads(threads);
+  }
 
   /// What ranks must have alike.
   template <class F>
@@ -30,9 +34,11 @@ struct exact_topk {
 
   template <index_type Index = std::uint32_t, kernel::ranked T>
   stream<T, Index> operator()(std::span<T> x, pool& memory) const {
-    const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory);
-    auto selected = stream<T, Index>::sparse(memory, x.size(), where.count);
-    kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data());
+    validate(x.size());
+    const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory, threads);
+    const std::size_t room = where.count * static_cast<std::size_t>(threads);
+    auto selected = stream<T, Index>::sparse(memory, x.size(), room);
+    selected.shrink(kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data(), threads));
     return selected;
   }
 };

@@ -5,6 +5,7 @@
 #include <spar/selector/amount.hpp>
 #include <spar/selector/keep_largest.hpp>
 #include <spar/selector/selector.hpp>
+#include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/largest.hpp>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace spar::selector {
 
@@ -35,6 +37,7 @@ struct threshold_reuse {
   double density = 0;        ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
   std::uint64_t period = 32; ///< the paper's tau'; 1 finds the threshold in every call
   double epsilon = 0.1;      ///< in [0, 1); with 0 every call selects exactly min(k, nonzeros) entries
+  int threads = 1;           ///< that share the passes over the vector, in [1, 64]; the result is the same
 
   /// Two numbers, which may be saved and loaded. Any threshold is safe: a wrong one is found anew.
   struct state {
@@ -46,6 +49,7 @@ struct threshold_reuse {
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
+    check_threads(threads);
     if (period == 0) throw invalid_argument("a threshold is to be found every 0 calls: the period is at least 1");
     if (!(epsilon >= 0 && epsilon < 1)) {
       raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1)"});
@@ -64,48 +68,71 @@ struct threshold_reuse {
     f(now.threshold), f(now.calls);
   }
 
-  /// `prepare(begin, end)` is called before the values of [begin, end) are looked at, block by block: whoever makes
-  /// them then needs no pass of his own.
+  /// `prepare(begin, end)` is called once for each value, before it is looked at, block by block: whoever makes the
+  /// values then needs no pass of his own. The threads call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
-  stream<T, Index> operator()(std::span<T> x, pool& memory, Prepare prepare = {}) {
+  stream<T, Index> operator()(std::span<T> x, pool& memory, const Prepare& prepare = {}) {
     validate(x.size());
-    const auto bounds = topk_bounds::around(detail::amount(k, density, x.size()), epsilon);
-    const std::size_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
-    auto selected = stream<T, Index>::sparse(memory, x.size(), room); // as large in every call
+    const std::size_t n = x.size();
+    const auto bounds = topk_bounds::around(detail::amount(k, density, n), epsilon);
+    const std::size_t room = std::min<std::uint64_t>(bounds.k + bounds.most, n);                   // of each thread
+    auto selected = stream<T, Index>::sparse(memory, n, room * static_cast<std::size_t>(threads)); // in every call
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
-    std::size_t prepared = 0;
     if (now.calls != 0 && now.calls < period) {
-      constexpr std::size_t block = 4096 / sizeof(T); // stays in the first-level cache
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
-      std::size_t count = 0;
-      bool fits = true;
-      while (fits && prepared < x.size()) {
-        const auto next = x.subspan(prepared, std::min(block, x.size() - prepared));
-        prepare(prepared, prepared + next.size());
-        const auto taken = kernel::take_at_least(next.data(), next.size(), threshold, prepared, indices + count,
-                                                 values + count, room - count);
-        count += taken.count;
-        prepared += next.size();
-        fits = taken.seen == next.size();
-      }
-      if (fits && (count >= bounds.least || threshold <= 1)) {
+      const auto taken = kernel::in_parts(
+          threads, n,
+          [&](int part, std::size_t begin, std::size_t end) {
+            const std::size_t first = static_cast<std::size_t>(part) * room;
+            return take_part(x.data(), begin, end, threshold, indices + first, values + first, room, prepare);
+          },
+          [&](int part, std::size_t to, std::size_t count) {
+            const std::size_t first = static_cast<std::size_t>(part) * room;
+            std::copy_n(indices + first, count, indices + to);
+            std::copy_n(values + first, count, values + to);
+          });
+      if (taken.seen == n && taken.count <= room && (taken.count >= bounds.least || threshold <= 1)) {
         ++now.calls;
-        selected.shrink(count);
-        if (count > bounds.most) keep_largest_of(selected, bounds.k, x, memory);
+        selected.shrink(taken.count);
+        if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, x, memory);
         return selected;
       }
-      const kernel::coo_span<T, Index> back{{indices, count}, {values, count}};
+      const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
       kernel::scatter_assign(back, 0, x.data());
+    } else {
+      spar::detail::in_parallel(0, threads, [&](int part) {
+        prepare(spar::detail::part_begin(n, part, threads), spar::detail::part_begin(n, part + 1, threads));
+      });
     }
-    prepare(prepared, x.size());
-    const auto where = kernel::largest<T>(x, bounds.k, memory);
-    selected.shrink(kernel::take_largest(x, where, 0, indices, values));
+    const auto where = kernel::largest<T>(x, bounds.k, memory, threads);
+    selected.shrink(kernel::take_largest(x, where, 0, indices, values, threads));
     now = {where.threshold, 1};
     return selected;
   }
 
  private:
+  /// Prepares the values of [begin, end), all of them, and takes those that reach the threshold, as long as there is
+  /// room.
+  template <class T, class Index, class Prepare>
+  static kernel::taken take_part(T* x, std::size_t begin, std::size_t end, kernel::magnitude<T> threshold,
+                                 Index* indices, T* values, std::size_t room, const Prepare& prepare) {
+    constexpr bool made = !std::is_same_v<Prepare, nothing_to_prepare>; // then by blocks that stay in the first cache
+    kernel::taken all;
+    bool fits = true;
+    for (std::size_t next = begin; begin < end; begin = next) {
+      next = made ? begin + std::min(4096 / sizeof(T), end - begin) : end;
+      prepare(begin, next);
+      if (!fits) continue;
+      const auto some = kernel::take_at_least(x + begin, next - begin, threshold, begin, indices + all.count,
+                                              values + all.count, room - all.count);
+      all.count += some.count;
+      all.seen += some.seen;
+      fits = some.seen == next - begin;
+    }
+    return all;
+  }
+
   /// The old threshold has become too low: the k largest are among the entries that reach it.
   template <kernel::ranked T, index_type Index>
   void keep_largest_of(stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory) {

@@ -31,6 +31,7 @@ struct ok_topk_allreduce {
   double epsilon = 0.1;         ///< by which k may be missed, so that thresholds need not be looked for on every call
   std::uint64_t tau = 64;       ///< calls after which the owners' boundaries are looked for again
   std::uint64_t tau_prime = 32; ///< calls after which thresholds are
+  int threads = 1;              ///< that share the passes over `x`
 
   // The state.
   std::uint64_t calls = 0;
@@ -52,16 +53,14 @@ struct ok_topk_allreduce {
     const auto ranks = static_cast<std::size_t>(net.size());
     const auto bounds = selector::topk_bounds::around(selector::detail::amount(k, density, x.size()), epsilon);
     const double begin = net.net().now();
-    selector::threshold_reuse select{.k = bounds.k, .period = tau_prime, .epsilon = epsilon, .now = local};
+    selector::threshold_reuse select = selecting();
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory(), prepare);
     local = select.now;
-    last.selected = mine.count();
-    last.select_seconds = net.net().now() - begin;
+    last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
     last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), x.size(), boundaries,
                                                       calls % tau == 0, bounds.most + ranks);
     const bounded_ownership owner{boundaries};
     stream<T, Index> reduced = co_await split(net, mine.view(), owner, op, static_cast<T*>(nullptr));
-
     buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
     last.threshold_rounds =
         co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, global_threshold, shares.span());
@@ -71,9 +70,11 @@ struct ok_topk_allreduce {
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 
+  [[nodiscard]] selector::threshold_reuse selecting() const {
+    return {.k = k, .density = density, .period = tau_prime, .epsilon = epsilon, .threads = threads, .now = local};
+  }
   void validate(std::uint64_t n) const {
-    const selector::threshold_reuse select{.k = k, .density = density, .period = tau_prime, .epsilon = epsilon};
-    select.validate(n);
+    selecting().validate(n);
     if (tau == 0) throw invalid_argument("boundaries are to be found every 0 calls: tau is at least 1");
   }
 
@@ -91,8 +92,7 @@ struct ok_topk_allreduce {
   }
 };
 
-/// Keeps thresholds, boundaries and the residual: `ok_topk<float> reduce{{.density = 0.01}}`, and then
-/// `reduce(net, gradient)` again and again.
+/// Keeps the state: `ok_topk<float> reduce{{.density = 0.01}}`, then `reduce(net, gradient)` again and again.
 template <element T, index_type Index = std::uint32_t>
 using ok_topk = error_feedback<T, ok_topk_allreduce, Index>;
 

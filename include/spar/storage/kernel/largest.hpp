@@ -4,6 +4,7 @@
 
 #include <spar/core/buffer.hpp>
 #include <spar/core/pool.hpp>
+#include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
 #include <algorithm>
@@ -87,9 +88,10 @@ inline constexpr std::size_t sampled_from = 1 << 14;
 
 /// Where the `k` largest of `x` end; all nonzeros where there are fewer. A sample, of one value from a scattered place
 /// in each of many equal parts, gives a magnitude that somewhat more than k values reach; the histograms are made of
-/// these only. Where the sample misled, of all values: the result is exact in any case.
+/// these only. Where the sample misled, of all values: the result is exact in any case. `threads` share the pass over
+/// the values that follows the sample.
 template <ranked T>
-cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory) {
+cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads = 1) {
   const std::size_t n = x.size();
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(k, n));
   const std::size_t parts = std::size_t{4} << (std::bit_width(n) / 2); // about 4 sqrt(n)
@@ -99,23 +101,48 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory) {
   const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
   const std::size_t room = 2 * rank * length;
   const bool sampled = n >= detail::sampled_from && room <= n / 2;
-  buffer<T> values(memory, sampled ? std::max(parts, room) : n / 2 + 1);
+  if (static_cast<std::size_t>(threads) * room > n / 2) threads = 1;
+  buffer<T> values(memory, sampled ? std::max(parts, static_cast<std::size_t>(threads) * room) : n / 2 + 1);
   if (sampled) {
     for (std::size_t p = 0; p < parts; ++p) values.data()[p] = x[p * length + detail::scatter_of(p, length)];
     const auto guess = detail::largest_by_digits(values.data(), parts, rank, values.span()).threshold;
-    const taken some = copy_at_least(x.data(), n, guess, values.data(), room);
-    if (some.seen == n && some.count >= wanted)
+    const auto room_of = [&](int part) { return values.data() + static_cast<std::size_t>(part) * room; };
+    const taken some = in_parts(
+        threads, n,
+        [&](int part, std::size_t begin, std::size_t end) {
+          return copy_at_least(x.data() + begin, end - begin, guess, room_of(part), room);
+        },
+        [&](int part, std::size_t to, std::size_t count) { std::copy_n(room_of(part), count, values.data() + to); });
+    const bool fits = some.seen == n && some.count <= room;
+    if (fits && some.count >= wanted)
       return detail::largest_by_digits(values.data(), some.count, wanted, values.span());
-    if (some.seen == n && guess == 1) return {1, some.count, some.count, some.count};
+    if (fits && guess == 1) return {1, some.count, some.count, some.count};
   }
   return detail::largest_by_digits(x.data(), n, wanted, values.span());
 }
 
 /// Moves the entries of `where`, which is the cut of `x`, to `(begin + index, value)` in order of the indices, and
-/// leaves zeros behind. Returns how many: `where.count`, which is the room that they need.
+/// leaves zeros behind. Returns how many: `where.count`, which is the room that each of the threads needs.
 template <ranked T, index_type Index>
-std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v) {
+std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v,
+                         int threads = 1) {
   if (where.count == 0) return 0;
+  // Of x[first, last), behind the entries that are there; says how many there are then.
+  const auto take = [&](std::size_t first, std::size_t last, magnitude<T> threshold, std::size_t there) {
+    const std::size_t room = where.count - there;
+    const auto room_of = [&](int part) { return there + static_cast<std::size_t>(part) * room; };
+    const taken some = in_parts(
+        threads, last - first,
+        [&](int part, std::size_t from, std::size_t to) {
+          return take_at_least(x.data() + first + from, to - from, threshold, begin + first + from,
+                               out_i + room_of(part), out_v + room_of(part), room);
+        },
+        [&](int part, std::size_t to, std::size_t count) {
+          std::copy_n(out_i + room_of(part), count, out_i + there + to);
+          std::copy_n(out_v + room_of(part), count, out_v + there + to);
+        });
+    return there + some.count;
+  };
   std::size_t last = x.size(); // from here on no ties any more
   if (where.ties < where.equal) {
     std::size_t ties = 0;
@@ -129,11 +156,8 @@ std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begi
                            return true;
                          });
   }
-  const std::size_t first = take_at_least(x.data(), last, where.threshold, begin, out_i, out_v, where.count).count;
-  if (first == where.count) return first;
-  return first + take_at_least(x.data() + last, x.size() - last, static_cast<magnitude<T>>(where.threshold + 1),
-                               begin + last, out_i + first, out_v + first, where.count - first)
-                     .count;
+  const std::size_t first = take(0, last, where.threshold, 0);
+  return first == where.count ? first : take(last, x.size(), static_cast<magnitude<T>>(where.threshold + 1), first);
 }
 
 } // namespace spar::kernel
