@@ -11,6 +11,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(spar_development INTERFACE -Wno-restrict)
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Below so many KiB g++ need not look for garbage, which takes it 7 % of its time.
+  target_compile_options(spar_development INTERFACE --param=ggc-min-heapsize=524288)
+endif()
+
 if(NOT SPAR_ASSERTION_LEVEL STREQUAL "")
   target_compile_definitions(spar_development INTERFACE "SPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}")
 endif()

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <ostream>
 
 namespace spar_test {
@@ -24,18 +25,30 @@ inline std::ostream& operator<<(std::ostream& out, mode where) {
   return out << names[static_cast<int>(where)];
 }
 
-template <class Program>
-void run_threads(spar::rank_t ranks, const Program& program, const spar::thread_options& options = {}) {
+/// A program on one rank: what runs it is compiled once, not for every program.
+template <class Net>
+using on_rank = std::function<spar::task<void>(Net&)>;
+
+inline void run_on_threads(spar::rank_t ranks, const on_rank<spar::threads>& program,
+                           const spar::thread_options& options) {
   spar::thread_group group{ranks, options};
   group.run([&](spar::threads& net) { spar::wait(net, program(net)); });
 }
+template <class Program>
+void run_threads(spar::rank_t ranks, const Program& program, const spar::thread_options& options = {}) {
+  run_on_threads(ranks, std::cref(program), options);
+}
 
+inline double run_on_sim(spar::rank_t ranks, const on_rank<spar::sim>& program,
+                         const spar::simulator_options& options) {
+  spar::simulator engine{ranks, options};
+  engine.run(program);
+  return engine.time();
+}
 /// Virtual seconds of the program.
 template <class Program>
 double run_sim(spar::rank_t ranks, const Program& program, const spar::simulator_options& options = {}) {
-  spar::simulator engine{ranks, options};
-  engine.run([&](spar::sim& net) { return program(net); });
-  return engine.time();
+  return run_on_sim(ranks, std::cref(program), options);
 }
 
 /// Messages arrive late by up to ten latencies, in an order that the seed decides.
