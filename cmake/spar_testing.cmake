@@ -36,12 +36,20 @@ function(spar_compile_quickly target base)
   endif()
 endfunction()
 
-# spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE])
+# What sanitizers are told. Under the thread sanitizer the simulator, which has one thread, is left out.
+set(spar_test_environment "UBSAN_OPTIONS=print_stacktrace=1"
+                          "TSAN_OPTIONS=halt_on_error=1 suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
+if(SPAR_SANITIZE MATCHES "thread")
+  list(APPEND spar_test_environment "GTEST_FILTER=-*simulator*")
+endif()
+
+# spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
+#               [SIMULATED])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
-# of the quick set where it is sanitized.
+# of the quick set where it is sanitized, one that is all SIMULATED under the thread sanitizer.
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
-  if(NOT GTest_FOUND)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;SIMULATED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  if(NOT GTest_FOUND OR (arg_SIMULATED AND SPAR_SANITIZE MATCHES "thread"))
     return()
   endif()
   spar_test_names("${path}")
@@ -62,7 +70,7 @@ function(spar_add_test path)
   set_tests_properties(
     ${test_name}
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS};$<LOWER_CASE:${full}>"
-               ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1")
+               ENVIRONMENT "${spar_test_environment}")
 endfunction()
 
 # spar_add_fuzz_target(name [LIBRARIES lib...])
