@@ -439,6 +439,22 @@ TEST(ok_topk, of_every_type_and_64_bit_indices) {
 #endif
 }
 
+/// Large enough for three threads, which add the residual up as well.
+TEST(ok_topk, by_several_threads_is_the_same) {
+  job alone(2, {.density = 0.01, .tau_prime = 3});
+  job shared(2, {.density = 0.01, .tau_prime = 3, .threads = 3});
+  for (std::uint64_t call = 0; call < 5; ++call) {
+    const vectors x = whole_numbers(2, 100'003, call);
+    alone.run(mode::threads, x);
+    shared.run(mode::threads, x);
+    for (std::size_t r = 0; r < 2; ++r) {
+      EXPECT_TRUE(dense_of(alone.results[r].sum) == dense_of(shared.results[r].sum));
+      EXPECT_TRUE(alone.residual(r) == shared.residual(r));
+      EXPECT_EQ(alone.reducers[r]->algorithm().local, shared.reducers[r]->algorithm().local);
+    }
+  }
+}
+
 TEST(ok_topk, averages) {
   spar::thread_group group{4};
   group.run([](spar::threads& net) {
@@ -534,6 +550,7 @@ TEST(ok_topk, refuses_bad_options_before_anything_is_sent) {
     EXPECT_NE(refusal({.density = -0.1}).find("-0.1"), std::string::npos);
     EXPECT_NE(refusal({.k = 1, .tau = 0}).find("every 0 calls"), std::string::npos);
     EXPECT_NE(refusal({.k = 1, .tau_prime = 0}).find("every 0 calls"), std::string::npos);
+    EXPECT_NE(refusal({.k = 1, .threads = 0}).find("0 threads"), std::string::npos);
     EXPECT_NE(refusal({.k = 1, .epsilon = 1}).find("a tolerance of 1 "), std::string::npos);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
   });

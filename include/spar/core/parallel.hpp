@@ -5,12 +5,13 @@
 #include <spar/core/error.hpp>
 #include <spar/core/thread.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace spar {
 
-/// No rank's work is shared by more threads.
-inline constexpr int max_threads = 64;
+/// No rank's work is shared by more threads: what each has done is kept on the stack.
+inline constexpr int max_threads = 256;
 
 /// Throws `invalid_argument` for a number of threads that cannot share work.
 inline void check_threads(int threads) {
@@ -21,10 +22,16 @@ inline void check_threads(int threads) {
 
 namespace detail {
 
+/// As many of `threads` as a pass over n values is worth: what starting one takes, 32 Ki values take as well.
+constexpr int useful_threads(int threads, std::size_t n) noexcept {
+  const std::size_t most = n >> 15;
+  return most < static_cast<std::size_t>(threads) ? std::max(1, static_cast<int>(most)) : threads;
+}
+
 /// Calls `work(part)` for the parts in [first, last), each on a thread of its own, one of them the caller's; on the
 /// caller's where no more threads are to be had. `work` throws nothing.
 template <class Work>
-void in_parallel(int first, int last, const Work& work) {
+void in_parallel(int first, int last, const Work& work) noexcept {
   if (last - first <= 1) {
     if (first < last) work(first);
     return;

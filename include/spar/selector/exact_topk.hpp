@@ -19,7 +19,7 @@ struct exact_topk {
 
   std::uint64_t k = 0;
   double density = 0; ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
-  int threads = 1;    ///< that share the passes over the vector, in [1, 64]; the result is the same
+  int threads = 1;    ///< that share the passes over the vector, in [1, max_threads]: docs/selectors.md
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
@@ -35,10 +35,11 @@ struct exact_topk {
   template <index_type Index = std::uint32_t, kernel::ranked T>
   stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     validate(x.size());
-    const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory, threads);
-    const std::size_t room = where.count * static_cast<std::size_t>(threads);
-    auto selected = stream<T, Index>::sparse(memory, x.size(), room);
-    selected.shrink(kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data(), threads));
+    const int sharing = spar::detail::useful_threads(threads, x.size());
+    const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory, sharing);
+    const std::size_t room = kernel::part_room(where.count, x.size(), sharing);
+    auto selected = stream<T, Index>::sparse(memory, x.size(), static_cast<std::size_t>(sharing) * room);
+    selected.shrink(kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data(), sharing));
     return selected;
   }
 };

@@ -37,7 +37,7 @@ struct threshold_reuse {
   double density = 0;        ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
   std::uint64_t period = 32; ///< the paper's tau'; 1 finds the threshold in every call
   double epsilon = 0.1;      ///< in [0, 1); with 0 every call selects exactly min(k, nonzeros) entries
-  int threads = 1;           ///< that share the passes over the vector, in [1, 64]; the result is the same
+  int threads = 1;           ///< that share the passes over the vector, in [1, max_threads]: docs/selectors.md
 
   /// Two numbers, which may be saved and loaded. Any threshold is safe: a wrong one is found anew.
   struct state {
@@ -69,20 +69,24 @@ struct threshold_reuse {
   }
 
   /// `prepare(begin, end)` is called once for each value, before it is looked at, block by block: whoever makes the
-  /// values then needs no pass of his own. The threads call it at the same time.
+  /// values then needs no pass of his own. It throws nothing; the threads call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
   stream<T, Index> operator()(std::span<T> x, pool& memory, const Prepare& prepare = {}) {
+    static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
     validate(x.size());
     const std::size_t n = x.size();
+    const int sharing = spar::detail::useful_threads(threads, n);
     const auto bounds = topk_bounds::around(detail::amount(k, density, n), epsilon);
-    const std::size_t room = std::min<std::uint64_t>(bounds.k + bounds.most, n);                   // of each thread
-    auto selected = stream<T, Index>::sparse(memory, n, room * static_cast<std::size_t>(threads)); // in every call
+    const std::size_t limit = std::min<std::uint64_t>(bounds.k + bounds.most, n);
+    const std::size_t room = kernel::part_room(limit, n, sharing);
+    const std::size_t rooms = static_cast<std::size_t>(sharing) * room;
+    auto selected = stream<T, Index>::sparse(memory, n, rooms); // as large in every call
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
     if (now.calls != 0 && now.calls < period) {
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
       const auto taken = kernel::in_parts(
-          threads, n,
+          sharing, n,
           [&](int part, std::size_t begin, std::size_t end) {
             const std::size_t first = static_cast<std::size_t>(part) * room;
             return take_part(x.data(), begin, end, threshold, indices + first, values + first, room, prepare);
@@ -92,7 +96,7 @@ struct threshold_reuse {
             std::copy_n(indices + first, count, indices + to);
             std::copy_n(values + first, count, values + to);
           });
-      if (taken.seen == n && taken.count <= room && (taken.count >= bounds.least || threshold <= 1)) {
+      if (taken.seen == n && taken.count <= limit && (taken.count >= bounds.least || threshold <= 1)) {
         ++now.calls;
         selected.shrink(taken.count);
         if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, x, memory);
@@ -101,12 +105,12 @@ struct threshold_reuse {
       const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
       kernel::scatter_assign(back, 0, x.data());
     } else {
-      spar::detail::in_parallel(0, threads, [&](int part) {
-        prepare(spar::detail::part_begin(n, part, threads), spar::detail::part_begin(n, part + 1, threads));
+      spar::detail::in_parallel(0, sharing, [&](int part) {
+        prepare(spar::detail::part_begin(n, part, sharing), spar::detail::part_begin(n, part + 1, sharing));
       });
     }
-    const auto where = kernel::largest<T>(x, bounds.k, memory, threads);
-    selected.shrink(kernel::take_largest(x, where, 0, indices, values, threads));
+    const auto where = kernel::largest<T>(x, bounds.k, memory, sharing);
+    selected.shrink(kernel::take_largest(x, where, 0, indices, values, sharing));
     now = {where.threshold, 1};
     return selected;
   }

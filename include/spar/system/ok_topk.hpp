@@ -31,7 +31,7 @@ struct ok_topk_allreduce {
   double epsilon = 0.1;         ///< by which k may be missed, so that thresholds need not be looked for on every call
   std::uint64_t tau = 64;       ///< calls after which the owners' boundaries are looked for again
   std::uint64_t tau_prime = 32; ///< calls after which thresholds are
-  int threads = 1;              ///< that share the passes over `x`
+  int threads = 1;              ///< that share the passes over `x`, in [1, max_threads]
 
   // The state.
   std::uint64_t calls = 0;

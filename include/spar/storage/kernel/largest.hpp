@@ -88,8 +88,8 @@ inline constexpr std::size_t sampled_from = 1 << 14;
 
 /// Where the `k` largest of `x` end; all nonzeros where there are fewer. A sample, of one value from a scattered place
 /// in each of many equal parts, gives a magnitude that somewhat more than k values reach; the histograms are made of
-/// these only. Where the sample misled, of all values: the result is exact in any case. `threads` share the pass over
-/// the values that follows the sample.
+/// these only. Where the sample misled, of all values: the result is exact in any case. `threads`, 1 to
+/// max_threads of them, share the pass that follows the sample, but no more than have room in half of n values.
 template <ranked T>
 cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads = 1) {
   const std::size_t n = x.size();
@@ -101,7 +101,7 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
   const std::size_t room = 2 * rank * length;
   const bool sampled = n >= detail::sampled_from && room <= n / 2;
-  if (static_cast<std::size_t>(threads) * room > n / 2) threads = 1;
+  if (sampled) threads = static_cast<int>(std::clamp<std::size_t>(n / 2 / room, 1, static_cast<std::size_t>(threads)));
   buffer<T> values(memory, sampled ? std::max(parts, static_cast<std::size_t>(threads) * room) : n / 2 + 1);
   if (sampled) {
     for (std::size_t p = 0; p < parts; ++p) values.data()[p] = x[p * length + detail::scatter_of(p, length)];
@@ -122,27 +122,12 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
 }
 
 /// Moves the entries of `where`, which is the cut of `x`, to `(begin + index, value)` in order of the indices, and
-/// leaves zeros behind. Returns how many: `where.count`, which is the room that each of the threads needs.
+/// leaves zeros behind. Returns how many: `where.count`. Each of the `threads`, which share the pass up to the last
+/// tie, needs part_room(where.count, n, threads) in the output.
 template <ranked T, index_type Index>
 std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v,
                          int threads = 1) {
   if (where.count == 0) return 0;
-  // Of x[first, last), behind the entries that are there; says how many there are then.
-  const auto take = [&](std::size_t first, std::size_t last, magnitude<T> threshold, std::size_t there) {
-    const std::size_t room = where.count - there;
-    const auto room_of = [&](int part) { return there + static_cast<std::size_t>(part) * room; };
-    const taken some = in_parts(
-        threads, last - first,
-        [&](int part, std::size_t from, std::size_t to) {
-          return take_at_least(x.data() + first + from, to - from, threshold, begin + first + from,
-                               out_i + room_of(part), out_v + room_of(part), room);
-        },
-        [&](int part, std::size_t to, std::size_t count) {
-          std::copy_n(out_i + room_of(part), count, out_i + there + to);
-          std::copy_n(out_v + room_of(part), count, out_v + there + to);
-        });
-    return there + some.count;
-  };
   std::size_t last = x.size(); // from here on no ties any more
   if (where.ties < where.equal) {
     std::size_t ties = 0;
@@ -156,8 +141,24 @@ std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begi
                            return true;
                          });
   }
-  const std::size_t first = take(0, last, where.threshold, 0);
-  return first == where.count ? first : take(last, x.size(), static_cast<magnitude<T>>(where.threshold + 1), first);
+  const std::size_t room = part_room(where.count, x.size(), threads);
+  const std::size_t first = in_parts(
+                                threads, last,
+                                [&](int part, std::size_t from, std::size_t to) {
+                                  const std::size_t at = static_cast<std::size_t>(part) * room;
+                                  return take_at_least(x.data() + from, to - from, where.threshold, begin + from,
+                                                       out_i + at, out_v + at, room);
+                                },
+                                [&](int part, std::size_t to, std::size_t count) {
+                                  const std::size_t at = static_cast<std::size_t>(part) * room;
+                                  std::copy_n(out_i + at, count, out_i + to);
+                                  std::copy_n(out_v + at, count, out_v + to);
+                                })
+                                .count;
+  if (first == where.count) return first;
+  return first + take_at_least(x.data() + last, x.size() - last, static_cast<magnitude<T>>(where.threshold + 1),
+                               begin + last, out_i + first, out_v + first, where.count - first)
+                     .count;
 }
 
 } // namespace spar::kernel
