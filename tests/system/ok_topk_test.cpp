@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(ranks, ok_topk_bounds,
                                          case_of_bounds{8, 0.1}, case_of_bounds{8, 0}, case_of_bounds{13, 0.3},
                                          case_of_bounds{64, 0.1}, case_of_bounds{256, 0.1}));
 
-TEST_P(ok_topk_bounds, hold_on_every_call) {
+TEST_P(ok_topk_bounds, hold_on_every_call_in_the_simulator) {
   const auto [ranks, epsilon] = GetParam();
   const auto p = static_cast<std::uint64_t>(ranks);
   const std::size_t n = ranks < 64 ? 4000 : 16000;
