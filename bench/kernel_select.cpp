@@ -123,24 +123,15 @@ void selection(benchmark::State& state, Selector select) {
 
 double density(const benchmark::State& state) { return 1 / static_cast<double>(state.range(0)); }
 
-template <class T>
+template <class T, int Threads = 1>
 void exact_topk(benchmark::State& state) {
-  selection<T>(state, spar::selector::exact_topk{.density = density(state)});
-}
-/// The calls between two exact ones, by so many threads.
-template <class T, int Threads>
-void shared_reuse(benchmark::State& state) {
-  selection<T>(state, spar::selector::threshold_reuse{
-                          .density = density(state), .period = ~std::uint64_t{0}, .threads = Threads});
-}
-template <class T, int Threads>
-void shared_exact(benchmark::State& state) {
   selection<T>(state, spar::selector::exact_topk{.density = density(state), .threads = Threads});
 }
 /// The calls between two exact ones.
-template <class T>
+template <class T, int Threads = 1>
 void threshold_reuse(benchmark::State& state) {
-  selection<T>(state, spar::selector::threshold_reuse{.density = density(state), .period = ~std::uint64_t{0}});
+  selection<T>(state, spar::selector::threshold_reuse{
+                          .density = density(state), .period = ~std::uint64_t{0}, .threads = Threads});
 }
 template <class T>
 void gaussian(benchmark::State& state) {
@@ -174,8 +165,8 @@ BENCHMARK(exact_topk<float>)->Apply(densities);
 BENCHMARK(exact_topk<double>)->Apply(densities);
 BENCHMARK(exact_topk<std::int32_t>)->Apply(densities);
 BENCHMARK(threshold_reuse<float>)->Apply(densities);
-BENCHMARK(shared_reuse<float, 2>)->Apply(densities);
-BENCHMARK(shared_exact<float, 2>)->Apply(densities);
+BENCHMARK(threshold_reuse<float, 2>)->Apply(densities);
+BENCHMARK(exact_topk<float, 2>)->Apply(densities);
 BENCHMARK(gaussian<float>)->Apply(densities);
 BENCHMARK(bucket_topk<float>)->ArgName("one_of")->Arg(64)->UseManualTime()->Unit(benchmark::kMillisecond);
 

@@ -89,13 +89,13 @@ inline constexpr bool in_step<sparse_piece<What>> = What != piece::reduce && Wha
 template <piece What>
 inline constexpr bool in_step<dense_piece<What>> = What != piece::reduce && What != piece::broadcast;
 
-/// A tenth of 20000, evenly spread, as otherwise a rank may own more entries of a smaller vector.
+/// A tenth of 30000, evenly spread, as otherwise a rank may own more entries of a smaller vector.
 inputs even(pattern shape, spar::rank_t ranks) {
   inputs all(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < all.size(); ++r) {
-    all[r].n = 20'000;
+    all[r].n = 30'000;
     if (shape == pattern::some_empty && r % 3 != 1) continue;
-    for (index i = shape == pattern::disjoint ? static_cast<index>(r % 10) : 0; i < 20'000; i += 10) {
+    for (index i = shape == pattern::disjoint ? static_cast<index>(r % 10) : 0; i < 30'000; i += 10) {
       all[r].indices.push_back(i);
       all[r].values.push_back(1.0F);
     }
@@ -226,7 +226,7 @@ TYPED_TEST(allocations, none_by_smaller_calls) {
         SCOPED_TRACE(shape);
         const inputs large = even(shape, ranks);
         std::vector<inputs> some;
-        for (const std::uint64_t n : {20'000U, 17'000U, 7000U, 500U}) {
+        for (const std::uint64_t n : {30'000U, 25'000U, 10'000U, 500U}) {
           for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) some.push_back(smaller(large, n, stride));
         }
         std::vector<sparse_allreduce<TypeParam>> others;

@@ -85,17 +85,10 @@ struct threshold_reuse {
     T* const values = selected.values().data();
     if (now.calls != 0 && now.calls < period) {
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
-      const auto taken = kernel::in_parts(
-          sharing, n,
-          [&](int part, std::size_t begin, std::size_t end) {
-            const std::size_t first = static_cast<std::size_t>(part) * room;
-            return take_part(x.data(), begin, end, threshold, indices + first, values + first, room, prepare);
-          },
-          [&](int part, std::size_t to, std::size_t count) {
-            const std::size_t first = static_cast<std::size_t>(part) * room;
-            std::copy_n(indices + first, count, indices + to);
-            std::copy_n(values + first, count, values + to);
-          });
+      const auto pass = [&](std::size_t begin, std::size_t end, Index* out_i, T* out_v) {
+        return take_part(x.data(), begin, end, threshold, out_i, out_v, room, prepare);
+      };
+      const kernel::taken taken = kernel::in_parts(sharing, n, room, pass, indices, values);
       if (taken.seen == n && taken.count <= limit && (taken.count >= bounds.least || threshold <= 1)) {
         ++now.calls;
         selected.shrink(taken.count);

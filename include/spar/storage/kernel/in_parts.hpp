@@ -16,22 +16,23 @@ constexpr std::size_t part_room(std::size_t count, std::size_t n, int threads) n
   return threads == 1 ? count : std::min(count, n / static_cast<std::size_t>(threads) + 1);
 }
 
-/// What `pass(part, begin, end)` takes from the parts of [0, n), each on a thread of its own, of which there are 1 to
-/// max_threads. Each writes to a room of its own; then `move(part, to, count)` brings together what they have taken, in
-/// their order, `to` being the place of the first entry, which is never behind the part's room. The same as one part,
-/// but that parts stop each by itself: `seen` is n where none did.
-template <class Pass, class Move>
-taken in_parts(int threads, std::size_t n, const Pass& pass, const Move& move) {
-  if (threads == 1) return pass(0, 0, n);
+/// What `pass(begin, end, out...)` takes from the parts of [0, n), each on a thread of its own, of which there are 1 to
+/// max_threads, and writes to the arrays `out`: first to a room of its own for each part, then brought together in the
+/// order of the parts. The same as one part, but that parts stop each by itself: `seen` is n where none did.
+template <class Pass, class... Out>
+taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, Out*... out) {
+  if (threads == 1) return pass(std::size_t{0}, n, out...);
   std::array<taken, max_threads> parts;
+  const auto room_of = [room](int part) { return static_cast<std::size_t>(part) * room; };
   spar::detail::in_parallel(0, threads, [&](int part) {
     parts[static_cast<std::size_t>(part)] =
-        pass(part, spar::detail::part_begin(n, part, threads), spar::detail::part_begin(n, part + 1, threads));
+        pass(spar::detail::part_begin(n, part, threads), spar::detail::part_begin(n, part + 1, threads),
+             out + room_of(part)...);
   });
-  taken all;
-  for (int part = 0; part < threads; ++part) {
+  taken all = parts[0];
+  for (int part = 1; part < threads; ++part) {
     const taken& own = parts[static_cast<std::size_t>(part)];
-    if (part > 0) move(part, all.count, own.count);
+    (std::copy_n(out + room_of(part), own.count, out + all.count), ...); // forwards: no part has more than its room
     all.count += own.count;
     all.seen += own.seen;
   }

@@ -106,13 +106,10 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   if (sampled) {
     for (std::size_t p = 0; p < parts; ++p) values.data()[p] = x[p * length + detail::scatter_of(p, length)];
     const auto guess = detail::largest_by_digits(values.data(), parts, rank, values.span()).threshold;
-    const auto room_of = [&](int part) { return values.data() + static_cast<std::size_t>(part) * room; };
-    const taken some = in_parts(
-        threads, n,
-        [&](int part, std::size_t begin, std::size_t end) {
-          return copy_at_least(x.data() + begin, end - begin, guess, room_of(part), room);
-        },
-        [&](int part, std::size_t to, std::size_t count) { std::copy_n(room_of(part), count, values.data() + to); });
+    const auto pass = [&](std::size_t begin, std::size_t end, T* out) {
+      return copy_at_least(x.data() + begin, end - begin, guess, out, room);
+    };
+    const taken some = in_parts(threads, n, room, pass, values.data());
     const bool fits = some.seen == n && some.count <= room;
     if (fits && some.count >= wanted)
       return detail::largest_by_digits(values.data(), some.count, wanted, values.span());
@@ -142,19 +139,10 @@ std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begi
                          });
   }
   const std::size_t room = part_room(where.count, x.size(), threads);
-  const std::size_t first = in_parts(
-                                threads, last,
-                                [&](int part, std::size_t from, std::size_t to) {
-                                  const std::size_t at = static_cast<std::size_t>(part) * room;
-                                  return take_at_least(x.data() + from, to - from, where.threshold, begin + from,
-                                                       out_i + at, out_v + at, room);
-                                },
-                                [&](int part, std::size_t to, std::size_t count) {
-                                  const std::size_t at = static_cast<std::size_t>(part) * room;
-                                  std::copy_n(out_i + at, count, out_i + to);
-                                  std::copy_n(out_v + at, count, out_v + to);
-                                })
-                                .count;
+  const auto pass = [&](std::size_t from, std::size_t to, Index* indices, T* values) {
+    return take_at_least(x.data() + from, to - from, where.threshold, begin + from, indices, values, room);
+  };
+  const std::size_t first = in_parts(threads, last, room, pass, out_i, out_v).count;
   if (first == where.count) return first;
   return first + take_at_least(x.data() + last, x.size() - last, static_cast<magnitude<T>>(where.threshold + 1),
                                begin + last, out_i + first, out_v + first, where.count - first)
