@@ -11,7 +11,7 @@
 
 namespace perf {
 
-/// The selector, and the seconds that all its calls took.
+/// The selector, and the seconds that its last call took.
 template <class Selector>
 struct timed : Selector {
   mutable double seconds = 0;
@@ -20,7 +20,7 @@ struct timed : Selector {
   spar::stream<T, Index> operator()(std::span<T> x, spar::pool& memory) const {
     const auto begin = std::chrono::steady_clock::now();
     auto selected = Selector::template operator()<Index>(x, memory);
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return selected;
   }
 };
@@ -28,16 +28,19 @@ struct timed : Selector {
 /// What one rank selects, call after call, from what is left and the new values.
 template <class T, class Index>
 struct selection {
-  timed<spar::selector::exact_topk> select;
-  std::vector<T> residual;
-  spar::stream<T, Index> mine;
+  explicit selection(std::uint64_t k) { select.k = k; }
 
   spar::stream_view<T, Index> operator()(std::span<const T> x, spar::pool& memory) {
-    residual.resize(x.size());
-    spar::kernel::reduce(residual.data(), x.data(), x.size(), spar::sum{});
-    mine = select.template operator()<Index>(std::span<T>(residual), memory);
+    left.resize(x.size());
+    spar::kernel::reduce(left.data(), x.data(), x.size(), spar::sum{});
+    mine = select.template operator()<Index>(std::span<T>(left), memory);
     return mine.view();
   }
+  [[nodiscard]] std::span<const T> residual() const noexcept { return left; }
+
+  timed<spar::selector::exact_topk> select;
+  std::vector<T> left;
+  spar::stream<T, Index> mine;
 };
 
 } // namespace perf

@@ -28,8 +28,7 @@ struct rank_data {
   std::vector<T> values;
   std::vector<T> dense_in;
   std::vector<T> dense_out;
-  bool in_place = false;               ///< dense_out is the input as well
-  selection<T, Index>* from = nullptr; ///< of the system that is called, where it selects from dense_in
+  bool in_place = false; ///< dense_out is the input as well
 
   spar::stream<T, Index> sum;
   spar::stream_view<T, Index> result;
@@ -59,79 +58,62 @@ struct system_entry {
   bool feedback = false;     ///< selects from it, and keeps the rest
   double relative_error = 0; ///< bound of |error| / the largest |sum|
   std::uint64_t k = 0;       ///< entries that it selects
-  decltype(rank_system<Net, T, Index>::call) call;
-  std::function<rank_system<Net, T, Index>()> begin{}; ///< instead of `call`, where it has a state of its own
-
-  [[nodiscard]] rank_system<Net, T, Index> on_rank() const {
-    if (begin) return begin();
-    if (!feedback) return {call, [] { return std::span<const T>(); }};
-    auto from = std::make_shared<selection<T, Index>>();
-    from->select.k = k;
-    auto select_and_call = [from, inner = call](Net& net, rank_data<T, Index>& data) {
-      data.from = from.get();
-      auto running = inner(net, data);
-      data.from = nullptr;
-      return running;
-    };
-    return {std::move(select_and_call), [from] { return std::span<const T>(from->residual); }};
-  }
+  std::function<rank_system<Net, T, Index>()> on_rank;
 };
 
 namespace detail {
 
+// How a system's calls begin is all that is compiled for each system: what follows is the same code for all of them.
+template <class Net, class T, class Index>
+using begin_sparse =
+    std::function<spar::pending<Net, spar::stream<T, Index>>(Net&, const spar::stream_view<T, Index>&)>;
+template <class Net, class T, class Index>
+using begin_dense = std::function<spar::pending<Net, void>(Net&, rank_data<T, Index>&)>;
+template <class Net, class T, class Index>
+using begin_feedback = std::function<spar::pending<Net, spar::selected_sum<T, Index>>(Net&, std::span<const T>)>;
+
 // Coroutines: everything by value, or by a reference that outlives them.
 
-template <class Net, class T, class Index, class Algorithm>
-spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, Algorithm algorithm) {
+/// `from`: selects the contribution from the dense vector, or null.
+template <class Net, class T, class Index>
+spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, begin_sparse<Net, T, Index> begin,
+                                  std::shared_ptr<selection<T, Index>> from) {
   call_cost call;
-  auto* const from = data->from; // is reset when this suspends for the first time
-  const double selected = from == nullptr ? 0 : from->select.seconds;
-  const double begin = net.now();
-  const auto mine = from == nullptr ? data->sparse() : (*from)(data->dense_in, net.memory());
-  auto pending = spar::start_allreduce(net, mine, std::move(algorithm));
+  const double start = net.now();
+  const auto mine = from ? (*from)(data->dense_in, net.memory()) : data->sparse();
+  auto pending = begin(net, mine);
   data->sum = co_await std::move(pending);
-  call.seconds = net.now() - begin;
-  if (from != nullptr) call.select_seconds = from->select.seconds - selected;
+  call.seconds = net.now() - start;
+  if (from) call.select_seconds = from->select.seconds;
   call.counted = true;
   call.cost = pending.statistics();
   data->result = data->sum.view();
   co_return call;
 }
 
-template <class Net, class T, class Index, class Algorithm>
-spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, Algorithm algorithm) {
-  const std::span<const T> in(data->dense_in);
-  const std::span<T> out(data->dense_out);
+template <class Net, class T, class Index>
+spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, begin_dense<Net, T, Index> begin) {
   call_cost call;
-  const double begin = net.now();
-  auto pending = data->in_place ? spar::start_allreduce(net, out, std::move(algorithm))
-                                : spar::start_allreduce(net, in, out, std::move(algorithm));
+  const double start = net.now();
+  auto pending = begin(net, *data);
   co_await std::move(pending);
-  call.seconds = net.now() - begin;
+  call.seconds = net.now() - start;
   call.counted = true;
   call.cost = pending.statistics();
   data->result = spar::dense_view<Index>(data->dense_out);
   co_return call;
 }
 
-template <class Net, class T, class Index, class Reducer>
-spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, Reducer* reducer) {
+/// `select_seconds`: of the last call, where the system tells.
+template <class Net, class T, class Index>
+spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, begin_feedback<Net, T, Index> begin,
+                                    std::function<std::optional<double>()> select_seconds) {
   call_cost call;
-  const auto selected = [=] {
-    if constexpr (requires { reducer->algorithm().select.seconds; })
-      return std::optional(reducer->algorithm().select.seconds);
-    else
-      return std::optional<double>();
-  };
-  const std::optional<double> before = selected();
-  const double begin = net.now();
-  auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
+  const double start = net.now();
+  auto pending = begin(net, std::span<const T>(data->dense_in));
   auto result = co_await std::move(pending);
-  call.seconds = net.now() - begin;
-  if constexpr (requires { reducer->algorithm().last.select_seconds; })
-    call.select_seconds = reducer->algorithm().last.select_seconds;
-  else if (before)
-    call.select_seconds = *selected() - *before;
+  call.seconds = net.now() - start;
+  call.select_seconds = select_seconds();
   call.counted = true;
   call.cost = pending.statistics();
   data->sum = std::move(result.sum);
@@ -157,41 +139,49 @@ class registry {
   void add(std::string name, Algorithm algorithm, double relative_error = 0) {
     constexpr bool sparse = spar::stream_allreduce<Algorithm, Net, T, Index, spar::sum>;
     constexpr bool dense = spar::dense_allreduce<Algorithm, Net, T, spar::sum>;
-    if constexpr (!sparse && !dense) {
-      static_assert(!(std::same_as<T, float> && std::same_as<Index, std::uint32_t>),
-                    "this algorithm has no name, or can be called neither with a stream nor with dense values");
-    } else {
-      const bool takes_dense = dense && (!sparse || density_ == 1);
-      const bool selects = options_.dense_input && !takes_dense;
-      const auto call = [=](Net& net, rank_data<T, Index>& data) {
-        if constexpr (dense && sparse) {
-          return takes_dense ? detail::call_dense(net, &data, algorithm) : detail::call_sparse(net, &data, algorithm);
-        } else if constexpr (dense) {
-          return detail::call_dense(net, &data, algorithm);
-        } else {
-          return detail::call_sparse(net, &data, algorithm);
-        }
-      };
-      entries_.push_back({std::move(name), takes_dense || selects, selects, relative_error, k(), call});
+    static_assert(sparse || dense || !(std::same_as<T, float> && std::same_as<Index, std::uint32_t>),
+                  "this algorithm has no name, or can be called neither with a stream nor with dense values");
+    const bool takes_dense = dense && (!sparse || density_ == 1);
+    if constexpr (dense) {
+      if (takes_dense) {
+        add_dense(std::move(name), relative_error, [algorithm](Net& net, rank_data<T, Index>& data) {
+          const std::span<T> out(data.dense_out);
+          return data.in_place ? spar::start_allreduce(net, out, algorithm)
+                               : spar::start_allreduce(net, std::span<const T>(data.dense_in), out, algorithm);
+        });
+      }
+    }
+    if constexpr (sparse) {
+      if (!takes_dense) {
+        add_sparse(std::move(name), relative_error, [algorithm](Net& net, const spar::stream_view<T, Index>& mine) {
+          return spar::start_allreduce(net, mine, algorithm);
+        });
+      }
     }
   }
 
   /// Adds what spar::error_feedback takes as an algorithm; a copy of `algorithm` becomes that of each rank.
   template <class Algorithm>
   void add_feedback(std::string name, Algorithm algorithm) {
-    const auto begin = [=] {
-      auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
-      const auto call = [=](Net& net, rank_data<T, Index>& data) {
-        return detail::call_feedback(net, &data, reducer.get());
-      };
-      return on_rank{call, [=] { return reducer->residual(); }};
-    };
-    entries_.push_back({std::move(name), true, true, 0, k(), {}, begin});
+    entries_.push_back({std::move(name), true, true, 0, k(), [algorithm] {
+                          auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
+                          return feedback_on_rank(
+                              [=](Net& net, std::span<const T> x) { return reducer->start_reduce(net, x); },
+                              [=]() -> std::optional<double> {
+                                if constexpr (requires { reducer->algorithm().last.select_seconds; })
+                                  return reducer->algorithm().last.select_seconds;
+                                else if constexpr (requires { reducer->algorithm().select.seconds; })
+                                  return reducer->algorithm().select.seconds;
+                                else
+                                  return std::nullopt;
+                              },
+                              [=] { return reducer->residual(); });
+                        }});
   }
 
   /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
   void add_call(std::string name, decltype(on_rank::call) call) {
-    entries_.push_back({std::move(name), true, false, 0, k(), std::move(call)});
+    entries_.push_back({std::move(name), true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
   }
 
   /// Entries of each rank at the density.
@@ -200,6 +190,31 @@ class registry {
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
 
  private:
+  static std::span<const T> no_residual() { return {}; }
+
+  void add_dense(std::string name, double relative_error, detail::begin_dense<Net, T, Index> begin) {
+    const auto call = [=](Net& net, rank_data<T, Index>& data) { return detail::call_dense(net, &data, begin); };
+    entries_.push_back({std::move(name), true, false, relative_error, k(), [=] { return on_rank{call, no_residual}; }});
+  }
+  void add_sparse(std::string name, double relative_error, detail::begin_sparse<Net, T, Index> begin) {
+    const bool selects = options_.dense_input;
+    entries_.push_back({std::move(name), selects, selects, relative_error, k(), [=, k = k()] {
+                          std::shared_ptr<selection<T, Index>> from;
+                          if (selects) from = std::make_shared<selection<T, Index>>(k);
+                          return on_rank{[=](Net& net, rank_data<T, Index>& data) {
+                                           return detail::call_sparse(net, &data, begin, from);
+                                         },
+                                         [=] { return from ? from->residual() : no_residual(); }};
+                        }});
+  }
+  static on_rank feedback_on_rank(detail::begin_feedback<Net, T, Index> begin,
+                                  std::function<std::optional<double>()> select_seconds,
+                                  std::function<std::span<const T>()> residual) {
+    return {
+        [=](Net& net, rank_data<T, Index>& data) { return detail::call_feedback(net, &data, begin, select_seconds); },
+        std::move(residual)};
+  }
+
   options options_;
   double density_;
   std::vector<entry> entries_;
