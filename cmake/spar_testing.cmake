@@ -25,14 +25,12 @@ macro(spar_test_names path)
   string(REPLACE "/" "_" test_target "${path}")
 endmacro()
 
-# A test of what the library does need not be fast: a third of the time goes with most of the optimiser. Kernels are
-# tested as users compile them, and a test of the assertions chooses their level before any header is there.
+# A test of what the library does need not be fast: a third of the time goes with most of the optimiser. A test of the
+# assertions chooses their level before any header is there.
 function(spar_compile_quickly target base)
-  if(NOT target MATCHES "^storage_")
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
-    if(NOT target MATCHES "^core_assertion_")
-      target_precompile_headers(${target} REUSE_FROM ${base})
-    endif()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+  if(NOT target MATCHES "^core_assertion_")
+    target_precompile_headers(${target} REUSE_FROM ${base})
   endif()
 endfunction()
 
@@ -44,11 +42,12 @@ if(SPAR_SANITIZE MATCHES "thread")
 endif()
 
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
-#               [SIMULATED])
+#               [SIMULATED] [KERNEL])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
-# of the quick set where it is sanitized, one that is all SIMULATED under the thread sanitizer.
+# of the quick set where it is sanitized, one that is all SIMULATED under the thread sanitizer. That of a KERNEL runs as
+# users compile it too: as layer.name.optimised, with the label full.
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;SIMULATED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;SIMULATED;KERNEL" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND OR (arg_SIMULATED AND SPAR_SANITIZE MATCHES "thread"))
     return()
   endif()
@@ -71,6 +70,11 @@ function(spar_add_test path)
     ${test_name}
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS};$<LOWER_CASE:${full}>"
                ENVIRONMENT "${spar_test_environment}")
+  if(arg_KERNEL AND NOT SPAR_SANITIZE)
+    spar_add_program(${test_target}_optimised SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main FULL)
+    add_test(NAME ${test_name}.optimised COMMAND ${test_target}_optimised)
+    set_tests_properties(${test_name}.optimised PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;full")
+  endif()
 endfunction()
 
 # spar_add_fuzz_target(name [LIBRARIES lib...])

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -163,6 +164,25 @@ struct threaded {
   }
 };
 
+/// Calls of each of `others`, also with results kept, and one of `first` after each. One program, as a run of the
+/// threads costs more than a call.
+template <class Call>
+struct in_turn {
+  const Call* first;
+  const std::vector<Call>* others;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const repeated<Call> large{*first, 1};
+    for (const Call& other : *others) {
+      const repeated<Call> once{other, 1};
+      co_await once(net);
+      const repeated<Call> kept{other, 3, true};
+      co_await kept(net);
+      co_await large(net);
+    }
+  }
+};
+
 /// One call of `first`; then nothing is allocated any more, however often it, and the `others`, are called.
 template <class Machine, class Call>
 void expect_none_after_one(Machine& ranks, const counting_resource& upstream, const Call& first,
@@ -172,15 +192,20 @@ void expect_none_after_one(Machine& ranks, const counting_resource& upstream, co
     ranks.run(program);
     return {upstream.allocations() - before.pooled, global_allocations() - before.global};
   };
+  const std::vector<Call> none;
+  run(in_turn<Call>{&first, &none}); // the memory of this coroutine is none of the calls'
   run(repeated<Call>{first, 1});
   const taken idle = run(nothing{});
   for (int call = 0; call < 3; ++call) EXPECT_EQ(run(repeated<Call>{first, 1}), idle) << "call " << call;
   const int times = loops ? 6 : 1;
   EXPECT_EQ(run(repeated<Call>{first, times}), idle) << "in a loop";
   EXPECT_EQ(run(repeated<Call>{first, times, true}), idle) << "in a loop, results kept";
+  if (loops) {
+    EXPECT_EQ(run(in_turn<Call>{&first, &others}), idle) << "smaller calls";
+    return;
+  }
   for (std::size_t i = 0; i < others.size(); ++i) {
     EXPECT_EQ(run(repeated<Call>{others[i], 1}), idle) << "smaller call " << i;
-    EXPECT_EQ(run(repeated<Call>{others[i], times, true}), idle) << "smaller call " << i << ", results kept";
     EXPECT_EQ(run(repeated<Call>{first, 1}), idle) << "after smaller call " << i;
   }
 }
@@ -232,8 +257,8 @@ TYPED_TEST(allocations, none_by_smaller_calls) {
         SCOPED_TRACE(shape);
         const inputs large = even(shape, ranks);
         std::vector<inputs> some;
-        for (const std::uint64_t n : {30'000U, 25'000U, 10'000U, 500U}) {
-          for (const std::size_t stride : {1U, 2U, 3U, 10U, 1000U}) some.push_back(smaller(large, n, stride));
+        for (const std::uint64_t n : {30'000U, 10'000U, 500U}) {
+          for (const std::size_t stride : {1U, 2U, 10U, 1000U}) some.push_back(smaller(large, n, stride));
         }
         std::vector<sparse_allreduce<TypeParam>> others;
         for (const auto& mine : some) others.push_back({&mine});

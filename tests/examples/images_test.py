@@ -107,6 +107,7 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Usage, and data that are not what they should be.
     run(*script, "--ranks", "0", status=2, says="--ranks is a positive number, not 0")
+    run(*on_ranks(2), "--systems", "fast", status=2, says="there is no system 'fast'")
     for arguments, says in {
         "--systems fast": "there are: mpi, dense, topka",
         "--systems topka@0": "a density is above 0 and at most 1, not '0'",
@@ -116,7 +117,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--limit 10": "10 images are too few for one batch of 32 on each of 1 ranks",
         "--json /nonexistent/results.json": "cannot be written",
     }.items():
-        run(*on_ranks(1), *arguments.split(), status=2, says=says)
+        run(program, *arguments.split(), status=2, says=says)
     bad.mkdir()
     images, labels = bad / "train-images-idx3-ubyte.gz", bad / "train-labels-idx1-ubyte.gz"
     damaged = [
@@ -130,6 +131,6 @@ with tempfile.TemporaryDirectory() as directory:
     ]
     for path, content, says in damaged:
         path.write_bytes(content)
-        run(*on_ranks(2), "--data", bad, status=2, says=says)
+        run(program, "--data", bad, status=2, says=says)
 
 sys.exit(1 if failures else 0)
