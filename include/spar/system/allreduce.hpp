@@ -38,10 +38,19 @@ concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
 namespace detail {
 
-/// An algorithm may have a member `validate(x, op)`, which throws for bad options or arguments before the call begins.
+/// An algorithm may have members `validate(x, op)` and `validate_ranks(P)`, which throw for bad options or arguments
+/// before the call begins, and `agreed()`, a number that must be the same on all ranks.
 template <class Algorithm, class X, class Op>
-void validate_call(const Algorithm& algorithm, const X& x, const Op& op) {
+void validate_call(const Algorithm& algorithm, rank_t ranks, const X& x, const Op& op) {
+  if constexpr (requires { algorithm.validate_ranks(ranks); }) algorithm.validate_ranks(ranks);
   if constexpr (requires { algorithm.validate(x, op); }) algorithm.validate(x, op);
+}
+template <class Algorithm>
+std::uint64_t agreed_by(const Algorithm& algorithm) {
+  if constexpr (requires { algorithm.agreed(); })
+    return algorithm.agreed();
+  else
+    return 0;
 }
 
 // The forms of an allreduce, each begun in a `Mode`: blocking or nonblocking.
@@ -52,8 +61,8 @@ auto allreduce(Mode begin, Net& net, const stream_view<T, Index>& mine, Algorith
                 "this algorithm has no name or does not allreduce sparse streams: it must be callable as "
                 "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
   validate(mine);
-  validate_call(algorithm, mine, op);
-  const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension());
+  validate_call(algorithm, net.size(), mine, op);
+  const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension(), agreed_by(algorithm));
   return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
 }
 template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
@@ -72,8 +81,8 @@ auto allreduce(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}, 
   static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                 "this algorithm has no name or does not allreduce dense values: it must be callable as "
                 "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
-  validate_call(algorithm, std::span<T>(x), op);
-  const auto agreed = signature_of<T, std::uint32_t, Algorithm, Op>(x.size());
+  validate_call(algorithm, net.size(), std::span<T>(x), op);
+  const auto agreed = signature_of<T, std::uint32_t, Algorithm, Op>(x.size(), agreed_by(algorithm));
   return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
 }
 template <class Mode, transport Net, dense_values In, dense_values Out, class Algorithm = dense, class Op = sum>

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// FlexReduce: the dense allreduce over an asymmetric tree, planned once, executed often (FlexReduce, section III).
+#pragma once
+
+#include <spar/collective/flex_execute.hpp>
+#include <spar/collective/flex_plan.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace spar {
+
+/// An uneven reduce-scatter up the tree, then an uneven all-gather down. Every link of a branch with d children carries
+/// n (d - 1) / d values each way in each half, which is the least. On a flat tree it is the ring, on one with equal
+/// degrees BlueConnect.
+///
+/// The plan is borrowed until the call has ended. Throws `invalid_argument`, before anything is sent, where it is for
+/// another dimension or another number of ranks; ranks with plans of different trees end in `mismatch`.
+struct flexreduce {
+  static constexpr std::string_view name = "flexreduce";
+
+  explicit flexreduce(const flex_plan& made) noexcept : plan(&made) {}
+  explicit flexreduce(flex_plan&&) = delete; // it is borrowed
+
+  template <element T, class Op>
+  void validate(std::span<T> x, const Op&) const {
+    if (x.size() != plan->dimension()) {
+      raise<invalid_argument>({"a plan for ", plan->dimension(), " values is used for ", x.size()});
+    }
+  }
+  void validate_ranks(rank_t ranks) const {
+    if (ranks != plan->ranks()) {
+      raise<invalid_argument>({"a plan for ", plan->ranks(), " ranks is used on ", ranks});
+    }
+  }
+  [[nodiscard]] std::uint64_t agreed() const noexcept { return plan->digest(); }
+
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    co_await flex_reduce_scatter(net, plan, x, op);
+    co_await flex_allgather(net, plan, x);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+  const flex_plan* plan;
+};
+
+} // namespace spar

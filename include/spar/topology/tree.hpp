@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The network as a tree of any depth and any degrees, with ranks as its leaves (FlexReduce, section III).
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/core/message.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+/// A link of a tree, the same in both directions.
+struct tree_link {
+  double bandwidth = 1e9; ///< bytes a second, each way
+  double latency = 1e-6;  ///< seconds
+  friend bool operator==(const tree_link&, const tree_link&) = default;
+};
+
+/// A leaf, which is a rank, or a branch: a host or a switch, with a link to each of its children. Composed by hand:
+///
+///     const tree_node host_a{.links = {.bandwidth = 1e10}, .children = {tree_node{0}, tree_node{1}}};
+struct tree_node {
+  rank_t rank = -1;     ///< of a leaf
+  tree_link links = {}; ///< of a branch, to each child
+  std::vector<tree_node> children = {};
+};
+
+/// A tree whose leaves are exactly the ranks 0 to P - 1. A plain value.
+class tree {
+ public:
+  /// A node of the tree; nodes are numbered so that a parent comes before its children.
+  struct node {
+    std::size_t parent = 0;     ///< the root is its own
+    std::size_t depth = 0;      ///< links to the root
+    tree_link up = {};          ///< the link to the parent
+    std::size_t first_leaf = 0; ///< its leaves are leaves()[first_leaf, last_leaf)
+    std::size_t last_leaf = 0;
+    std::vector<std::size_t> children = {}; ///< none of a leaf
+    friend bool operator==(const node&, const node&) = default;
+  };
+
+  /// Throws `invalid_argument` for a branch without children, a link without bandwidth or with a negative latency, and
+  /// leaves that are not exactly the ranks; names the place, as in "root.children[1]".
+  explicit tree(const tree_node& root) {
+    add(root, 0, {}, 0, "root");
+    check_ranks();
+  }
+  /// All ranks at one switch.
+  static tree flat(rank_t ranks, const tree_link& links = {}) {
+    tree_node root{.links = links};
+    for (rank_t r = 0; r < ranks; ++r) root.children.push_back({.rank = r});
+    return tree(root);
+  }
+
+  [[nodiscard]] rank_t ranks() const noexcept { return static_cast<rank_t>(leaves_.size()); }
+  [[nodiscard]] const std::vector<node>& nodes() const noexcept { return nodes_; }
+  /// The ranks from left to right.
+  [[nodiscard]] std::span<const rank_t> leaves() const noexcept { return leaves_; }
+  [[nodiscard]] std::span<const rank_t> leaves_of(const node& of) const noexcept {
+    return leaves().subspan(of.first_leaf, of.last_leaf - of.first_leaf);
+  }
+  /// L: branches on the longest way from the root down.
+  [[nodiscard]] std::size_t levels() const noexcept { return levels_; }
+  /// The branches of a level, 0 for the deepest ones, levels() - 1 for the root (section III-B: reverse level order).
+  [[nodiscard]] std::vector<std::size_t> branches(std::size_t level) const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (!nodes_[i].children.empty() && nodes_[i].depth + level + 1 == levels_) found.push_back(i);
+    }
+    return found;
+  }
+
+  friend bool operator==(const tree&, const tree&) = default;
+
+  /// An indented picture, a node a line.
+  [[nodiscard]] std::string picture() const {
+    std::string text;
+    for (const node& n : nodes_) {
+      text.append(2 * n.depth, ' ');
+      text += n.children.empty() ? sentence("rank ", leaves_[n.first_leaf])
+                                 : sentence(n.depth == 0 ? "root" : "branch", ", ", n.children.size(), " children");
+      if (n.depth > 0) text += sentence(", ", n.up.bandwidth, " B/s, ", n.up.latency, " s");
+      text += '\n';
+    }
+    return text;
+  }
+
+ private:
+  std::size_t add(const tree_node& what, std::size_t parent, const tree_link& up, std::size_t depth,
+                  const std::string& place) {
+    const std::size_t self = nodes_.size();
+    nodes_.push_back({.parent = parent, .depth = depth, .up = up, .first_leaf = leaves_.size()});
+    if (what.rank >= 0) {
+      if (!what.children.empty()) {
+        raise<invalid_argument>({place, " of the tree is rank ", what.rank, " and has children as well"});
+      }
+      leaves_.push_back(what.rank);
+    } else {
+      if (what.children.empty()) raise<invalid_argument>({place, " of the tree has neither a rank nor children"});
+      const tree_link& l = what.links;
+      constexpr double infinite = std::numeric_limits<double>::infinity();
+      if (!(l.bandwidth > 0 && l.bandwidth < infinite)) {
+        raise<invalid_argument>({place, " of the tree has links of ", l.bandwidth, " bytes a second"});
+      }
+      if (!(l.latency >= 0 && l.latency < infinite)) {
+        raise<invalid_argument>({place, " of the tree has links with a latency of ", l.latency, " s"});
+      }
+      levels_ = std::max(levels_, depth + 1);
+      for (std::size_t c = 0; c < what.children.size(); ++c) {
+        const std::size_t child =
+            add(what.children[c], self, l, depth + 1, sentence(place, ".children[", c, "]"));
+        nodes_[self].children.push_back(child);
+      }
+    }
+    nodes_[self].last_leaf = leaves_.size();
+    return self;
+  }
+
+  void check_ranks() const {
+    std::vector<bool> seen(leaves_.size());
+    for (const rank_t r : leaves_) {
+      if (r >= ranks()) {
+        raise<invalid_argument>({"a tree with ", ranks(), " leaves has rank ", r, ": its leaves are the ranks from 0 to ",
+                                 ranks() - 1});
+      }
+      if (seen[static_cast<std::size_t>(r)]) raise<invalid_argument>({"a tree has rank ", r, " twice"});
+      seen[static_cast<std::size_t>(r)] = true;
+    }
+  }
+
+  std::vector<node> nodes_;
+  std::vector<rank_t> leaves_;
+  std::size_t levels_ = 0;
+};
+
+} // namespace spar

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Plans for uneven trees: the paper's example, and the properties of all of them on random trees.
+#include "topology/random_tree.hpp"
+
+#include <spar/collective/flex_plan.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using spar::flex_plan;
+using spar::index_range;
+using spar::rank_t;
+using spar::tree;
+
+TEST(flex_plan, of_the_papers_figure_2) {
+  const flex_plan plan(hosts({2, 3}), 12); // D and E, F to H
+  const index_range expected[] = {{2, 5}, {7, 10}, {0, 2}, {5, 7}, {10, 12}};
+  for (rank_t r = 0; r < 5; ++r) EXPECT_EQ(plan[r], expected[r]) << "rank " << r;
+  EXPECT_EQ(plan.picture(), "level 0: [0, 6) 1 -> 0\n"
+                            "level 0: [6, 12) 0 -> 1\n"
+                            "level 0: [0, 4) 3 -> 4 -> 2\n"
+                            "level 0: [4, 8) 4 -> 2 -> 3\n"
+                            "level 0: [8, 12) 2 -> 3 -> 4\n"
+                            "level 1: [0, 2) 0 -> 2\n"
+                            "level 1: [2, 4) 2 -> 0\n"
+                            "level 1: [4, 5) 3 -> 0\n"
+                            "level 1: [5, 6) 0 -> 3\n"
+                            "level 1: [6, 7) 1 -> 3\n"
+                            "level 1: [7, 8) 3 -> 1\n"
+                            "level 1: [8, 10) 4 -> 1\n"
+                            "level 1: [10, 12) 1 -> 4\n");
+}
+
+TEST(flex_plan, of_a_flat_tree_is_the_ring) {
+  const flex_plan plan(tree::flat(4), 10);
+  EXPECT_EQ(plan.picture(), "level 0: [0, 2) 1 -> 2 -> 3 -> 0\n"
+                            "level 0: [2, 5) 2 -> 3 -> 0 -> 1\n"
+                            "level 0: [5, 7) 3 -> 0 -> 1 -> 2\n"
+                            "level 0: [7, 10) 0 -> 1 -> 2 -> 3\n");
+}
+
+TEST(flex_plan, is_comparable_and_has_a_digest) {
+  const flex_plan plan(hosts({2, 3}), 12);
+  EXPECT_EQ(plan, flex_plan(hosts({2, 3}), 12));
+  for (const flex_plan& other : {flex_plan(hosts({3, 2}), 12), flex_plan(hosts({2, 3}), 13), flex_plan(hosts({5}), 12),
+                                 flex_plan(tree::flat(5), 12)}) {
+    EXPECT_NE(plan, other);
+    EXPECT_NE(plan.digest(), other.digest());
+  }
+}
+
+TEST(flex_plan, of_more_values_than_32_bits_count) {
+  const std::uint64_t n = std::uint64_t{1} << 62;
+  const flex_plan plan(hosts({2, 3, 4}), n);
+  std::uint64_t together = 0;
+  for (rank_t r = 0; r < plan.ranks(); ++r) together += plan[r].size();
+  EXPECT_EQ(together, n);
+}
+
+/// What a rank has of each index, as the set of the ranks whose values are in it.
+using contents = std::vector<std::uint64_t>;
+
+/// Plays a plan with sets for values; every expectation is one of the paper's goals.
+void expect_exact(const tree& topology, std::uint64_t n) {
+  const flex_plan plan(topology, n);
+  const auto ranks = static_cast<std::size_t>(topology.ranks());
+  std::vector<contents> has(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) has[r].assign(n, std::uint64_t{1} << r);
+  std::vector<index_range> held(ranks, {0, n});
+  for (std::size_t level = 0; level < plan.levels(); ++level) {
+    const std::vector<index_range> before = held;
+    std::set<rank_t> below; // a branch of this level
+    for (const std::size_t b : topology.branches(level)) {
+      for (const rank_t r : topology.leaves_of(topology.nodes()[b])) {
+        below.insert(r);
+        held[static_cast<std::size_t>(r)] = {0, 0};
+      }
+    }
+    for (const auto& call : plan.calls(level)) {
+      const auto chain = plan.chain(call);
+      ASSERT_GT(call.range.size(), 0U);
+      ASSERT_EQ(std::set<rank_t>(chain.begin(), chain.end()).size(), chain.size()) << "a rank twice in a chain";
+      const auto root = static_cast<std::size_t>(chain.back());
+      auto& mine = held[root];
+      if (mine.size() == 0) mine = {call.range.begin, call.range.begin};
+      ASSERT_EQ(mine.end, call.range.begin) << "a rank's next range has a gap";
+      mine.end = call.range.end;
+      for (std::uint64_t i = call.range.begin; i < call.range.end; ++i) {
+        std::uint64_t sum = 0;
+        for (std::size_t place = 0; place < chain.size(); ++place) {
+          const auto r = static_cast<std::size_t>(chain[place]);
+          if (place + 1 == chain.size() && !call.root_holds) break;
+          ASSERT_TRUE(before[r].begin <= i && i < before[r].end) << "a rank sends what it does not hold";
+          ASSERT_EQ(sum & has[r][i], 0U) << "a value is added twice";
+          sum |= has[r][i];
+        }
+        has[root][i] = sum;
+      }
+    }
+  }
+  std::uint64_t together = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const index_range owned = plan[static_cast<rank_t>(r)];
+    EXPECT_EQ(owned.size(), held[r].size());
+    if (held[r].size() > 0) EXPECT_EQ(owned, held[r]);
+    together += held[r].size();
+    for (std::uint64_t i = held[r].begin; i < held[r].end; ++i) {
+      ASSERT_EQ(has[r][i], ~std::uint64_t{0} >> (64 - ranks)) << "index " << i << " of rank " << r;
+    }
+  }
+  EXPECT_EQ(together, n) << "the ranks' ranges do not cover the dimension";
+}
+
+TEST(flex_plan, is_exact_on_random_trees) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const std::size_t leaves = 1 + random() % 64;
+    const tree topology = random_tree(random, leaves, 1 + static_cast<int>(random() % 4));
+    const std::uint64_t sizes[] = {0, 1, leaves - 1, leaves, random() % 300, 64 * leaves + random() % 100};
+    const std::uint64_t n = sizes[random() % 6];
+    SCOPED_TRACE(testing::Message() << "tree " << i << ", n = " << n << '\n' << topology.picture());
+    expect_exact(topology, n);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// Equation 12: a learner's next range meets ceil(its portion / the smallest portion) boundaries of each child.
+TEST(flex_plan, has_no_more_calls_than_equation_12) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t leaves = 1 + random() % 64;
+    const tree topology = random_tree(random, leaves, 1 + static_cast<int>(random() % 4));
+    const flex_plan plan(topology, 64 * leaves + random() % 100000);
+    std::vector<double> portion(leaves, 1.0);
+    for (std::size_t level = 0; level < plan.levels(); ++level) {
+      std::vector<std::size_t> calls(leaves);
+      for (const auto& call : plan.calls(level)) ++calls[static_cast<std::size_t>(plan.chain(call).back())];
+      for (const std::size_t b : topology.branches(level)) {
+        const auto& branch = topology.nodes()[b];
+        for (const rank_t v : topology.leaves_of(branch)) {
+          const double next = portion[static_cast<std::size_t>(v)] / static_cast<double>(branch.children.size());
+          double bound = 1;
+          for (const std::size_t m : branch.children) {
+            double smallest = 1;
+            for (const rank_t u : topology.leaves_of(topology.nodes()[m])) {
+              smallest = std::min(smallest, portion[static_cast<std::size_t>(u)]);
+            }
+            bound += std::ceil(next / smallest - 1e-9);
+          }
+          EXPECT_LE(static_cast<double>(calls[static_cast<std::size_t>(v)]), bound)
+              << "tree " << i << ", level " << level << ", rank " << v << '\n'
+              << topology.picture();
+        }
+        for (const rank_t v : topology.leaves_of(branch)) {
+          portion[static_cast<std::size_t>(v)] /= static_cast<double>(branch.children.size());
+        }
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// FlexReduce: sums over any tree on every transport, what crosses the links, and ranks or values that the plan is not
+// for.
+#include "support/ranks.hpp"
+#include "topology/random_tree.hpp"
+
+#include <spar/system/flexreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using spar::flex_plan;
+using spar::rank_t;
+
+template <class T>
+using vectors = std::vector<std::vector<T>>;
+
+template <class T, class Op = spar::sum>
+struct reduce {
+  const flex_plan* plan;
+  vectors<T>* x;
+  int times = 1;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<T> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    for (int i = 0; i < times; ++i) {
+      auto pending = spar::start_allreduce(net, mine, spar::flexreduce{*plan}, Op{});
+      co_await std::move(pending);
+    }
+  }
+};
+
+template <class T>
+vectors<T> some_values(rank_t ranks, std::size_t n) {
+  vectors<T> x(static_cast<std::size_t>(ranks), std::vector<T>(n));
+  for (std::size_t r = 0; r < x.size(); ++r)
+    for (std::size_t i = 0; i < n; ++i) x[r][i] = static_cast<T>(static_cast<int>((7 * r + 3 * i) % 9) - 4);
+  return x;
+}
+
+/// Small integers: their sums are exact.
+template <class T>
+std::vector<T> sum_of(const vectors<T>& all) {
+  std::vector<T> total(all[0].size());
+  for (const auto& x : all)
+    for (std::size_t i = 0; i < x.size(); ++i) total[i] = static_cast<T>(total[i] + x[i]);
+  return total;
+}
+
+template <class T>
+void expect_sums(const spar::tree& topology, std::size_t n, mode where) {
+  const flex_plan plan(topology, n);
+  auto x = some_values<T>(plan.ranks(), n);
+  const auto total = sum_of(x);
+  run(where, plan.ranks(), reduce<T>{&plan, &x});
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    ASSERT_EQ(x[r], total) << where << ", n = " << n << ", rank " << r << '\n' << topology.picture();
+  }
+}
+
+TEST(flexreduce, sums_over_a_flat_tree_of_any_number_of_ranks) {
+  for (const mode where : all_modes)
+    for (const rank_t ranks : all_ranks)
+      for (const std::size_t n : {0U, 1U, 12U, 5000U}) expect_sums<float>(spar::tree::flat(ranks), n, where);
+}
+
+TEST(flexreduce, sums_over_hosts) {
+  for (const mode where : all_modes) {
+    for (const auto& ranks : {std::vector{2, 3}, {2, 2}, {1, 4}, {3, 3, 4}, {4, 1, 1}, {1, 1}}) {
+      for (const std::size_t n : {0U, 3U, 12U, 5000U}) expect_sums<float>(hosts(ranks), n, where);
+    }
+  }
+}
+
+TEST(flexreduce, sums_over_random_trees) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 150; ++i) {
+    const spar::tree topology = random_tree(random, 1 + random() % 24, 1 + static_cast<int>(random() % 4));
+    expect_sums<double>(topology, random() % 3000, i % 2 == 0 ? mode::threads : mode::sim_synchronous);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(flexreduce, sums_of_other_types_and_a_large_vector) {
+  expect_sums<std::int32_t>(hosts({2, 3}), 1000, mode::threads);
+  expect_sums<std::int64_t>(hosts({3, 1}), 1000, mode::sim);
+  expect_sums<float>(hosts({2, 3}), 300'000, mode::threads);
+}
+
+TEST(flexreduce, other_operations) {
+  const flex_plan plan(hosts({2, 3}), 100);
+  auto x = some_values<float>(5, 100);
+  auto largest = x[0];
+  for (const auto& mine : x)
+    for (std::size_t i = 0; i < mine.size(); ++i) largest[i] = std::max(largest[i], mine[i]);
+  run(mode::threads, 5, reduce<float, spar::maximum>{&plan, &x});
+  for (const auto& mine : x) EXPECT_EQ(mine, largest);
+
+  x = some_values<float>(5, 100);
+  auto mean = sum_of(x);
+  for (float& value : mean) value /= 5;
+  run(mode::sim, 5, reduce<float, spar::average>{&plan, &x});
+  for (const auto& mine : x) EXPECT_EQ(mine, mean);
+}
+
+TEST(flexreduce, has_the_same_bits_on_every_rank_and_in_every_order_of_arrival) {
+  const flex_plan plan(hosts({2, 3, 4}), 1000);
+  vectors<float> first;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    vectors<float> x(9, std::vector<float>(1000));
+    std::mt19937_64 random(9);
+    for (auto& mine : x)
+      for (float& value : mine) value = static_cast<float>(random() % 1000003) * 1e-3F;
+    run_sim(9, reduce<float>{&plan, &x}, random_order(seed));
+    for (const auto& mine : x) ASSERT_EQ(mine, x[0]);
+    if (first.empty()) first = x;
+    ASSERT_EQ(x, first);
+  }
+}
+
+/// Counts what goes from one host to another.
+struct counted {
+  const flex_plan* plan;
+  vectors<float>* x;
+  std::vector<std::vector<std::uint64_t>>* bytes; // from a rank to a rank
+  spar::task<void> operator()(spar::sim& inner) const& {
+    spar::counting<spar::sim> net(inner);
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, std::span<float>((*x)[rank]), spar::flexreduce{*plan});
+    co_await std::move(pending);
+    for (rank_t peer = 0; peer < net.size(); ++peer) {
+      (*bytes)[rank][static_cast<std::size_t>(peer)] = net.sent(peer).bytes;
+    }
+  }
+};
+
+TEST(flexreduce, sends_what_the_model_says_over_each_hosts_link) {
+  for (const auto& ranks : {std::vector{2, 2}, {2, 3}, {3, 3}, {3, 4}, {4, 4}, {3, 3, 4}, {3, 4, 4}, {4, 4, 4}}) {
+    const spar::tree topology = hosts(ranks);
+    const std::size_t n = 5040;
+    const flex_plan plan(topology, n);
+    auto x = some_values<float>(plan.ranks(), n);
+    const auto p = static_cast<std::size_t>(plan.ranks());
+    std::vector<std::vector<std::uint64_t>> bytes(p, std::vector<std::uint64_t>(p));
+    run_sim(plan.ranks(), counted{&plan, &x, &bytes});
+    const std::uint64_t model = 2 * 4 * n * (ranks.size() - 1) / ranks.size(); // reduce-scatter and all-gather
+    for (const std::size_t h : topology.nodes()[0].children) {
+      std::uint64_t up = 0, down = 0;
+      const auto& host = topology.nodes()[h];
+      for (std::size_t a = 0; a < p; ++a) {
+        for (std::size_t b = 0; b < p; ++b) {
+          const bool from = a >= host.first_leaf && a < host.last_leaf;
+          const bool to = b >= host.first_leaf && b < host.last_leaf;
+          if (from && !to) up += bytes[a][b];
+          if (to && !from) down += bytes[a][b];
+        }
+      }
+      EXPECT_EQ(up, model) << topology.picture();
+      EXPECT_EQ(down, model) << topology.picture();
+    }
+  }
+}
+
+TEST(flexreduce, a_plan_for_other_ranks_or_values_is_refused_before_anything_is_sent) {
+  const flex_plan plan(hosts({2, 1}), 10);
+  spar::thread_group group{2};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net(inner);
+    std::vector<float> x(10), y(9);
+    try {
+      spar::allreduce(net, std::span(x), spar::flexreduce{plan});
+      ADD_FAILURE() << "no error";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()), "a plan for 3 ranks is used on 2");
+    }
+    const flex_plan two(spar::tree::flat(2), 10);
+    try {
+      spar::allreduce(net, std::span(y), spar::flexreduce{two});
+      ADD_FAILURE() << "no error";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()), "a plan for 10 values is used for 9");
+    }
+    EXPECT_EQ(net.sent().messages, 0U);
+    spar::allreduce(net, std::span(x), spar::flexreduce{two}); // and it goes on
+  });
+}
+
+TEST(flexreduce, plans_of_different_trees_are_found_out_on_every_rank) {
+  const flex_plan one(hosts({2, 1}), 10), other(hosts({1, 2}), 10);
+  spar::thread_group group{3};
+  group.run([&](spar::threads& net) {
+    std::vector<float> x(10);
+    std::string text;
+    try {
+      spar::allreduce(net, std::span(x), spar::flexreduce{net.rank() == 2 ? other : one});
+      spar::allreduce(net, std::span(x), spar::flexreduce{net.rank() == 2 ? other : one});
+    } catch (const spar::mismatch& e) {
+      text = e.what();
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find("ranks disagree on the algorithm"), std::string::npos) << text;
+  });
+}
+
+} // namespace
+} // namespace spar_test
