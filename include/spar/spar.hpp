@@ -17,12 +17,14 @@
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collective.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/gaussiank.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
+#include <spar/topology/hosts.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>

@@ -24,6 +24,7 @@ OUTSIDE = {
     r"nccl\.h": r"^transport/nccl",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
     r"zfp.*": r"^storage/zfp",
+    r"nlohmann/.*": r"^topology/tree_json\.hpp$",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

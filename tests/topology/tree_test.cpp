@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Trees: their levels and leaves, their picture, and what is no tree of ranks.
+#include <spar/topology/hosts.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <gtest/gtest.h>
@@ -47,6 +48,25 @@ TEST(tree, a_flat_one_has_one_level_and_a_single_rank_none) {
   const tree alone(leaf(0));
   EXPECT_EQ(alone.levels(), 0U);
   EXPECT_EQ(alone.ranks(), 1);
+}
+
+TEST(tree, of_hosts_stands_in_the_order_of_their_first_ranks) {
+  const ranks host_of{7, 3, 3, 7, 7};
+  const tree t = spar::tree_of_hosts(host_of, {1e10, 0}, {1e9, 1e-5});
+  ASSERT_EQ(t.nodes()[0].children.size(), 2U);
+  EXPECT_EQ(leaves_of(t, t.nodes()[0].children[0]), (ranks{0, 3, 4}));
+  EXPECT_EQ(leaves_of(t, t.nodes()[0].children[1]), (ranks{1, 2}));
+  EXPECT_EQ(t.nodes()[1].up.bandwidth, 1e9);
+  EXPECT_EQ(t.nodes()[2].up.bandwidth, 1e10);
+  EXPECT_EQ(spar::tree_of_hosts(ranks{0, 0, 0}, {1e10, 0}), tree::flat(3, {1e10, 0})) << "a single host";
+}
+
+TEST(tree, is_symmetric_where_all_branches_of_a_level_have_as_many_children) {
+  EXPECT_TRUE(tree::flat(5).is_symmetric());
+  EXPECT_TRUE(tree(leaf(0)).is_symmetric());
+  EXPECT_TRUE(tree(branch({branch({leaf(0), leaf(1)}), branch({leaf(3), leaf(2)})})).is_symmetric());
+  EXPECT_FALSE(tree(branch({branch({leaf(0), leaf(1)}), branch({leaf(2)})})).is_symmetric());
+  EXPECT_FALSE(tree(branch({leaf(0), branch({leaf(1)})})).is_symmetric());
 }
 
 TEST(tree, is_comparable) {

@@ -28,6 +28,7 @@ struct options {
   std::string transport;
   int ranks = 0; ///< 0: not given
   std::uint64_t seed = 1;
+  std::string topology = "auto"; ///< a file, or auto
   // of Ok-Topk:
   double epsilon = 0.1;
   int tau = 64;

@@ -2,6 +2,7 @@
 // The measurement over MPI, with MPI_Allreduce among the systems.
 #include "measure_ranks.hpp"
 #include "run.hpp"
+#include "topology.hpp"
 
 #include <spar/mpi.hpp>
 
@@ -98,13 +99,14 @@ std::vector<row> run_mpi(const options& o) {
                         std::to_string(INT_MAX));
     }
     std::vector<row> rows;
+    const spar::tree topology = topology_of(o, spar::hosts_of(MPI_COMM_WORLD));
     for (const double density : o.densities) workload_of(o, density, ranks);
     const mpi_sum<T> sum;
     spar::mpi net{MPI_COMM_WORLD};
     spar::set_network(net, o.model);
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::mpi, T, Index> all(o, density);
+      registry<spar::mpi, T, Index> all(o, density, topology);
       register_systems(all);
       all.add_call("mpi", [&](spar::mpi& on, rank_data<T, Index>& data) { return call_mpi(on, &data, &sum); });
       const auto systems = choose(all, o);
@@ -117,7 +119,7 @@ std::vector<row> run_mpi(const options& o) {
 }
 
 std::vector<std::string> system_names() {
-  registry<spar::mpi, float, std::uint32_t> all({}, 0);
+  registry<spar::mpi, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
   register_systems(all);
   std::vector<std::string> names;
   for (const auto& s : all.entries()) names.push_back(s.name);

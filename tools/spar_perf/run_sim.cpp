@@ -2,6 +2,7 @@
 // The measurement in the simulator: each call in a simulation of its own, which begins at time 0 on every rank.
 #include "measure.hpp"
 #include "run.hpp"
+#include "topology.hpp"
 
 #include <cstdint>
 #include <utility>
@@ -64,10 +65,13 @@ std::vector<row> run_sim(const options& o) {
     using Index = typename decltype(index)::type;
     const int ranks = o.ranks > 0 ? o.ranks : 2;
     std::vector<row> rows;
+    std::vector<spar::rank_t> hosts;
+    for (int r = 0; r < ranks; ++r) hosts.push_back(r / o.ranks_per_host);
+    const spar::tree topology = topology_of(o, hosts);
     for (const double density : o.densities) workload_of(o, density, ranks);
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::sim, T, Index> all(o, density);
+      registry<spar::sim, T, Index> all(o, density, topology);
       register_systems(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);

@@ -2,6 +2,7 @@
 // The measurement on ranks that are threads of this process.
 #include "measure_ranks.hpp"
 #include "run.hpp"
+#include "topology.hpp"
 
 namespace perf {
 
@@ -11,10 +12,11 @@ std::vector<row> run_threads(const options& o) {
     using Index = typename decltype(index)::type;
     const int ranks = o.ranks > 0 ? o.ranks : 2;
     std::vector<row> rows;
+    const spar::tree topology = topology_of(o, std::vector<spar::rank_t>(static_cast<std::size_t>(ranks)));
     for (const double density : o.densities) workload_of(o, density, ranks); // throws before the first is measured
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::threads, T, Index> all(o, density);
+      registry<spar::threads, T, Index> all(o, density, topology);
       register_systems(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
@@ -32,7 +34,7 @@ std::vector<row> run_threads(const options& o) {
 }
 
 std::vector<std::string> system_names() {
-  registry<spar::threads, float, std::uint32_t> all({}, 0);
+  registry<spar::threads, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
   register_systems(all);
   std::vector<std::string> names;
   for (const auto& s : all.entries()) names.push_back(s.name);

@@ -7,7 +7,9 @@
 #include "options.hpp"
 
 #include <spar/spar.hpp>
+#include <spar/system/flexreduce.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -129,7 +131,8 @@ class registry {
   using entry = system_entry<Net, T, Index>;
   using on_rank = rank_system<Net, T, Index>;
 
-  registry(const options& o, double density) : options_(o), density_(density) {}
+  registry(const options& o, double density, const spar::tree& topology)
+      : options_(o), density_(density), topology_(topology) {}
 
   /// Adds an algorithm object as spar::allreduce takes it, for the types for which it can be called. One that can do
   /// both gets the sparse stream at densities below 1 and the dense vector at 1; with --input dense what it gets as a
@@ -179,6 +182,14 @@ class registry {
                         }});
   }
 
+  /// Adds FlexReduce with what `make` plans for the tree; only where it is asked for, as plans may be large.
+  void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
+    const auto& asked = options_.systems;
+    const bool needed = std::find(asked.begin(), asked.end(), name) != asked.end();
+    plans_.push_back(std::make_shared<const spar::flex_plan>(make(topology_, needed ? options_.count : 0)));
+    add(std::move(name), spar::flexreduce{*plans_.back()});
+  }
+
   /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
   void add_call(std::string name, decltype(on_rank::call) call) {
     entries_.push_back({std::move(name), true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
@@ -217,6 +228,8 @@ class registry {
 
   options options_;
   double density_;
+  spar::tree topology_;
+  std::vector<std::shared_ptr<const spar::flex_plan>> plans_; // borrowed by the entries
   std::vector<entry> entries_;
 };
 
@@ -232,6 +245,8 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("rabenseifner", spar::rabenseifner{});
   systems.add("allgather", spar::gather_and_merge{});
   systems.add("dense", spar::dense{});
+  systems.add_planned("flexreduce", [](const spar::tree& t, std::uint64_t n) { return spar::flex_plan(t, n); });
+  systems.add_planned("blueconnect", spar::blueconnect_plan);
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
   systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
   systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);

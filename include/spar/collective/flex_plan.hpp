@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plan of an uneven reduce-scatter and all-gather over a tree: FlexReduce_plan (FlexReduce, section III-B, figure 3).
+// The plan of an uneven reduce-scatter and all-gather over a tree: FlexReduce_plan (FlexReduce, section III-B, figure
+// 3).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -142,10 +143,8 @@ class flex_plan {
   void add_call(index_range range, rank_t owner, std::size_t child, const std::vector<std::vector<rank_t>>& holders,
                 const std::vector<std::size_t>& at) {
     call added{.range = range, .first = chains_.size()};
-    for (std::size_t i = 1; i <= holders.size(); ++i) {
-      const std::size_t c = (child + i) % holders.size();
-      chains_.push_back(holders[c][at[c]]);
-    }
+    for (std::size_t c = child + 1; c < holders.size(); ++c) chains_.push_back(holders[c][at[c]]);
+    for (std::size_t c = 0; c <= child; ++c) chains_.push_back(holders[c][at[c]]);
     added.root_holds = chains_.back() == owner;
     if (!added.root_holds) chains_.push_back(owner);
     added.last = chains_.size();

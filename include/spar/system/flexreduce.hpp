@@ -48,4 +48,9 @@ struct flexreduce {
   const flex_plan* plan;
 };
 
+/// The plan with which FlexReduce is BlueConnect (Cho et al. 2019): on a tree that is not symmetric, the ring's.
+inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
+  return flex_plan(topology.is_symmetric() ? topology : tree::flat(topology.ranks()), n);
+}
+
 } // namespace spar

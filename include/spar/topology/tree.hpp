@@ -76,6 +76,16 @@ class tree {
     return found;
   }
 
+  /// Whether all branches of a level have as many children, and all ranks the same depth.
+  [[nodiscard]] bool is_symmetric() const {
+    std::vector<std::size_t> degrees(levels_);
+    return std::all_of(nodes_.begin(), nodes_.end(), [&](const node& n) {
+      if (n.children.empty()) return n.depth == levels_;
+      if (degrees[n.depth] == 0) degrees[n.depth] = n.children.size();
+      return degrees[n.depth] == n.children.size();
+    });
+  }
+
   friend bool operator==(const tree&, const tree&) = default;
 
   /// An indented picture, a node a line.
@@ -113,8 +123,7 @@ class tree {
       }
       levels_ = std::max(levels_, depth + 1);
       for (std::size_t c = 0; c < what.children.size(); ++c) {
-        const std::size_t child =
-            add(what.children[c], self, l, depth + 1, sentence(place, ".children[", c, "]"));
+        const std::size_t child = add(what.children[c], self, l, depth + 1, sentence(place, ".children[", c, "]"));
         nodes_[self].children.push_back(child);
       }
     }
@@ -126,8 +135,8 @@ class tree {
     std::vector<bool> seen(leaves_.size());
     for (const rank_t r : leaves_) {
       if (r >= ranks()) {
-        raise<invalid_argument>({"a tree with ", ranks(), " leaves has rank ", r, ": its leaves are the ranks from 0 to ",
-                                 ranks() - 1});
+        raise<invalid_argument>(
+            {"a tree with ", ranks(), " leaves has rank ", r, ": its leaves are the ranks from 0 to ", ranks() - 1});
       }
       if (seen[static_cast<std::size_t>(r)]) raise<invalid_argument>({"a tree has rank ", r, " twice"});
       seen[static_cast<std::size_t>(r)] = true;

@@ -4,12 +4,12 @@
 
 #include <spar/core/message.hpp>
 #include <spar/transport/mpi_check.hpp>
+#include <spar/transport/mpi_hosts.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
-#include <numeric>
 #include <vector>
 
 namespace spar {
@@ -47,14 +47,12 @@ class mpi_segments {
       near_ = far_ = static_cast<std::size_t>(least);
       return;
     }
-    MPI_Comm host = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
-    int here = 0;
-    int all = 0;
-    MPI_Comm_size(host, &here);
-    MPI_Comm_size(comm, &all);
-    if (here < all) find_neighbours(comm, host, here, all);
-    MPI_Comm_free(&host);
+    const std::vector<rank_t> host = hosts_of(comm);
+    int rank = 0;
+    check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    const rank_t own = host[static_cast<std::size_t>(rank)];
+    if (std::all_of(host.begin(), host.end(), [=](rank_t h) { return h == own; })) return;
+    for (const rank_t h : host) is_far_.push_back(h != own);
   }
 
   [[nodiscard]] std::size_t operator[](rank_t peer) const noexcept {
@@ -62,21 +60,6 @@ class mpi_segments {
   }
 
  private:
-  void find_neighbours(MPI_Comm comm, MPI_Comm host, int here, int all) {
-    MPI_Group every = MPI_GROUP_NULL;
-    MPI_Group near = MPI_GROUP_NULL;
-    MPI_Comm_group(comm, &every);
-    MPI_Comm_group(host, &near);
-    std::vector<int> numbers(static_cast<std::size_t>(here));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    std::vector<int> ranks(numbers.size());
-    MPI_Group_translate_ranks(near, here, numbers.data(), every, ranks.data());
-    MPI_Group_free(&near);
-    MPI_Group_free(&every);
-    is_far_.assign(static_cast<std::size_t>(all), true);
-    for (const int r : ranks) is_far_[static_cast<std::size_t>(r)] = false;
-  }
-
   std::size_t near_ = largest;
   std::size_t far_ = between_hosts;
   std::vector<bool> is_far_; // empty where all ranks are on one host

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The tree of a cluster: hosts with their ranks at one switch.
+#pragma once
+
+#include <spar/core/message.hpp>
+#include <spar/topology/tree.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace spar {
+
+/// The tree in which ranks with the same number in `host_of`, by rank, are on one host. Hosts stand in the order of
+/// their first ranks; a single one is the root.
+inline tree tree_of_hosts(std::span<const rank_t> host_of, const tree_link& inside = {1e10, 1e-6},
+                          const tree_link& between = {1e9, 1e-5}) {
+  std::vector<rank_t> seen;
+  tree_node root{.links = between};
+  for (std::size_t r = 0; r < host_of.size(); ++r) {
+    const auto host = static_cast<std::size_t>(std::find(seen.begin(), seen.end(), host_of[r]) - seen.begin());
+    if (host == seen.size()) {
+      seen.push_back(host_of[r]);
+      root.children.push_back({.links = inside});
+    }
+    root.children[host].children.push_back({.rank = static_cast<rank_t>(r)});
+  }
+  return tree(root.children.size() == 1 ? root.children[0] : root);
+}
+
+} // namespace spar

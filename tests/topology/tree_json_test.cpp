@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Trees in JSON: what is read, and what is refused where.
+#include <spar/topology/tree_json.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+
+namespace {
+
+TEST(tree_json, is_the_tree_that_code_composes) {
+  const spar::tree parsed = spar::parse_tree(R"({"bandwidth": 1.25e8, "latency": 5e-5, "children": [
+      {"rank": 2},
+      {"bandwidth": 1e10, "latency": 0, "children": [{"rank": 0}, {"rank": 1}]}]})");
+  const spar::tree composed(
+      spar::tree_node{.links = {1.25e8, 5e-5},
+                      .children = {{.rank = 2}, {.links = {1e10, 0}, .children = {{.rank = 0}, {.rank = 1}}}}});
+  EXPECT_EQ(parsed, composed);
+  EXPECT_EQ(spar::parse_tree(R"({"children": [{"rank": 0}, {"rank": 1}]})"), spar::tree::flat(2));
+  EXPECT_EQ(spar::parse_tree(R"({"rank": 0})").ranks(), 1);
+}
+
+TEST(tree_json, bad_ones_are_refused_with_the_place) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "a tree is no JSON: "},
+      {"{", "a tree is no JSON: "},
+      {"[]", "root of the tree is no object"},
+      {R"({"rank": -1})", "root.rank of the tree is no rank: -1"},
+      {R"({"rank": 0.5})", "root.rank of the tree is no rank: 0.5"},
+      {R"({"rank": 4294967296})", "root.rank of the tree is no rank: 4294967296"},
+      {R"({"rank": 0, "latency": 1})", "root of the tree is a rank, and has links"},
+      {R"({"children": {}})", "root.children of the tree is no array"},
+      {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is no object"},
+      {R"({"children": [{"rank": 0}, {"ranks": 1}]})", "root.children[1] of the tree has 'ranks'; a node has rank"},
+      {R"({"children": [{"children": []}]})", "root.children[0] of the tree has neither a rank nor children"},
+      {R"({"bandwidth": "fast", "children": [{"rank": 0}]})", "root.bandwidth of the tree is no number: \"fast\""},
+      {R"({"bandwidth": 0, "children": [{"rank": 0}]})", "root of the tree has links of 0 bytes a second"},
+      {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice"},
+  };
+  for (const auto& [text, expected] : cases) {
+    try {
+      const spar::tree t = spar::parse_tree(text);
+      ADD_FAILURE() << text << " is accepted";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()).find(expected), 0U) << text << ": " << e.what();
+    }
+  }
+}
+
+TEST(tree_json, of_a_file) {
+  const std::string path = testing::TempDir() + "spar_tree.json";
+  std::ofstream(path) << R"({"children": [{"rank": 1}, {"rank": 0}]})";
+  EXPECT_EQ(spar::read_tree(path).leaves()[0], 1);
+  std::ofstream(path) << R"({"children": 3})";
+  for (const auto& [file, says] : {std::pair(path, path + ": root.children of the tree is no array"),
+                                   std::pair(path + "x", "cannot read " + path + "x: No such file or directory")}) {
+    try {
+      const spar::tree t = spar::read_tree(file);
+      ADD_FAILURE() << file << " is accepted";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()), says);
+    }
+  }
+}
+
+} // namespace
