@@ -8,6 +8,7 @@
 #include <spar/collective/set_network.hpp>
 #include <spar/core/join.hpp>
 #include <spar/model/network_file.hpp>
+#include <spar/model/tree_cost.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/selector/all.hpp>
 #include <spar/selector/bucket_topk.hpp>

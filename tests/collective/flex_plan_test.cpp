@@ -113,7 +113,7 @@ void expect_exact(const tree& topology, std::uint64_t n) {
   for (std::size_t r = 0; r < ranks; ++r) {
     const index_range owned = plan[static_cast<rank_t>(r)];
     EXPECT_EQ(owned.size(), held[r].size());
-    if (held[r].size() > 0) EXPECT_EQ(owned, held[r]);
+    EXPECT_TRUE(owned.size() == 0 || owned == held[r]) << "rank " << r;
     together += held[r].size();
     for (std::uint64_t i = held[r].begin; i < held[r].end; ++i) {
       ASSERT_EQ(has[r][i], ~std::uint64_t{0} >> (64 - ranks)) << "index " << i << " of rank " << r;

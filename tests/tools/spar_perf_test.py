@@ -70,6 +70,7 @@ for arguments, says in {
     "--network x --calibrate y": "--calibrate measures",
     "--network x --transport sim --latency 1us": "--latency is in the --network file",
     "--transport sim --cores -1": "--cores",
+    "--systems flexreduce --topology /nonexistent/tree": "--topology: cannot read /nonexistent/tree",
     "--cores 1": "--transport sim",
     "--pattern drift --input sparse": "--input dense",
     "--pattern drift --warmup 1": "counts every call",
@@ -147,6 +148,20 @@ for pattern, entries in [("identical", k * math.log2(p)), ("disjoint", k * (p - 
 split = "--transport sim --ranks 8 --systems dsar_split --pattern disjoint --count 80000 --density 0.1 --latency 0"
 seconds = rows(*split.split(), "--bandwidth", "1GB/s")["dsar_split", 0.1]["seconds"]
 expect(seconds < 1.02e-9 * 7 / 8 * (8 * 8000 + 4 * 80000), f"messages of a split meet: {seconds} s")
+
+# Over a tree: the simulated time is the model's, and the ring's for BlueConnect on a tree that is not symmetric.
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "tree.json"
+    host = lambda *ranks: {"bandwidth": 1e10, "latency": 0, "children": [{"rank": r} for r in ranks]}
+    path.write_text(json.dumps({"bandwidth": 1e8, "latency": 0, "children": [host(0, 1), host(2, 3, 4)]}))
+    over = f"--systems flexreduce,blueconnect,ring --density 1 --count 60000 --check --topology {path}".split()
+    r = rows(*over, "--transport", "sim", "--ranks", "5")
+    model = 2 * (2 / 3 * 240000 / 1e10 + 1 / 2 * 240000 / 1e8)
+    expect(abs(r["flexreduce", 1]["seconds"] / model - 1) < 0.05, f"flexreduce: {r['flexreduce', 1]}, model {model}")
+    expect(r["blueconnect", 1]["seconds"] == r["ring", 1]["seconds"], f"blueconnect: {r['blueconnect', 1]}")
+    expect(all(row["correct"] is True for row in r.values()), f"over a tree: {r}")
+    expect(rows(*over, "--ranks", "5", "--iterations", "2")["flexreduce", 1]["correct"] is True, "on threads: wrong")
+    run(*over, "--ranks", "4", status=2, says=f"--topology {path} has 5 ranks, the run 4")
 
 # Calibration, and the choice by what it wrote.
 with tempfile.TemporaryDirectory() as directory:

@@ -88,7 +88,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
                  "of the environment variable SPAR_NETWORK. With sim: simulate what it says");
   app.add_option("--topology", o.topology,
                  "The network's tree for flexreduce and blueconnect: a JSON file, or auto, the\n"
-                 "hosts and their ranks");
+                 "hosts and their ranks. With sim: simulate the file's links");
   app.add_option("--epsilon", epsilon, "By how much a selection may exceed k (ok_topk)")->group("Ok-Topk");
   app.add_option("--tau", tau, "Calls after which regions are balanced again (ok_topk)")->group("Ok-Topk");
   app.add_option("--tau-prime", tau_prime, "Calls after which thresholds are evaluated again (ok_topk)")

@@ -108,6 +108,7 @@ std::vector<row> run_sim(const options& o) {
           // Without jitter, messages that a rank sends at the same time leave in its order, not in a random one.
           network.seed = o.jitter > 0 ? o.seed + static_cast<std::uint64_t>(i) : 0;
           network.ranks_per_host = o.ranks_per_host;
+          if (o.topology != "auto") network.tree = topology.network();
           spar::simulator engine(ranks, network);
           for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
           engine.run([&](spar::sim& net) { return simulated_rank(net, &running[s], &shared); });

@@ -4,6 +4,7 @@
 
 #include <spar/core/error.hpp>
 #include <spar/core/message.hpp>
+#include <spar/core/network_tree.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -84,6 +85,18 @@ class tree {
       if (degrees[n.depth] == 0) degrees[n.depth] = n.children.size();
       return degrees[n.depth] == n.children.size();
     });
+  }
+
+  /// The links alone, as the simulator takes them.
+  [[nodiscard]] network_tree network() const {
+    network_tree links;
+    links.at.resize(leaves_.size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const node& n = nodes_[i];
+      links.nodes.push_back({n.parent, n.up.bandwidth, n.up.latency});
+      if (n.children.empty()) links.at[static_cast<std::size_t>(leaves_[n.first_leaf])] = i;
+    }
+    return links;
   }
 
   friend bool operator==(const tree&, const tree&) = default;

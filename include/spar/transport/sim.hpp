@@ -7,6 +7,7 @@
 #include <spar/core/task.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
+#include <spar/transport/sim_network.hpp>
 #include <spar/transport/sim_options.hpp>
 
 #include <algorithm>
@@ -43,6 +44,7 @@ class sim : public endpoint {
     buffer<std::byte> payload;
     payload_views pieces{};
     sim* sender = nullptr;
+    detail::sim_network::way way{};
     int holders = 0; // the operation, the network and the receiver's buffer
   };
   struct expectation : detail::operation_record {
@@ -112,27 +114,13 @@ class simulator {
 
   /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
   explicit simulator(rank_t size, const simulator_options& options = {})
-      : options_(options), ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
+      : options_(checked(options, size)), network_(options_, size),
+        ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         shipments_(messages(size)) {
-    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
-    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
-      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
-                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
-    }
-    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
-      raise<invalid_argument>(
-          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
-           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
-    }
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
-    const auto hosts = static_cast<std::size_t>((size - 1) / options.ranks_per_host + 1);
-    outgoing_.assign(hosts, 0);
-    incoming_.assign(hosts, 0);
     if (options.cores < size) cores_.assign(static_cast<std::size_t>(options.cores), 0);
-    const auto pairs = static_cast<std::size_t>(size) * static_cast<std::size_t>(options.ranks_per_host);
-    last_between_.assign(options.ranks_per_host > 1 ? pairs : static_cast<std::size_t>(0), 0);
     events_.reserve(3 * messages(size));
     if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
@@ -187,8 +175,8 @@ class simulator {
  private:
   friend class sim;
 
-  /// A rank's program begins; a message comes to its outgoing link, has left it, comes to the incoming link, has
-  /// arrived; a control message has arrived; a rank's deadline may be over; its alarm goes off.
+  /// A rank's program begins; a message comes to its first link, has left it, comes to another link, has arrived;
+  ///  a control message has arrived; a rank's deadline may be over; its alarm goes off.
   enum class event_kind { start, leave, left, reach, arrive, control, deadline, alarm };
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
@@ -243,10 +231,8 @@ class simulator {
       start(rank);
       break;
     case event_kind::leave:
-      transmit(*e.message);
-      break;
     case event_kind::reach:
-      enter(*e.message);
+      transmit(*e.message);
       break;
     case event_kind::left:
       rank.complete(*e.message);
@@ -279,12 +265,22 @@ class simulator {
     return rank;
   }
 
-  [[nodiscard]] std::size_t host(rank_t rank) const noexcept {
-    return static_cast<std::size_t>(rank / options_.ranks_per_host);
-  }
-  /// Seconds for which a message occupies a link.
-  [[nodiscard]] double occupied(const sim::shipment& m) const noexcept {
-    return options_.overhead + static_cast<double>(m.head.payload_bytes()) / options_.bandwidth;
+  /// Throws `invalid_argument` for what cannot be simulated.
+  static const simulator_options& checked(const simulator_options& options, rank_t size) {
+    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
+    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
+      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
+                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
+    }
+    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
+      raise<invalid_argument>(
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
+           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
+    }
+    if (!options.tree.nodes.empty() && options.tree.at.size() != static_cast<std::size_t>(size)) {
+      raise<invalid_argument>({"a simulator of ", size, " ranks has a tree of ", options.tree.at.size()});
+    }
+    return options;
   }
 
   /// When work has been done that a rank has at the time `begin`: on a core of its own; or on the one that has rested
@@ -297,31 +293,14 @@ class simulator {
     return free = std::max(begin, free) + seconds;
   }
 
-  /// A message comes to its sender's outgoing link.
+  /// A message comes to a link.
   void transmit(sim::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
-    if (host(m.source) == host(m.peer)) {
-      const double left = now_ + occupied(m);
-      double& last =
-          last_between_[static_cast<std::size_t>(m.source) * static_cast<std::size_t>(options_.ranks_per_host) +
-                        static_cast<std::size_t>(m.peer % options_.ranks_per_host)];
-      last = std::max(left + options_.latency, last); // no link keeps them in order
-      if (!options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
-      schedule({delayed(m, last), event_kind::arrive, &rank(m.peer), &m}, tie);
-      return;
-    }
-    double& free = outgoing_[host(m.source)];
-    const double begun = std::max(now_, free);
-    free = begun + occupied(m);
-    if (!options_.synchronous) schedule({free, event_kind::left, m.sender, &m}, tie);
-    schedule({begun + options_.latency, event_kind::reach, &rank(m.peer), &m}, tie);
-  }
-
-  /// The first byte of a message comes to the receiver's incoming link.
-  void enter(sim::shipment& m) {
-    double& free = incoming_[host(m.peer)];
-    free = std::max(now_, free) + occupied(m);
-    schedule({delayed(m, free), event_kind::arrive, &rank(m.peer), &m}, hash(m.source, m.peer, m.tag));
+    const bool first = !m.way.begun;
+    const auto [left, next, arrives] = network_.pass(now_, m.way, m.source, m.peer, m.head.payload_bytes());
+    if (first && !options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
+    schedule({arrives ? delayed(m, next) : next, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer), &m},
+             tie);
   }
 
   /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
@@ -366,13 +345,11 @@ class simulator {
   }
 
   simulator_options options_;
+  detail::sim_network network_;
   fixed_vector<sim> ranks_;
-  std::vector<double> outgoing_; // until when each host's link is taken
-  std::vector<double> incoming_;
   std::vector<double> cores_; // until when each core is taken
   detail::slab<sim::shipment> shipments_;
   std::vector<event> events_;        // a heap
-  std::vector<double> last_between_; // arrival at each rank from each rank of its host
   std::vector<double> last_arrival_; // with jitter, by hash of the key
   std::vector<trace_entry> trace_;
   std::uint64_t next_serial_ = 0;
@@ -403,6 +380,7 @@ inline operation<sim, sim::shipment> sim::send(const message_pieces& out, rank_t
   s->source = rank();
   s->head = out.head;
   s->sender = this;
+  s->way = {};
   // A copy, so that the sender's virtual time does not depend on when the receiver is done with the memory.
   std::size_t padded = 0;
   for (const auto& piece : out.pieces) padded += (piece.size() + 15) / 16 * 16;
@@ -451,7 +429,7 @@ inline void sim::deliver(shipment* s, expectation* r) {
 
 inline void sim::post(const control_message& note, rank_t peer) {
   sim& to = engine_->rank(peer);
-  const double arrival = clock_ + engine_->options_.latency;
+  const double arrival = clock_ + engine_->network_.latency(rank(), peer);
   to.notes_.push_back({arrival, note});
   engine_->schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/network_tree.hpp>
 
 #include <cstdint>
 #include <memory_resource>
@@ -13,6 +14,9 @@ namespace spar {
 /// for overhead + L / bandwidth; `latency` later it comes in through the receiver's incoming link, occupied equally
 /// long. Links are shared by the ranks of a host, first come first served; between ranks of one host a message takes
 /// latency + L / bandwidth and no link. L is the payload: a header belongs to the latency.
+///
+/// With a `tree`, a message goes up and down its links: it occupies each for overhead + L / its bandwidth, and its
+/// first byte comes to the next one after the link's latency.
 struct simulator_options {
   double latency = 1e-6;    ///< alpha, seconds
   double bandwidth = 1e9;   ///< 1 / beta, bytes per second of each link and direction
@@ -23,7 +27,8 @@ struct simulator_options {
   std::uint64_t seed = 0;   ///< other than 0: events of the same time happen in a random order
   bool synchronous = false; ///< a send ends only when its message has been received
   rank_t ranks_per_host = 1;
-  bool record = false; ///< keep a trace of the messages
+  network_tree tree = {}; ///< if it has nodes, in the place of latency, bandwidth and ranks_per_host
+  bool record = false;    ///< keep a trace of the messages
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The model of FlexReduce: by hand, against BlueConnect's formula, and against its execution in the simulator.
+#include "support/ranks.hpp"
+#include "topology/random_tree.hpp"
+
+#include <spar/model/tree_cost.hpp>
+#include <spar/system/flexreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using spar::tree;
+using spar::tree_node;
+
+/// Hosts with so many ranks each, a narrow link to each host.
+tree narrow(const std::vector<int>& ranks_of_each, double latency = 0) {
+  tree_node root{.links = {1e8, latency}};
+  spar::rank_t next = 0;
+  for (const int ranks : ranks_of_each) {
+    tree_node host{.links = {1e10, latency}};
+    for (int r = 0; r < ranks; ++r) host.children.push_back({.rank = next++});
+    root.children.push_back(host);
+  }
+  return tree(root);
+}
+
+TEST(tree_cost, of_two_and_three_ranks_by_hand) {
+  // Level 0: three ranks pass 2/3 of 12 kB at 1e10 B/s, 0.8 us; level 1: half of it over the narrow link, 60 us; the
+  // hosts' links are far from that.
+  EXPECT_DOUBLE_EQ(spar::seconds_flexreduce(narrow({2, 3}), 12e3), 2 * (0.8e-6 + 60e-6));
+  // Two messages on level 0 of two links each, one on level 1 of four.
+  EXPECT_DOUBLE_EQ(spar::seconds_flexreduce(narrow({2, 3}, 1e-5), 12e3),
+                   2 * (2 * (2e-5 + 0.4e-6) + 1 * (4e-5 + 60e-6)));
+  EXPECT_DOUBLE_EQ(spar::seconds_ring(narrow({2, 3}), 12e3), 2 * 4 * 12e3 / 5 / 1e8);
+  EXPECT_EQ(spar::seconds_flexreduce(tree(tree_node{.rank = 0}), 1e6), 0);
+  EXPECT_EQ(spar::seconds_ring(tree(tree_node{.rank = 0}), 1e6), 0);
+}
+
+/// Equation 10, with degrees and bandwidths by level from the bottom up.
+double blueconnect(const std::vector<double>& degrees, const std::vector<double>& bandwidths, double bytes) {
+  double seconds = 0;
+  for (std::size_t l = 0; l < degrees.size(); ++l) {
+    double below = 1, narrowest = 1e300, divided = 1;
+    for (std::size_t k = 0; k <= l; ++k) {
+      narrowest = std::min(narrowest, bandwidths[k] / divided);
+      divided *= degrees[k];
+    }
+    for (std::size_t i = 0; i < l; ++i) below *= degrees[i];
+    seconds += 2 * (degrees[l] - 1) * (bytes / below / (degrees[l] * narrowest));
+  }
+  return seconds;
+}
+
+tree symmetric(const std::vector<double>& degrees, const std::vector<double>& bandwidths) {
+  spar::rank_t next = 0;
+  const auto make = [&](const auto& self, std::size_t level) -> tree_node {
+    tree_node n{.links = {bandwidths[level], 0}};
+    for (int c = 0; c < static_cast<int>(degrees[level]); ++c) {
+      n.children.push_back(level == 0 ? tree_node{.rank = next++} : self(self, level - 1));
+    }
+    return n;
+  };
+  return tree(make(make, degrees.size() - 1));
+}
+
+TEST(tree_cost, is_blueconnects_on_symmetric_trees) {
+  const std::vector<double> degrees[] = {{4}, {2, 2}, {3, 2}, {2, 5}, {2, 3, 4}, {4, 2, 2}};
+  for (const auto& d : degrees) {
+    for (const std::vector<double>& w : {std::vector{1e9, 1e9, 1e9}, {1e10, 1e9, 1e8}, {1e8, 1e9, 1e10}}) {
+      const std::vector<double> bandwidths(w.begin(), w.begin() + static_cast<std::ptrdiff_t>(d.size()));
+      const double expected = blueconnect(d, bandwidths, 1e7);
+      EXPECT_NEAR(spar::seconds_flexreduce(symmetric(d, bandwidths), 1e7), expected, 1e-9 * expected);
+    }
+  }
+}
+
+struct reduce_over {
+  const spar::flex_plan* plan;
+  std::vector<std::vector<float>>* x;
+  spar::task<void> operator()(spar::sim& net) const& {
+    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = spar::start_allreduce(net, mine, spar::flexreduce{*plan});
+    co_await std::move(pending);
+  }
+};
+
+double simulated(const tree& topology, std::size_t n) {
+  const spar::flex_plan plan(topology, n);
+  std::vector<std::vector<float>> x(static_cast<std::size_t>(plan.ranks()), std::vector<float>(n));
+  spar::simulator_options options;
+  options.tree = topology.network();
+  return run_sim(plan.ranks(), reduce_over{&plan, &x}, options);
+}
+
+void expect_time_of_the_model(const tree& topology) {
+  const double model = spar::seconds_flexreduce(topology, 4.0 * 60'000);
+  EXPECT_NEAR(simulated(topology, 60'000) / model, 1, 0.05) << topology.picture();
+}
+
+TEST(tree_cost, is_the_simulated_time_where_links_are_wider_inside_than_between) {
+  for (const double latency : {0.0, 1e-6, 1e-5}) {
+    for (const auto& ranks :
+         {std::vector{2, 2}, {2, 3}, {3, 3}, {3, 4}, {4, 4}, {1, 5}, {3, 3, 3}, {3, 3, 4}, {3, 4, 4}, {4, 4, 4}}) {
+      expect_time_of_the_model(narrow(ranks, latency));
+    }
+  }
+  for (const double latency : {0.0, 1e-6}) expect_time_of_the_model(narrow({8, 2, 3, 5}, latency));
+  expect_time_of_the_model(symmetric({2, 3, 4}, {1e10, 1e9, 1e8}));
+  expect_time_of_the_model(symmetric({4, 2, 2}, {1e10, 1e9, 1e8}));
+}
+
+/// On each level all wait for the slowest latency in the model, but hosts with few ranks are through earlier.
+TEST(tree_cost, is_a_bound_where_latencies_decide_and_hosts_differ) {
+  const tree topology = narrow({8, 2, 3, 5}, 1e-5);
+  const double model = spar::seconds_flexreduce(topology, 4.0 * 60'000);
+  EXPECT_LT(simulated(topology, 60'000), model);
+  EXPECT_GT(simulated(topology, 60'000), 0.9 * model);
+}
+
+} // namespace
+} // namespace spar_test
