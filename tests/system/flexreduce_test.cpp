@@ -2,6 +2,7 @@
 // FlexReduce: sums over any tree on every transport, what crosses the links, and ranks or values that the plan is not
 // for.
 #include "support/ranks.hpp"
+#include "support/streams.hpp"
 #include "topology/random_tree.hpp"
 
 #include <spar/system/flexreduce.hpp>
@@ -94,6 +95,58 @@ TEST(flexreduce, sums_of_other_types_and_a_large_vector) {
   expect_sums<std::int32_t>(hosts({2, 3}), 1000, mode::threads);
   expect_sums<std::int64_t>(hosts({3, 1}), 1000, mode::sim);
   expect_sums<float>(hosts({2, 3}), 300'000, mode::threads);
+}
+
+template <class Op>
+struct reduce_streams {
+  const flex_plan* plan;
+  const std::vector<contribution<float, std::uint32_t>>* mine;
+  std::vector<std::vector<float>>* sums;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::flexreduce{*plan}, Op{});
+    const auto sum = co_await std::move(pending);
+    (*sums)[rank].resize(plan->dimension());
+    sum.to_dense((*sums)[rank]);
+  }
+};
+
+void expect_stream_sums(const spar::tree& topology, pattern shape, std::uint64_t n, mode where) {
+  const flex_plan plan(topology, n);
+  const auto mine = contributions<float, std::uint32_t>(shape, plan.ranks(), n, 1, exact_value<float>);
+  std::vector<float> total(n);
+  for (const auto& c : mine) {
+    std::vector<float> x(n);
+    c.view().to_dense(x);
+    for (std::size_t i = 0; i < n; ++i) total[i] += x[i];
+  }
+  std::vector<std::vector<float>> sums(static_cast<std::size_t>(plan.ranks()));
+  run(where, plan.ranks(), reduce_streams<spar::sum>{&plan, &mine, &sums});
+  for (const auto& sum : sums) ASSERT_EQ(sum, total) << where << ", " << shape << '\n' << topology.picture();
+}
+
+TEST(flexreduce, sums_of_streams) {
+  for (const mode where : all_modes) {
+    for (const pattern shape : all_patterns) {
+      for (const rank_t ranks : {1, 2, 5}) expect_stream_sums(spar::tree::flat(ranks), shape, 1000, where);
+      for (const auto& ranks : {std::vector{2, 3}, {1, 4}, {3, 3, 4}}) {
+        expect_stream_sums(hosts(ranks), shape, 1000, where);
+        expect_stream_sums(hosts(ranks), shape, 3, where);
+      }
+      expect_stream_sums(hosts({2, 3}), pattern::empty, 0, where);
+    }
+  }
+}
+
+TEST(flexreduce, sums_of_streams_over_random_trees) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 100; ++i) {
+    const spar::tree topology = random_tree(random, 1 + random() % 24, 1 + static_cast<int>(random() % 4));
+    expect_stream_sums(topology, all_patterns[random() % std::size(all_patterns)], 1 + random() % 2000,
+                       i % 2 == 0 ? mode::threads : mode::sim_synchronous);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(flexreduce, other_operations) {

@@ -1,22 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The uneven reduce-scatter and all-gather of a plan: FlexReduce_execute (FlexReduce, section III-B, figure 3a).
+// The uneven reduce-scatter and all-gather of a plan: FlexReduce_execute (FlexReduce, section III-B, figure 3a), of
+// dense values and, beyond the paper, of streams.
 #pragma once
 
 #include <spar/collective/flex_plan.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
+#include <spar/storage/concatenate.hpp>
 #include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/merge.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 namespace spar {
 
-/// Level by level from the bottom up, the calls of a level side by side, in rounds: in round s the chain's rank s sends
-/// what it has of the subrange to the next one, which adds its own. In place: what the plan gives a rank is reduced
-/// afterwards, the rest is unspecified.
+namespace detail {
+
+/// What a rank does for its part of a call in a round of the reduce-scatter: in round s the chain's rank s sends what
+/// it has of the subrange to the next one.
+template <class Send, class Receive>
+void reduce_hop(std::span<const rank_t> chain, std::size_t place, std::size_t round, Send send, Receive receive) {
+  if (place == round && round + 1 < chain.size()) send(chain[place + 1]);
+  if (place == round + 1) receive(chain[round]);
+}
+
+/// And in a round of the all-gather, in which the values go from the root to the chain's first rank and on. The holder
+/// in the child of a root that held nothing itself gets them from the root as well.
+template <class Send, class Receive>
+void gather_hop(std::span<const rank_t> chain, bool root_holds, std::size_t place, std::size_t round, Send send,
+                Receive receive) {
+  const std::size_t root = chain.size() - 1;
+  const std::size_t others = root_holds ? root : root - 1; // ranks 0 to others - 1 pass the values on
+  if (place == root) {
+    if (round == 0 && others > 0) send(chain[0]);
+    if (round == 0 && !root_holds) send(chain[others]);
+  } else if (place == others) {
+    if (round == 0) receive(chain[root]);
+  } else {
+    if (round == place) receive(chain[place == 0 ? root : place - 1]);
+    if (round == place + 1 && place + 1 < others) send(chain[place + 1]);
+  }
+}
+
+} // namespace detail
+
+/// Level by level from the bottom up, the calls of a level side by side, in rounds. In place: what the plan gives a
+/// rank is reduced afterwards, the rest is unspecified.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
   const auto own = [=](const flex_plan::call& c) { return x.subspan(c.range.begin, c.range.size()); };
@@ -28,16 +61,14 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
       fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), parts.size());
       for (const auto& p : parts) {
         const auto& call = (*plan)[p];
-        const auto chain = plan->chain(call);
-        if (p.place == round && round + 1 < chain.size()) {
-          sending.emplace_back(net.send(chain[round + 1], encode<T>(own(call))));
-        }
-        if (p.place == round + 1) {
-          message_buffer& in = arrived.emplace_back(net.memory());
-          const bool adds = p.place + 1 < chain.size() || call.root_holds;
-          if (!adds) in.place(0, own(call));
-          receiving.emplace_back(net.receive(chain[round], in));
-        }
+        detail::reduce_hop(
+            plan->chain(call), p.place, round,
+            [&](rank_t to) { sending.emplace_back(net.send(to, encode<T>(own(call)))); },
+            [&](rank_t from) {
+              message_buffer& in = arrived.emplace_back(net.memory());
+              if (!plan->adds(p)) in.place(0, own(call));
+              receiving.emplace_back(net.receive(from, in));
+            });
       }
       std::size_t next = 0;
       for (const auto& p : parts) {
@@ -47,7 +78,7 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
         co_await receiving[next++];
         const auto partial = in.template piece<T>(0);
         if (partial.size() != call.range.size()) throw corrupt_message("a subrange of a plan has the wrong length");
-        if (p.place + 1 < plan->chain(call).size() || call.root_holds) {
+        if (plan->adds(p)) {
           net.compute(partial.size());
           kernel::reduce_left(own(call).data(), partial.data(), partial.size(), op);
         }
@@ -58,7 +89,70 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
   }
 }
 
-/// The levels in reverse: each root's values go along its chain, to everyone that had a part in them.
+/// The same of a stream: the entries of what the plan gives this rank.
+template <transport Net, element T, index_type Index, reduction<T> Op>
+task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, Op op) {
+  pool& memory = net.memory();
+  stream<T, Index> held;
+  stream_view<T, Index> have = mine;
+  bool moved = false; // `have` is `held`
+  for (std::size_t level = 0; level < plan->levels(); ++level) {
+    const auto parts = plan->parts(level, net.rank());
+    if (parts.empty()) continue; // not below a branch of this level
+    const auto slice = [&](const flex_plan::call& c) { return have.slice(c.range.begin, c.range.end); };
+    fixed_vector<stream<T, Index>> sums(memory, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) sums.emplace_back();
+    const auto sum_of = [&](std::size_t i) {
+      return parts[i].place == 0 ? slice((*plan)[parts[i]]) : std::as_const(sums[i]).view();
+    };
+    for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
+      fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, parts.size());
+      fixed_vector<message_buffer> arrived(memory, parts.size());
+      fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        detail::reduce_hop(
+            plan->chain((*plan)[parts[i]]), parts[i].place, round,
+            [&](rank_t to) { sending.emplace_back(net.send(to, encode(sum_of(i)))); },
+            [&](rank_t from) { receiving.emplace_back(net.receive(from, arrived.emplace_back(memory))); });
+      }
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (parts[i].place != round + 1) continue;
+        const auto& call = (*plan)[parts[i]];
+        message_buffer& in = arrived[next];
+        co_await receiving[next++];
+        const auto partial = decode<T, Index>(in, call.range);
+        if (plan->adds(parts[i])) {
+          const auto own = slice(call);
+          net.compute(partial.count() + own.count());
+          sums[i] = merge(partial, own, call.range, dense_threshold<T, Index>(call.range.size()), op, memory);
+        } else {
+          sums[i] = stream<T, Index>::copy(memory, partial);
+        }
+        in.release();
+      }
+      for (auto& s : sending) co_await s;
+    }
+    buffer<stream_view<T, Index>> owned(memory, parts.size());
+    std::size_t calls = 0;
+    index_range range{0, 0};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (!plan->is_root(parts[i])) continue;
+      const index_range added = (*plan)[parts[i]].range;
+      range = {calls == 0 ? added.begin : range.begin, added.end};
+      owned.span()[calls++] = sum_of(i);
+    }
+    auto next = concatenate(std::as_const(owned).span().first(calls), mine.dimension(), range, op.template neutral<T>(),
+                            memory);
+    held = std::move(next);
+    have = held.view();
+    moved = true;
+  }
+  if (!moved) held = stream<T, Index>::copy(memory, mine);
+  co_return held;
+}
+
+/// The levels in reverse: each root's values go along its chain, to everyone that had a part in them. In place.
 template <transport Net, element T>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
   const auto own = [=](const flex_plan::call& c) { return x.subspan(c.range.begin, c.range.size()); };
@@ -70,30 +164,78 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
       fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), parts.size());
       for (const auto& p : parts) {
         const auto& call = (*plan)[p];
-        const auto chain = plan->chain(call);
-        const std::size_t root = chain.size() - 1;
-        const std::size_t ring = call.root_holds ? root : root - 1; // ranks 0 to ring - 1 pass the values on
-        const auto send = [&](std::size_t to) { sending.emplace_back(net.send(chain[to], encode<T>(own(call)))); };
-        const auto receive = [&](std::size_t from) {
-          message_buffer& in = arrived.emplace_back(net.memory());
-          in.place(0, own(call));
-          receiving.emplace_back(net.receive(chain[from], in));
-        };
-        if (p.place == root) {
-          if (round == 0 && ring > 0) send(0);
-          if (round == 0 && !call.root_holds) send(ring);
-        } else if (p.place == ring) {
-          if (round == 0) receive(root);
-        } else {
-          if (round == p.place) receive(p.place == 0 ? root : p.place - 1);
-          if (round == p.place + 1 && p.place + 1 < ring) send(p.place + 1);
-        }
+        detail::gather_hop(
+            plan->chain(call), call.root_holds, p.place, round,
+            [&](rank_t to) { sending.emplace_back(net.send(to, encode<T>(own(call)))); },
+            [&](rank_t from) {
+              message_buffer& in = arrived.emplace_back(net.memory());
+              in.place(0, own(call));
+              receiving.emplace_back(net.receive(from, in));
+            });
       }
       for (auto& r : receiving) co_await r;
       arrived.clear();
       for (auto& s : sending) co_await s;
     }
   }
+}
+
+/// The same of streams: from the entries of what the plan gives each rank to all; where a range turns dense, absent
+/// entries become `absent`.
+template <transport Net, element T, index_type Index>
+task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent) {
+  pool& memory = net.memory();
+  stream<T, Index> held;
+  stream_view<T, Index> have = mine;
+  bool moved = false; // `have` is `held`
+  for (std::size_t level = plan->levels(); level-- > 0;) {
+    const auto parts = plan->parts(level, net.rank());
+    if (parts.empty()) continue;
+    fixed_vector<stream<T, Index>> got(memory, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) got.emplace_back();
+    const auto all_of = [&](std::size_t i) {
+      const auto& range = (*plan)[parts[i]].range;
+      return plan->is_root(parts[i]) ? have.slice(range.begin, range.end) : std::as_const(got[i]).view();
+    };
+    for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
+      fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, 2 * parts.size());
+      fixed_vector<message_buffer> arrived(memory, parts.size());
+      fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, parts.size());
+      buffer<std::size_t> which(memory, parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto& call = (*plan)[parts[i]];
+        detail::gather_hop(
+            plan->chain(call), call.root_holds, parts[i].place, round,
+            [&](rank_t to) { sending.emplace_back(net.send(to, encode(all_of(i)))); },
+            [&](rank_t from) {
+              which.span()[receiving.size()] = i;
+              receiving.emplace_back(net.receive(from, arrived.emplace_back(memory)));
+            });
+      }
+      for (std::size_t next = 0; next < receiving.size(); ++next) {
+        co_await receiving[next];
+        const std::size_t i = which.span()[next];
+        got[i] = stream<T, Index>::copy(memory, decode<T, Index>(arrived[next], (*plan)[parts[i]].range));
+        arrived[next].release();
+      }
+      for (auto& s : sending) co_await s;
+    }
+    buffer<stream_view<T, Index>> held_before(memory, parts.size());
+    std::size_t calls = 0;
+    index_range range{0, 0};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto& call = (*plan)[parts[i]];
+      if (plan->is_root(parts[i]) && !call.root_holds) continue; // it had nothing of this one on the level below
+      range = {calls == 0 ? call.range.begin : range.begin, call.range.end};
+      held_before.span()[calls++] = all_of(i);
+    }
+    auto next = concatenate(std::as_const(held_before).span().first(calls), mine.dimension(), range, absent, memory);
+    held = std::move(next);
+    have = held.view();
+    moved = true;
+  }
+  if (!moved) held = stream<T, Index>::copy(memory, mine);
+  co_return held;
 }
 
 } // namespace spar

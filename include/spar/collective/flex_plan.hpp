@@ -65,6 +65,11 @@ class flex_plan {
   [[nodiscard]] std::span<const rank_t> chain(const call& c) const noexcept {
     return std::span(chains_).subspan(c.first, c.last - c.first);
   }
+  /// Whether a rank is the root of the call, and whether it adds something to what it receives.
+  [[nodiscard]] bool is_root(const part& p) const noexcept {
+    return p.place + 1 == calls_[p.call].last - calls_[p.call].first;
+  }
+  [[nodiscard]] bool adds(const part& p) const noexcept { return !is_root(p) || calls_[p.call].root_holds; }
   /// The longest chain of a level: its messages go out in one round less.
   [[nodiscard]] std::size_t longest_chain(std::size_t level) const noexcept { return levels_[level].longest; }
   /// In which calls of a level a rank takes part, in the calls' order.

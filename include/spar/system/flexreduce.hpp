@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce: the dense allreduce over an asymmetric tree, planned once, executed often (FlexReduce, section III).
+// FlexReduce: the allreduce over an asymmetric tree, planned once, executed often (FlexReduce, section III).
 #pragma once
 
 #include <spar/collective/flex_execute.hpp>
@@ -25,9 +25,11 @@ struct flexreduce {
 
   template <element T, class Op>
   void validate(std::span<T> x, const Op&) const {
-    if (x.size() != plan->dimension()) {
-      raise<invalid_argument>({"a plan for ", plan->dimension(), " values is used for ", x.size()});
-    }
+    check_dimension(x.size());
+  }
+  template <element T, index_type Index, class Op>
+  void validate(const stream_view<T, Index>& mine, const Op&) const {
+    check_dimension(mine.dimension());
   }
   void validate_ranks(rank_t ranks) const {
     if (ranks != plan->ranks()) {
@@ -42,10 +44,23 @@ struct flexreduce {
     co_await flex_allgather(net, plan, x);
   }
 
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    const stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op);
+    co_return co_await flex_allgather(net, plan, block.view(), op.template neutral<T>());
+  }
+
   template <class... Args>
   void operator()(Args&&...) && = delete;
 
   const flex_plan* plan;
+
+ private:
+  void check_dimension(std::uint64_t n) const {
+    if (n != plan->dimension()) {
+      raise<invalid_argument>({"a plan for ", plan->dimension(), " values is used for ", n});
+    }
+  }
 };
 
 /// The plan with which FlexReduce is BlueConnect (Cho et al. 2019): on a tree that is not symmetric, the ring's.
