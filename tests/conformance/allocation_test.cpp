@@ -90,7 +90,7 @@ inline constexpr bool in_step<sparse_piece<What>> = What != piece::reduce && Wha
 template <piece What>
 inline constexpr bool in_step<dense_piece<What>> = What != piece::reduce && What != piece::broadcast;
 
-#ifdef __SANITIZE_THREAD__ // which takes minutes for the larger numbers
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) // minutes for the larger numbers
 constexpr std::array<spar::rank_t, 2> some_ranks{2, 3};
 #else
 constexpr auto some_ranks = all_ranks;

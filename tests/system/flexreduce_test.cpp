@@ -82,6 +82,12 @@ TEST(flexreduce, sums_over_hosts) {
   }
 }
 
+TEST(flexreduce, sums_over_many_ranks) {
+  expect_sums<float>(hosts({8, 8, 8, 8, 8, 8, 8, 8}), 3000, mode::sim);
+  expect_sums<float>(hosts(std::vector<int>(64, 4)), 3000, mode::sim_synchronous);
+  expect_sums<float>(spar::tree::flat(64), 100, mode::sim);
+}
+
 TEST(flexreduce, sums_over_random_trees) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 150; ++i) {
@@ -178,6 +184,47 @@ TEST(flexreduce, has_the_same_bits_on_every_rank_and_in_every_order_of_arrival) 
     if (first.empty()) first = x;
     ASSERT_EQ(x, first);
   }
+}
+
+TEST(flexreduce, of_streams_has_the_same_bits_in_every_order_of_arrival) {
+  const flex_plan plan(hosts({2, 3, 4}), 2000);
+  const auto mine = contributions<float, std::uint32_t>(pattern::random, 9, 2000, 1, real_value<float>);
+  std::vector<std::vector<float>> first;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    std::vector<std::vector<float>> sums(9);
+    run_sim(9, reduce_streams<spar::sum>{&plan, &mine, &sums}, random_order(seed));
+    for (const auto& sum : sums) ASSERT_EQ(sum, sums[0]);
+    if (first.empty()) first = sums;
+    ASSERT_EQ(sums, first);
+  }
+}
+
+/// A plan for other values inside a composition: found out before a value is touched.
+TEST(flexreduce, in_a_composition) {
+  using composed = spar::collective<spar::selector::all, spar::flexreduce>;
+  const flex_plan plan(hosts({2, 1}), 10);
+  spar::thread_group good{3};
+  good.run([&](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    spar::allreduce(net, std::span(x), composed{.algorithm = spar::flexreduce{plan}});
+    EXPECT_EQ(x, std::vector<float>(10, 3.0F));
+    spar::error_feedback<float, spar::selected<spar::selector::exact_topk, spar::flexreduce>> top(
+        {.select = {.k = 10}, .algorithm = spar::flexreduce{plan}});
+    top(net, std::span(x));
+    EXPECT_EQ(x, std::vector<float>(10, 9.0F));
+  });
+  for (const std::size_t n : {9U, 20U}) {
+    spar::thread_group group{3};
+    group.run([&](spar::threads& net) {
+      std::vector<float> x(n, 1.0F);
+      EXPECT_THROW(spar::allreduce(net, std::span(x), composed{.algorithm = spar::flexreduce{plan}}), spar::error);
+    });
+  }
+  spar::thread_group two{2};
+  two.run([&](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    EXPECT_THROW(spar::allreduce(net, std::span(x), composed{.algorithm = spar::flexreduce{plan}}), spar::error);
+  });
 }
 
 /// Counts what goes from one host to another.

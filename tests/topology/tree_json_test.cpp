@@ -26,6 +26,7 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "a tree is no JSON: "},
       {"{", "a tree is no JSON: "},
+      {R"({"bandwidth": 1e400, "children": [{"rank": 0}]})", "a tree is no JSON: "},
       {"[]", "root of the tree is no object"},
       {R"({"rank": -1})", "root.rank of the tree is no rank: -1"},
       {R"({"rank": 0.5})", "root.rank of the tree is no rank: 0.5"},

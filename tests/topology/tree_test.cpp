@@ -102,6 +102,7 @@ TEST(tree, bad_ones_are_refused_with_the_place) {
   EXPECT_EQ(error_of(branch({leaf(0), leaf(1), leaf(0)})), "a tree has rank 0 twice");
   EXPECT_EQ(error_of(branch({leaf(0), leaf(2)})),
             "a tree with 2 leaves has rank 2: its leaves are the ranks from 0 to 1");
+  EXPECT_EQ(error_of(branch({leaf(-7)})), "root.children[0] of the tree has rank -7");
   for (const double bandwidth : {0.0, -1.0}) {
     const tree_node slow{.links = {.bandwidth = bandwidth}, .children = {leaf(0)}};
     EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links of"), std::string::npos);

@@ -156,6 +156,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
       if (!o.network.empty() && app.count(name) > 0) throw usage_error(std::string(name) + " is in the --network file");
     }
+    for (const char* name : {"--latency", "--bandwidth", "--ranks-per-host"}) {
+      if (o.topology != "auto" && app.count(name) > 0)
+        throw usage_error(std::string(name) + " is in the --topology file");
+    }
     o.model = {o.latency, 1 / o.bandwidth, o.compute, o.compute};
   }
   if (!o.calibrate.empty() && !o.network.empty()) throw usage_error("--calibrate measures what --network would give");

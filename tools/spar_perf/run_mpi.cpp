@@ -10,6 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace perf {
 
@@ -83,6 +86,22 @@ spar::task<call_cost> call_mpi(spar::mpi& net, rank_data<T, Index>* data, const 
   co_return call;
 }
 
+/// Every rank reads the file itself: where one of them cannot use it, all say so.
+spar::tree agreed_topology(const options& o) {
+  const std::vector<spar::rank_t> hosts = spar::hosts_of(MPI_COMM_WORLD);
+  std::optional<spar::tree> found;
+  std::string why = "--topology cannot be used on another rank";
+  try {
+    found = topology_of(o, hosts);
+  } catch (const usage_error& e) {
+    why = e.what();
+  }
+  int usable = found ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &usable, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (usable == 0) throw usage_error(why);
+  return *found;
+}
+
 } // namespace
 
 std::vector<row> run_mpi(const options& o) {
@@ -99,7 +118,7 @@ std::vector<row> run_mpi(const options& o) {
                         std::to_string(INT_MAX));
     }
     std::vector<row> rows;
-    const spar::tree topology = topology_of(o, spar::hosts_of(MPI_COMM_WORLD));
+    const spar::tree topology = agreed_topology(o);
     for (const double density : o.densities) workload_of(o, density, ranks);
     const mpi_sum<T> sum;
     spar::mpi net{MPI_COMM_WORLD};

@@ -110,7 +110,9 @@ std::vector<row> run_sim(const options& o) {
           network.ranks_per_host = o.ranks_per_host;
           if (o.topology != "auto") network.tree = topology.network();
           spar::simulator engine(ranks, network);
-          for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
+          if (o.topology == "auto" || !o.network.empty()) {
+            for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
+          }
           engine.run([&](spar::sim& net) { return simulated_rank(net, &running[s], &shared); });
           records[s] = std::move(shared.all);
           if (balanced) {

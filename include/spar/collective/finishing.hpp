@@ -2,6 +2,7 @@
 // What an operation does once at the end, as the division of an average.
 #pragma once
 
+#include <spar/core/address.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/stream.hpp>
 #include <spar/transport/channel.hpp>
@@ -11,6 +12,21 @@
 #include <utility>
 
 namespace spar::detail {
+
+/// An algorithm may have members `validate(x, op)` and `validate_ranks(P)`, which throw for bad options or arguments
+/// before the call begins, and `agreed()`, a number that must be the same on all ranks.
+template <class Algorithm, class X, class Op>
+void validate_call(const Algorithm& algorithm, rank_t ranks, const X& x, const Op& op) {
+  if constexpr (requires { algorithm.validate_ranks(ranks); }) algorithm.validate_ranks(ranks);
+  if constexpr (requires { algorithm.validate(x, op); }) algorithm.validate(x, op);
+}
+template <class Algorithm>
+std::uint64_t agreed_by(const Algorithm& algorithm) {
+  if constexpr (requires { algorithm.agreed(); })
+    return algorithm.agreed();
+  else
+    return 0;
+}
 
 template <class Op, class T>
 concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };

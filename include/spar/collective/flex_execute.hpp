@@ -12,6 +12,7 @@
 #include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -46,43 +47,74 @@ void gather_hop(std::span<const rank_t> chain, bool root_holds, std::size_t plac
   }
 }
 
+/// A message that a rank is due in a round. A transport has one receive at a time from each rank, so the second one
+/// from a rank has its turn when the first ones of all have arrived.
+struct due_message {
+  rank_t from;
+  std::size_t part; // of this rank's, for which it is
+  std::size_t turn;
+};
+class due_messages {
+ public:
+  due_messages(pool& memory, std::size_t room) : messages_(memory, room) {}
+  void add(rank_t from, std::size_t part) {
+    std::size_t turn = 0;
+    for (const due_message& earlier : all()) turn += earlier.from == from ? 1 : 0;
+    messages_.span()[count_++] = {from, part, turn};
+    turns_ = std::max(turns_, turn + 1);
+  }
+  [[nodiscard]] std::span<const due_message> all() const noexcept { return messages_.span().first(count_); }
+  [[nodiscard]] std::size_t turns() const noexcept { return turns_; }
+
+ private:
+  buffer<due_message> messages_;
+  std::size_t count_ = 0;
+  std::size_t turns_ = 0;
+};
+
 } // namespace detail
 
 /// Level by level from the bottom up, the calls of a level side by side, in rounds. In place: what the plan gives a
 /// rank is reduced afterwards, the rest is unspecified.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
+  plan->check(x.size(), net.size());
   const auto own = [=](const flex_plan::call& c) { return x.subspan(c.range.begin, c.range.size()); };
   for (std::size_t level = 0; level < plan->levels(); ++level) {
     const auto parts = plan->parts(level, net.rank());
     for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
       fixed_vector<decltype(net.send(0, encode<T>(x)))> sending(net.memory(), parts.size());
-      fixed_vector<message_buffer> arrived(net.memory(), parts.size());
-      fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), parts.size());
-      for (const auto& p : parts) {
-        const auto& call = (*plan)[p];
+      detail::due_messages due(net.memory(), parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto& call = (*plan)[parts[i]];
         detail::reduce_hop(
-            plan->chain(call), p.place, round,
+            plan->chain(call), parts[i].place, round,
             [&](rank_t to) { sending.emplace_back(net.send(to, encode<T>(own(call)))); },
-            [&](rank_t from) {
-              message_buffer& in = arrived.emplace_back(net.memory());
-              if (!plan->adds(p)) in.place(0, own(call));
-              receiving.emplace_back(net.receive(from, in));
-            });
+            [&](rank_t from) { due.add(from, i); });
       }
-      std::size_t next = 0;
-      for (const auto& p : parts) {
-        if (p.place != round + 1) continue;
-        const auto& call = (*plan)[p];
-        message_buffer& in = arrived[next];
-        co_await receiving[next++];
-        const auto partial = in.template piece<T>(0);
-        if (partial.size() != call.range.size()) throw corrupt_message("a subrange of a plan has the wrong length");
-        if (plan->adds(p)) {
-          net.compute(partial.size());
-          kernel::reduce_left(own(call).data(), partial.data(), partial.size(), op);
+      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
+        fixed_vector<message_buffer> arrived(net.memory(), due.all().size());
+        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), due.all().size());
+        for (const auto& d : due.all()) {
+          if (d.turn != turn) continue;
+          message_buffer& in = arrived.emplace_back(net.memory());
+          if (!plan->adds(parts[d.part])) in.place(0, own((*plan)[parts[d.part]]));
+          receiving.emplace_back(net.receive(d.from, in));
         }
-        in.release();
+        std::size_t next = 0;
+        for (const auto& d : due.all()) {
+          if (d.turn != turn) continue;
+          const auto& call = (*plan)[parts[d.part]];
+          message_buffer& in = arrived[next];
+          co_await receiving[next++];
+          const auto partial = in.template piece<T>(0);
+          if (partial.size() != call.range.size()) throw corrupt_message("a subrange of a plan has the wrong length");
+          if (plan->adds(parts[d.part])) {
+            net.compute(partial.size());
+            kernel::reduce_left(own(call).data(), partial.data(), partial.size(), op);
+          }
+          in.release();
+        }
       }
       for (auto& s : sending) co_await s;
     }
@@ -92,6 +124,7 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
 /// The same of a stream: the entries of what the plan gives this rank.
 template <transport Net, element T, index_type Index, reduction<T> Op>
 task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, Op op) {
+  plan->check(mine.dimension(), net.size());
   pool& memory = net.memory();
   stream<T, Index> held;
   stream_view<T, Index> have = mine;
@@ -107,29 +140,35 @@ task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* pl
     };
     for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
       fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, parts.size());
-      fixed_vector<message_buffer> arrived(memory, parts.size());
-      fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, parts.size());
+      detail::due_messages due(memory, parts.size());
       for (std::size_t i = 0; i < parts.size(); ++i) {
         detail::reduce_hop(
             plan->chain((*plan)[parts[i]]), parts[i].place, round,
             [&](rank_t to) { sending.emplace_back(net.send(to, encode(sum_of(i)))); },
-            [&](rank_t from) { receiving.emplace_back(net.receive(from, arrived.emplace_back(memory))); });
+            [&](rank_t from) { due.add(from, i); });
       }
-      std::size_t next = 0;
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (parts[i].place != round + 1) continue;
-        const auto& call = (*plan)[parts[i]];
-        message_buffer& in = arrived[next];
-        co_await receiving[next++];
-        const auto partial = decode<T, Index>(in, call.range);
-        if (plan->adds(parts[i])) {
-          const auto own = slice(call);
-          net.compute(partial.count() + own.count());
-          sums[i] = merge(partial, own, call.range, dense_threshold<T, Index>(call.range.size()), op, memory);
-        } else {
-          sums[i] = stream<T, Index>::copy(memory, partial);
+      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
+        fixed_vector<message_buffer> arrived(memory, due.all().size());
+        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, due.all().size());
+        for (const auto& d : due.all()) {
+          if (d.turn == turn) receiving.emplace_back(net.receive(d.from, arrived.emplace_back(memory)));
         }
-        in.release();
+        std::size_t next = 0;
+        for (const auto& d : due.all()) {
+          if (d.turn != turn) continue;
+          const auto& call = (*plan)[parts[d.part]];
+          message_buffer& in = arrived[next];
+          co_await receiving[next++];
+          const auto partial = decode<T, Index>(in, call.range);
+          if (plan->adds(parts[d.part])) {
+            const auto own = slice(call);
+            net.compute(partial.count() + own.count());
+            sums[d.part] = merge(partial, own, call.range, dense_threshold<T, Index>(call.range.size()), op, memory);
+          } else {
+            sums[d.part] = stream<T, Index>::copy(memory, partial);
+          }
+          in.release();
+        }
       }
       for (auto& s : sending) co_await s;
     }
@@ -148,33 +187,39 @@ task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* pl
     have = held.view();
     moved = true;
   }
-  if (!moved) held = stream<T, Index>::copy(memory, mine);
+  if (!moved && net.size() == 1) held = stream<T, Index>::copy(memory, mine);
+  if (!moved && net.size() > 1) held = stream<T, Index>::sparse(memory, 0, 0); // n = 0: alike on all ranks
   co_return held;
 }
 
 /// The levels in reverse: each root's values go along its chain, to everyone that had a part in them. In place.
 template <transport Net, element T>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
+  plan->check(x.size(), net.size());
   const auto own = [=](const flex_plan::call& c) { return x.subspan(c.range.begin, c.range.size()); };
   for (std::size_t level = plan->levels(); level-- > 0;) {
     const auto parts = plan->parts(level, net.rank());
     for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
       fixed_vector<decltype(net.send(0, encode<T>(x)))> sending(net.memory(), 2 * parts.size());
-      fixed_vector<message_buffer> arrived(net.memory(), parts.size());
-      fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), parts.size());
-      for (const auto& p : parts) {
-        const auto& call = (*plan)[p];
+      detail::due_messages due(net.memory(), parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto& call = (*plan)[parts[i]];
         detail::gather_hop(
-            plan->chain(call), call.root_holds, p.place, round,
+            plan->chain(call), call.root_holds, parts[i].place, round,
             [&](rank_t to) { sending.emplace_back(net.send(to, encode<T>(own(call)))); },
-            [&](rank_t from) {
-              message_buffer& in = arrived.emplace_back(net.memory());
-              in.place(0, own(call));
-              receiving.emplace_back(net.receive(from, in));
-            });
+            [&](rank_t from) { due.add(from, i); });
       }
-      for (auto& r : receiving) co_await r;
-      arrived.clear();
+      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
+        fixed_vector<message_buffer> arrived(net.memory(), due.all().size());
+        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), due.all().size());
+        for (const auto& d : due.all()) {
+          if (d.turn != turn) continue;
+          message_buffer& in = arrived.emplace_back(net.memory());
+          in.place(0, own((*plan)[parts[d.part]]));
+          receiving.emplace_back(net.receive(d.from, in));
+        }
+        for (auto& r : receiving) co_await r;
+      }
       for (auto& s : sending) co_await s;
     }
   }
@@ -184,6 +229,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
 /// entries become `absent`.
 template <transport Net, element T, index_type Index>
 task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent) {
+  plan->check(mine.dimension(), net.size());
   pool& memory = net.memory();
   stream<T, Index> held;
   stream_view<T, Index> have = mine;
@@ -199,24 +245,28 @@ task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, s
     };
     for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
       fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, 2 * parts.size());
-      fixed_vector<message_buffer> arrived(memory, parts.size());
-      fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, parts.size());
-      buffer<std::size_t> which(memory, parts.size());
+      detail::due_messages due(memory, parts.size());
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const auto& call = (*plan)[parts[i]];
         detail::gather_hop(
             plan->chain(call), call.root_holds, parts[i].place, round,
             [&](rank_t to) { sending.emplace_back(net.send(to, encode(all_of(i)))); },
-            [&](rank_t from) {
-              which.span()[receiving.size()] = i;
-              receiving.emplace_back(net.receive(from, arrived.emplace_back(memory)));
-            });
+            [&](rank_t from) { due.add(from, i); });
       }
-      for (std::size_t next = 0; next < receiving.size(); ++next) {
-        co_await receiving[next];
-        const std::size_t i = which.span()[next];
-        got[i] = stream<T, Index>::copy(memory, decode<T, Index>(arrived[next], (*plan)[parts[i]].range));
-        arrived[next].release();
+      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
+        fixed_vector<message_buffer> arrived(memory, due.all().size());
+        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, due.all().size());
+        for (const auto& d : due.all()) {
+          if (d.turn == turn) receiving.emplace_back(net.receive(d.from, arrived.emplace_back(memory)));
+        }
+        std::size_t next = 0;
+        for (const auto& d : due.all()) {
+          if (d.turn != turn) continue;
+          message_buffer& in = arrived[next];
+          co_await receiving[next++];
+          got[d.part] = stream<T, Index>::copy(memory, decode<T, Index>(in, (*plan)[parts[d.part]].range));
+          in.release();
+        }
       }
       for (auto& s : sending) co_await s;
     }
@@ -234,7 +284,8 @@ task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, s
     have = held.view();
     moved = true;
   }
-  if (!moved) held = stream<T, Index>::copy(memory, mine);
+  if (!moved && net.size() == 1) held = stream<T, Index>::copy(memory, mine);
+  if (!moved && net.size() > 1) held = stream<T, Index>::sparse(memory, 0, 0); // n = 0: alike on all ranks
   co_return held;
 }
 

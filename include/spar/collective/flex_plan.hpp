@@ -53,6 +53,11 @@ class flex_plan {
     digest_ = hash_of(topology);
   }
 
+  /// Throws `invalid_argument` for another number of values or ranks than the plan's.
+  void check(std::uint64_t n, rank_t ranks) const {
+    if (ranks != ranks_) raise<invalid_argument>({"a plan for ", ranks_, " ranks is used on ", ranks});
+    if (n != n_) raise<invalid_argument>({"a plan for ", n_, " values is used for ", n});
+  }
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
   [[nodiscard]] rank_t ranks() const noexcept { return ranks_; }
   [[nodiscard]] std::size_t levels() const noexcept { return levels_.size(); }

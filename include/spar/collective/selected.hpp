@@ -2,6 +2,7 @@
 // Allreduce of selected entries: what a selector takes from dense values, summed by an algorithm for streams.
 #pragma once
 
+#include <spar/collective/finishing.hpp>
 #include <spar/core/task.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/stream.hpp>
@@ -75,6 +76,7 @@ struct selected {
   template <class F>
   void options(F&& f) const {
     if constexpr (requires { select.options(f); }) select.options(f);
+    if constexpr (requires { algorithm.agreed(); }) f(algorithm.agreed());
   }
   template <class F>
   void own_state(F&& f) {
@@ -86,7 +88,7 @@ struct selected {
   task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory());
     spar::validate(mine.view()); // a user's selector may err
-    if constexpr (requires { algorithm.validate(mine.view(), op); }) algorithm.validate(mine.view(), op);
+    detail::validate_call(algorithm, net.size(), mine.view(), op);
     const auto start = [&] {
       if constexpr (requires { algorithm(net, mine.view(), op, x); })
         return algorithm(net, mine.view(), op, x);

@@ -7,10 +7,11 @@
 
 namespace spar {
 
-/// Each node has a link to its parent; ranks are at some of the nodes.
+/// Each node but the first, the root, has a link to its parent, which comes before it; ranks are at nodes without
+/// children.
 struct network_tree {
   struct node {
-    std::size_t parent = 0; ///< the root is its own, and has no link
+    std::size_t parent = 0;
     double bandwidth = 1e9; ///< bytes a second, each way
     double latency = 0;     ///< seconds
   };

@@ -44,9 +44,10 @@ class error_feedback {
   using algorithm_type = Algorithm;
 
   explicit error_feedback(Algorithm algorithm = {}, const feedback_options& options = {})
-      : algorithm_(std::move(algorithm)), options_(options) {}
+      : algorithm_(std::move(algorithm)), next_(algorithm_), options_(options) {}
   /// Throws `invalid_argument` where a call has not ended.
-  error_feedback(error_feedback&& other) : algorithm_(std::move(other.idle().algorithm_)), options_(other.options_) {
+  error_feedback(error_feedback&& other)
+      : algorithm_(std::move(other.idle().algorithm_)), next_(algorithm_), options_(other.options_) {
     residual_.swap(other.residual_);
   }
 
@@ -279,7 +280,7 @@ class error_feedback {
   }
 
   Algorithm algorithm_;
-  Algorithm next_{}; // of the call that is under way, as the accumulated values
+  Algorithm next_; // of the call that is under way, as the accumulated values
   feedback_options options_;
   std::vector<T> residual_;
   std::vector<T> accumulated_;

@@ -38,21 +38,6 @@ concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
 namespace detail {
 
-/// An algorithm may have members `validate(x, op)` and `validate_ranks(P)`, which throw for bad options or arguments
-/// before the call begins, and `agreed()`, a number that must be the same on all ranks.
-template <class Algorithm, class X, class Op>
-void validate_call(const Algorithm& algorithm, rank_t ranks, const X& x, const Op& op) {
-  if constexpr (requires { algorithm.validate_ranks(ranks); }) algorithm.validate_ranks(ranks);
-  if constexpr (requires { algorithm.validate(x, op); }) algorithm.validate(x, op);
-}
-template <class Algorithm>
-std::uint64_t agreed_by(const Algorithm& algorithm) {
-  if constexpr (requires { algorithm.agreed(); })
-    return algorithm.agreed();
-  else
-    return 0;
-}
-
 // The forms of an allreduce, each begun in a `Mode`: blocking or nonblocking.
 
 template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>

@@ -36,6 +36,8 @@ struct collective {
     if constexpr (requires { select.validate(x.size()); }) select.validate(x.size());
   }
 
+  [[nodiscard]] std::uint64_t agreed() const noexcept { return detail::agreed_by(algorithm); }
+
   template <transport Net, element T, reduction<T> Op>
     requires selects<Selector, T, std::uint32_t>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
@@ -44,6 +46,7 @@ struct collective {
                   "yourself and allreduce its stream");
     const stream<T> mine = select.template operator()<std::uint32_t>(x, net.memory());
     spar::validate(mine.view());
+    detail::validate_call(algorithm, net.size(), mine.view(), op);
     const stream<T> sum = co_await algorithm(net, mine.view(), op);
     sum.to_dense(x, op.template neutral<T>());
   }

@@ -11,9 +11,9 @@
 
 namespace spar {
 
-/// An uneven reduce-scatter up the tree, then an uneven all-gather down. Every link of a branch with d children carries
-/// n (d - 1) / d values each way in each half, which is the least. On a flat tree it is the ring, on one with equal
-/// degrees BlueConnect.
+/// An uneven reduce-scatter up the tree, then an uneven all-gather down. On the level of a branch with d children each
+/// of its links carries n (d - 1) / d values each way in each half, which is the least. On a flat tree it is the ring,
+/// on one with equal degrees BlueConnect.
 ///
 /// The plan is borrowed until the call has ended. Throws `invalid_argument`, before anything is sent, where it is for
 /// another dimension or another number of ranks; ranks with plans of different trees end in `mismatch`.
@@ -25,17 +25,13 @@ struct flexreduce {
 
   template <element T, class Op>
   void validate(std::span<T> x, const Op&) const {
-    check_dimension(x.size());
+    plan->check(x.size(), plan->ranks());
   }
   template <element T, index_type Index, class Op>
   void validate(const stream_view<T, Index>& mine, const Op&) const {
-    check_dimension(mine.dimension());
+    plan->check(mine.dimension(), plan->ranks());
   }
-  void validate_ranks(rank_t ranks) const {
-    if (ranks != plan->ranks()) {
-      raise<invalid_argument>({"a plan for ", plan->ranks(), " ranks is used on ", ranks});
-    }
-  }
+  void validate_ranks(rank_t ranks) const { plan->check(plan->dimension(), ranks); }
   [[nodiscard]] std::uint64_t agreed() const noexcept { return plan->digest(); }
 
   template <transport Net, element T, reduction<T> Op>
@@ -54,18 +50,15 @@ struct flexreduce {
   void operator()(Args&&...) && = delete;
 
   const flex_plan* plan;
-
- private:
-  void check_dimension(std::uint64_t n) const {
-    if (n != plan->dimension()) {
-      raise<invalid_argument>({"a plan for ", plan->dimension(), " values is used for ", n});
-    }
-  }
 };
 
-/// The plan with which FlexReduce is BlueConnect (Cho et al. 2019): on a tree that is not symmetric, the ring's.
+/// The plan with which FlexReduce is BlueConnect (Cho et al. 2019): on a tree that is not symmetric, that of the ring
+/// through the ranks from left to right.
 inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
-  return flex_plan(topology.is_symmetric() ? topology : tree::flat(topology.ranks()), n);
+  if (topology.is_symmetric()) return flex_plan(topology, n);
+  tree_node ring;
+  for (const rank_t r : topology.leaves()) ring.children.push_back({.rank = r});
+  return flex_plan(tree(ring), n);
 }
 
 } // namespace spar

@@ -125,6 +125,7 @@ class tree {
       }
       leaves_.push_back(what.rank);
     } else {
+      if (what.rank != -1) raise<invalid_argument>({place, " of the tree has rank ", what.rank});
       if (what.children.empty()) raise<invalid_argument>({place, " of the tree has neither a rank nor children"});
       const tree_link& l = what.links;
       constexpr double infinite = std::numeric_limits<double>::infinity();

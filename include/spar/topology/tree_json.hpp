@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -55,7 +56,7 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
 inline tree parse_tree(const std::string& text) {
   try {
     return tree(detail::node_of_json(nlohmann::json::parse(text), "root"));
-  } catch (const nlohmann::json::parse_error& e) {
+  } catch (const nlohmann::json::exception& e) {
     raise<invalid_argument>({"a tree is no JSON: ", e.what()});
   }
 }
@@ -63,10 +64,8 @@ inline tree parse_tree(const std::string& text) {
 /// The tree in a file. Throws `invalid_argument` with the file's name.
 inline tree read_tree(const std::string& path) {
   std::ifstream file(path);
-  std::string text;
-  if (!file || !std::getline(file, text, '\0')) {
-    raise<invalid_argument>({"cannot read ", path, ": ", file.eof() ? "it is empty" : std::strerror(errno)});
-  }
+  if (!file) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
     return parse_tree(text);
   } catch (const invalid_argument& e) {

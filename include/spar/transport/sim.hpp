@@ -112,7 +112,7 @@ class simulator {
     friend bool operator==(const trace_entry&, const trace_entry&) = default;
   };
 
-  /// Throws `invalid_argument` for less than one rank or a bandwidth that is not positive.
+  /// Throws `invalid_argument` for less than one rank, a bandwidth that is not positive, and what is no tree.
   explicit simulator(rank_t size, const simulator_options& options = {})
       : options_(checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
@@ -176,7 +176,7 @@ class simulator {
   friend class sim;
 
   /// A rank's program begins; a message comes to its first link, has left it, comes to another link, has arrived;
-  ///  a control message has arrived; a rank's deadline may be over; its alarm goes off.
+  /// a control message has arrived; a rank's deadline may be over; its alarm goes off.
   enum class event_kind { start, leave, left, reach, arrive, control, deadline, alarm };
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
@@ -277,9 +277,7 @@ class simulator {
           {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
            options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
     }
-    if (!options.tree.nodes.empty() && options.tree.at.size() != static_cast<std::size_t>(size)) {
-      raise<invalid_argument>({"a simulator of ", size, " ranks has a tree of ", options.tree.at.size()});
-    }
+    detail::sim_network::check(options.tree, size);
     return options;
   }
 
@@ -366,7 +364,8 @@ inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& m
     : endpoint(rank, size, memory), engine_(&engine) {
   set_deadline(); // none: the simulator sees a deadlock at once
   const simulator_options& o = engine.options_;
-  know({o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute});
+  const auto [alpha, beta] = engine.network_.message();
+  know({alpha + o.overhead, beta, o.compute, o.compute});
 }
 
 inline void sim::complete(detail::operation_record& ended) {

@@ -2,11 +2,13 @@
 // The links of a simulated network, shared first come first served (see simulator_options).
 #pragma once
 
+#include <spar/core/error.hpp>
 #include <spar/transport/sim_options.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace spar::detail {
@@ -39,6 +41,41 @@ class sim_network {
     incoming_ = outgoing_;
     const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(options.ranks_per_host);
     if (options.ranks_per_host > 1) last_between_.assign(pairs, 0);
+  }
+
+  /// Throws `invalid_argument` for a tree that is none, or none of so many ranks. One without nodes is no tree at all.
+  static void check(const network_tree& tree, rank_t ranks) {
+    if (tree.nodes.empty()) return;
+    if (tree.at.size() != static_cast<std::size_t>(ranks)) {
+      raise<invalid_argument>({"a simulator of ", ranks, " ranks has a tree of ", tree.at.size()});
+    }
+    std::vector<bool> inner(tree.nodes.size());
+    for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
+      const network_tree::node& n = tree.nodes[i];
+      if (i > 0 ? n.parent >= i : n.parent != 0) raise<invalid_argument>({"node ", i, " has the parent ", n.parent});
+      if (!(n.bandwidth > 0 && n.latency >= 0)) {
+        raise<invalid_argument>({"the link of node ", i, " has ", n.bandwidth, " B/s and ", n.latency, " s"});
+      }
+      if (i > 0) inner[n.parent] = true;
+    }
+    for (const std::size_t at : tree.at) {
+      if (at >= tree.nodes.size() || inner[at]) {
+        raise<invalid_argument>({"a rank is at node ", at, ", which has children or does not exist"});
+      }
+    }
+  }
+
+  /// What a message costs at most: seconds, and seconds a byte.
+  [[nodiscard]] std::pair<double, double> message() const {
+    if (tree().nodes.empty()) return {options_->latency, 1 / options_->bandwidth};
+    double alpha = 0, beta = 0;
+    std::vector<double> to_root(tree().nodes.size());
+    for (std::size_t i = 1; i < to_root.size(); ++i) {
+      to_root[i] = to_root[tree().nodes[i].parent] + tree().nodes[i].latency;
+      alpha = std::max(alpha, 2 * to_root[i]);
+      beta = std::max(beta, 1 / tree().nodes[i].bandwidth);
+    }
+    return {alpha, beta};
   }
 
   /// A message comes to the next link of its way.

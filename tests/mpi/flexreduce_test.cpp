@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// FlexReduce over MPI: the hosts that MPI knows, and sums over their tree and over others.
+#include <spar/mpi.hpp>
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+void expect_sums(spar::mpi& net, const spar::tree& topology) {
+  for (const std::size_t n : {0U, 3U, 1000U, 100'000U}) {
+    const spar::flex_plan plan(topology, n);
+    std::vector<float> x(n);
+    std::vector<std::uint32_t> indices;
+    std::vector<float> values;
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] = static_cast<float>((i + static_cast<std::size_t>(net.rank())) % 7);
+      if (x[i] != 6) continue;
+      indices.push_back(static_cast<std::uint32_t>(i));
+      values.push_back(1);
+    }
+    const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::flexreduce{plan});
+    std::vector<float> sixes(n);
+    sum.to_dense(sixes);
+    spar::allreduce(net, std::span(x), spar::flexreduce{plan});
+    for (std::size_t i = 0; i < n; ++i) {
+      float total = 0, count = 0;
+      for (std::size_t r = 0; r < static_cast<std::size_t>(net.size()); ++r) {
+        total += static_cast<float>((i + r) % 7);
+        count += (i + r) % 7 == 6 ? 1.0F : 0.0F;
+      }
+      ASSERT_EQ(x[i], total) << "index " << i << " of " << n;
+      ASSERT_EQ(sixes[i], count) << "index " << i << " of " << n;
+    }
+  }
+}
+
+TEST(mpi_flexreduce, over_the_hosts_that_share_memory) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const std::vector<spar::rank_t> hosts = spar::hosts_of(MPI_COMM_WORLD);
+  ASSERT_EQ(hosts.size(), static_cast<std::size_t>(net.size()));
+  MPI_Comm here = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+  int neighbours = 0;
+  MPI_Comm_size(here, &neighbours);
+  MPI_Comm_free(&here);
+  int alike = 0;
+  for (const spar::rank_t h : hosts) alike += h == hosts[static_cast<std::size_t>(net.rank())] ? 1 : 0;
+  EXPECT_EQ(alike, neighbours);
+  expect_sums(net, spar::tree_of_hosts(hosts));
+}
+
+TEST(mpi_flexreduce, over_other_trees) {
+  spar::mpi net{MPI_COMM_WORLD};
+  expect_sums(net, spar::tree::flat(net.size()));
+  spar::tree_node uneven; // the first rank alone, the others on a host
+  uneven.children.push_back({.rank = 0});
+  if (net.size() > 1) uneven.children.emplace_back();
+  for (spar::rank_t r = 1; r < net.size(); ++r) uneven.children[1].children.push_back({.rank = r});
+  expect_sums(net, spar::tree(uneven));
+}
+
+} // namespace
+} // namespace spar_test
