@@ -60,7 +60,7 @@ perf::row measured(const auto& add, double density = 0.01, const std::string& na
   o.check = true;
   o.systems = {name};
   const perf::workload w = perf::workload_of(o, density, 3);
-  perf::registry<spar::threads, float, std::uint32_t> all(o, density);
+  perf::registry<spar::threads, float, std::uint32_t> all(o, density, spar::tree::flat(3));
   add(all);
   const auto systems = perf::choose(all, o);
   const auto sums = perf::sums_to_check<float>(w, o);
@@ -157,7 +157,7 @@ perf::row measured_over_steps(const auto& add) {
   o.pattern = perf::pattern_kind::drift;
   o.systems = {"own"};
   const perf::workload w = perf::workload_of(o, 0.01, 3);
-  perf::registry<spar::threads, float, std::uint32_t> all(o, 0.01);
+  perf::registry<spar::threads, float, std::uint32_t> all(o, 0.01, spar::tree::flat(3));
   add(all);
   const auto systems = perf::choose(all, o);
   std::vector<perf::record> records;
