@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp and transport/tracing.hpp: few programs use
-// them.
+// All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp, transport/tracing.hpp and
+// system/flexreduce.hpp: few programs use them.
 #pragma once
 
 #include <spar/collective/front.hpp>
@@ -8,7 +8,6 @@
 #include <spar/collective/set_network.hpp>
 #include <spar/core/join.hpp>
 #include <spar/model/network_file.hpp>
-#include <spar/model/tree_cost.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/selector/all.hpp>
 #include <spar/selector/bucket_topk.hpp>
@@ -18,14 +17,12 @@
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collective.hpp>
-#include <spar/system/flexreduce.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/gaussiank.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
-#include <spar/topology/hosts.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // FlexReduce over MPI: the hosts that MPI knows, and sums over their tree and over others.
 #include <spar/mpi.hpp>
+#include <spar/system/flexreduce.hpp>
+#include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
