@@ -72,6 +72,12 @@ class due_messages {
   std::size_t turns_ = 0;
 };
 
+/// The result of a single rank; or, of no values, one that is alike on all ranks.
+template <transport Net, element T, index_type Index>
+stream<T, Index> where_nothing_moves(const channel<Net>& net, const stream_view<T, Index>& mine) {
+  return net.size() == 1 ? stream<T, Index>::copy(net.memory(), mine) : stream<T, Index>::sparse(net.memory(), 0, 0);
+}
+
 } // namespace detail
 
 /// Level by level from the bottom up, the calls of a level side by side, in rounds. In place: what the plan gives a
@@ -187,8 +193,7 @@ task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* pl
     have = held.view();
     moved = true;
   }
-  if (!moved && net.size() == 1) held = stream<T, Index>::copy(memory, mine);
-  if (!moved && net.size() > 1) held = stream<T, Index>::sparse(memory, 0, 0); // n = 0: alike on all ranks
+  if (!moved) held = detail::where_nothing_moves(net, mine);
   co_return held;
 }
 
@@ -284,8 +289,7 @@ task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, s
     have = held.view();
     moved = true;
   }
-  if (!moved && net.size() == 1) held = stream<T, Index>::copy(memory, mine);
-  if (!moved && net.size() > 1) held = stream<T, Index>::sparse(memory, 0, 0); // n = 0: alike on all ranks
+  if (!moved) held = detail::where_nothing_moves(net, mine);
   co_return held;
 }
 
