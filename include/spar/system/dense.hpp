@@ -9,6 +9,7 @@
 
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace spar {
 
@@ -25,16 +26,15 @@ struct dense {
     // Where latency makes hardly a difference, the ring: on real networks its messages, which go one way on each
     // connection, are faster than exchanges, which the model does not see.
     const double by_ring = 0.99 * seconds_ring(model, call);
-    if (by_doubling <= by_halving && by_doubling <= by_ring) {
-      const recursive_doubling algorithm;
-      co_await algorithm(net, x, op);
-    } else if (by_halving <= by_ring) {
-      const rabenseifner algorithm;
-      co_await algorithm(net, x, op);
-    } else {
-      const ring algorithm;
-      co_await algorithm(net, x, op);
-    }
+    const recursive_doubling doubling;
+    const rabenseifner halving;
+    const ring around;
+    const auto start = [&] {
+      if (by_doubling <= by_halving && by_doubling <= by_ring) return doubling(net, x, op);
+      return by_halving <= by_ring ? halving(net, x, op) : around(net, x, op);
+    };
+    auto running = start(); // one wait for all three: each costs every user time to compile
+    co_await std::move(running);
   }
 
   template <class... Args>

@@ -79,7 +79,7 @@ inline constexpr std::string_view known_names[] = {"recursive_doubling",
 /// sides.
 [[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const header& h, rank_t peer, const header& ours,
                                                                   rank_t rank) {
-  const auto disagree = [&](const char* what, const auto& theirs, const auto& own) {
+  const auto disagree = [&](sentence_part what, sentence_part theirs, sentence_part own) {
     raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
   };
   if (h.sequence != ours.sequence) disagree("the number of the collective", h.sequence, ours.sequence);
