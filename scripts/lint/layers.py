@@ -24,7 +24,7 @@ OUTSIDE = {
     r"nccl\.h": r"^transport/nccl",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
     r"zfp.*": r"^storage/zfp",
-    r"nlohmann/.*": r"^topology/tree_json\.hpp$",
+    r"nlohmann/.*": r"^(topology/tree|collective/plan)_json\.hpp$",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -53,6 +53,9 @@ TEST(flex_plan, of_a_flat_tree_is_the_ring) {
 TEST(flex_plan, is_comparable_and_has_a_digest) {
   const flex_plan plan(hosts({2, 3}), 12);
   EXPECT_EQ(plan, flex_plan(hosts({2, 3}), 12));
+  const auto counts = plan.counts(); // five calls on level 0 by five ranks, eight on level 1
+  EXPECT_DOUBLE_EQ(counts.mean, 1.3);
+  EXPECT_EQ(counts.most, 2U);
   for (const flex_plan& other : {flex_plan(hosts({3, 2}), 12), flex_plan(hosts({2, 3}), 13), flex_plan(hosts({5}), 12),
                                  flex_plan(tree::flat(5), 12)}) {
     EXPECT_NE(plan, other);
@@ -72,20 +75,16 @@ TEST(flex_plan, of_more_values_than_32_bits_count) {
 using contents = std::vector<std::uint64_t>;
 
 /// Plays a plan with sets for values; every expectation is one of the paper's goals.
-void expect_exact(const tree& topology, std::uint64_t n) {
-  const flex_plan plan(topology, n);
-  const auto ranks = static_cast<std::size_t>(topology.ranks());
+void expect_exact(const flex_plan& plan) {
+  const std::uint64_t n = plan.dimension();
+  const auto ranks = static_cast<std::size_t>(plan.ranks());
   std::vector<contents> has(ranks);
   for (std::size_t r = 0; r < ranks; ++r) has[r].assign(n, std::uint64_t{1} << r);
   std::vector<index_range> held(ranks, {0, n});
   for (std::size_t level = 0; level < plan.levels(); ++level) {
     const std::vector<index_range> before = held;
-    std::set<rank_t> below; // a branch of this level
-    for (const std::size_t b : topology.branches(level)) {
-      for (const rank_t r : topology.leaves_of(topology.nodes()[b])) {
-        below.insert(r);
-        held[static_cast<std::size_t>(r)] = {0, 0};
-      }
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (!plan.parts(level, static_cast<rank_t>(r)).empty()) held[r] = {0, 0};
     }
     for (const auto& call : plan.calls(level)) {
       const auto chain = plan.chain(call);
@@ -130,9 +129,137 @@ TEST(flex_plan, is_exact_on_random_trees) {
     const std::uint64_t sizes[] = {0, 1, leaves - 1, leaves, random() % 300, 64 * leaves + random() % 100};
     const std::uint64_t n = sizes[random() % 6];
     SCOPED_TRACE(testing::Message() << "tree " << i << ", n = " << n << '\n' << topology.picture());
-    expect_exact(topology, n);
+    expect_exact(flex_plan(topology, n));
+    expect_exact(flex_plan::hierarchical(topology, n));
     if (testing::Test::HasFailure()) return;
   }
+}
+
+TEST(flex_plan, hierarchical_reduces_to_masters_who_alone_go_on) {
+  EXPECT_EQ(flex_plan::hierarchical(hosts({2, 3}), 12).picture(), "level 0: [0, 12) 1 -> 0\n"
+                                                                  "level 0: [0, 12) 3 -> 4 -> 2\n"
+                                                                  "level 1: [0, 6) 2 -> 0\n"
+                                                                  "level 1: [6, 12) 0 -> 2\n");
+  EXPECT_NE(flex_plan::hierarchical(hosts({2, 3}), 12).digest(), flex_plan(hosts({2, 3}), 12).digest());
+  EXPECT_EQ(flex_plan::hierarchical(tree::flat(5), 12), flex_plan(tree::flat(5), 12)) << "the root is no host";
+}
+
+TEST(flex_plan, children_with_slow_links_come_first_in_chains_that_they_do_not_end) {
+  spar::tree_node root{.links = {.bandwidth = 1e9}};
+  for (rank_t r = 0; r < 4; ++r) root.children.push_back({.rank = r});
+  root.children[2].link = {.bandwidth = 1e8};
+  EXPECT_EQ(flex_plan(tree(root), 8).picture(), "level 0: [0, 2) 2 -> 1 -> 3 -> 0\n"
+                                                "level 0: [2, 4) 2 -> 0 -> 3 -> 1\n"
+                                                "level 0: [4, 6) 0 -> 1 -> 3 -> 2\n"
+                                                "level 0: [6, 8) 2 -> 0 -> 1 -> 3\n");
+}
+
+std::vector<std::vector<flex_plan::given_call>> calls_of(const flex_plan& plan) {
+  std::vector<std::vector<flex_plan::given_call>> levels(plan.levels());
+  for (std::size_t l = 0; l < levels.size(); ++l) {
+    for (const auto& c : plan.calls(l)) {
+      const auto chain = plan.chain(c);
+      levels[l].push_back({c.range, {chain.begin(), chain.end()}});
+    }
+  }
+  return levels;
+}
+
+TEST(flex_plan, of_its_calls_is_the_same_plan) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 500; ++i) {
+    const tree topology = random_tree(random, 1 + random() % 40, 1 + static_cast<int>(random() % 4));
+    const flex_plan plan(topology, random() % 1000);
+    const flex_plan again = flex_plan::of_calls(plan.dimension(), plan.ranks(), calls_of(plan));
+    ASSERT_EQ(again, plan) << topology.picture();
+    ASSERT_EQ(again.digest(), plan.digest());
+  }
+}
+
+/// Whatever is changed in a plan's calls, what is not refused is exact.
+TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
+  std::mt19937_64 random(6);
+  int accepted = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const flex_plan plan(random_tree(random, 2 + random() % 6, 1 + static_cast<int>(random() % 3)), 5 + random() % 40);
+    auto levels = calls_of(plan);
+    auto& level = levels[random() % levels.size()];
+    const std::size_t c = random() % level.size(), other = random() % level.size();
+    auto& chain = level[c].chain;
+    const std::size_t place = random() % chain.size();
+    switch (random() % 8) {
+    case 0:
+      level[c].range.begin += 1;
+      break;
+    case 1:
+      level[c].range.end -= 1;
+      break;
+    case 2:
+      std::swap(chain[place], chain[random() % chain.size()]);
+      break;
+    case 3:
+      chain[place] = static_cast<rank_t>(random() % static_cast<std::uint64_t>(plan.ranks()));
+      break;
+    case 4:
+      level.erase(level.begin() + static_cast<std::ptrdiff_t>(c));
+      break;
+    case 5:
+      level.push_back(level[c]);
+      break;
+    case 6:
+      std::swap(level[c], level[other]);
+      break;
+    default:
+      chain.erase(chain.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+    try {
+      const flex_plan changed = flex_plan::of_calls(plan.dimension(), plan.ranks(), levels);
+      ++accepted;
+      expect_exact(changed);
+      if (testing::Test::HasFailure()) FAIL() << "change " << i << " of\n" << plan.picture();
+    } catch (const spar::invalid_argument&) {
+    }
+  }
+  EXPECT_GT(accepted, 300); // other orders of chains, for one
+  EXPECT_LT(accepted, 2500);
+}
+
+TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
+  using calls = std::vector<std::vector<flex_plan::given_call>>;
+  const calls good{{{{0, 6}, {1, 0}}, {{6, 12}, {0, 1}}}};
+  const auto refusal = [](const calls& levels, std::uint64_t n = 12, rank_t ranks = 2) -> std::string {
+    try {
+      (void)flex_plan::of_calls(n, ranks, levels);
+      return "accepted";
+    } catch (const spar::invalid_argument& e) {
+      return e.what();
+    }
+  };
+  const auto with = [&](auto change) {
+    calls changed = good;
+    change(changed[0]);
+    return refusal(changed);
+  };
+  EXPECT_EQ(refusal(good), "accepted");
+  EXPECT_EQ(refusal(good, 12, 0), "a plan is for 0 ranks");
+  EXPECT_EQ(with([](auto& l) { l[1].range.end = 13; }), "call 1 of a plan is for [6, 13) of 12 values");
+  EXPECT_EQ(with([](auto& l) { l[1].range = {7, 7}; }), "call 1 of a plan is for [7, 7) of 12 values");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {2, 0}; }), "call 0 of a plan has rank 2 of 2");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {0, 0}; }), "call 0 of a plan has rank 0 twice");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {0}; }),
+            "call 1 (1 of its level) of a plan begins at 6, where rank 1 has values from 0 on that are in no call, or "
+            "in two");
+  EXPECT_EQ(with([](auto& l) { l[1].range.begin = 5; }),
+            "call 1 (1 of its level) of a plan begins at 5, where rank 0 has values from 6 on that are in no call, or "
+            "in two");
+  EXPECT_EQ(with([](auto& l) { l.pop_back(); }),
+            "level 0 of a plan leaves values of rank 0 from 6 on in no call, or in two");
+  EXPECT_EQ(refusal({{{{0, 12}, {0}}}}), "the owners of a plan do not have each of 12 values once, from 12");
+  EXPECT_EQ(refusal({}, 12, 1), "accepted");
+  calls alone = good;
+  alone.push_back({{{6, 12}, {0}}});
+  EXPECT_EQ(refusal(alone), "call 2 of a plan is of rank 0 alone, which does not have these values");
 }
 
 /// Equation 12: a learner's next range meets ceil(its portion / the smallest portion) boundaries of each child.

@@ -3,6 +3,7 @@
 #include "support/ranks.hpp"
 #include "topology/random_tree.hpp"
 
+#include <spar/collective/flex_cost.hpp>
 #include <spar/model/tree_cost.hpp>
 #include <spar/system/flexreduce.hpp>
 
@@ -81,22 +82,27 @@ TEST(tree_cost, is_blueconnects_on_symmetric_trees) {
   }
 }
 
+template <class Algorithm>
 struct reduce_over {
-  const spar::flex_plan* plan;
+  Algorithm algorithm;
   std::vector<std::vector<float>>* x;
   spar::task<void> operator()(spar::sim& net) const& {
     const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
-    auto pending = spar::start_allreduce(net, mine, spar::flexreduce{*plan});
+    auto pending = spar::start_allreduce(net, mine, algorithm);
     co_await std::move(pending);
   }
 };
 
-double simulated(const tree& topology, std::size_t n) {
-  const spar::flex_plan plan(topology, n);
-  std::vector<std::vector<float>> x(static_cast<std::size_t>(plan.ranks()), std::vector<float>(n));
+template <class Algorithm>
+double simulated(const tree& topology, std::size_t n, const Algorithm& algorithm) {
+  std::vector<std::vector<float>> x(static_cast<std::size_t>(topology.ranks()), std::vector<float>(n));
   spar::simulator_options options;
   options.tree = topology.network();
-  return run_sim(plan.ranks(), reduce_over{&plan, &x}, options);
+  return run_sim(topology.ranks(), reduce_over<Algorithm>{algorithm, &x}, options);
+}
+double simulated(const tree& topology, std::size_t n) {
+  const spar::flex_plan plan(topology, n);
+  return simulated(topology, n, spar::flexreduce{plan});
 }
 
 void expect_time_of_the_model(const tree& topology) {
@@ -114,6 +120,45 @@ TEST(tree_cost, is_the_simulated_time_where_links_are_wider_inside_than_between)
   for (const double latency : {0.0, 1e-6}) expect_time_of_the_model(narrow({8, 2, 3, 5}, latency));
   expect_time_of_the_model(symmetric({2, 3, 4}, {1e10, 1e9, 1e8}));
   expect_time_of_the_model(symmetric({4, 2, 2}, {1e10, 1e9, 1e8}));
+}
+
+TEST(tree_cost, of_any_plan_is_its_simulated_time) {
+  for (const double latency : {0.0, 1e-6}) {
+    for (const tree& topology : {narrow({2, 2}, latency), narrow({2, 3}, latency), narrow({3, 3, 4}, latency),
+                                 narrow({8, 2, 3, 5}, latency), symmetric({2, 3, 4}, {1e10, 1e9, 1e8})}) {
+      for (const spar::flex_plan& plan : {spar::flex_plan(topology, 60'000), spar::ring_plan(topology, 60'000),
+                                          spar::hierarchical_plan(topology, 60'000)}) {
+        const double model = spar::seconds_of_plan(topology, plan, 4);
+        EXPECT_NEAR(simulated(topology, 60'000, spar::flexreduce{plan}) / model, 1, 0.05)
+            << topology.picture() << plan.picture();
+      }
+    }
+  }
+}
+
+TEST(tree_cost, of_rabenseifners_algorithm_is_its_simulated_time) {
+  for (const double latency : {0.0, 1e-6, 1e-5}) {
+    for (const tree& topology : {tree::flat(8, {1e9, latency}), tree::flat(6, {1e9, latency}), narrow({4, 4}, latency),
+                                 narrow({2, 2, 2, 2}, latency)}) {
+      const double model = spar::seconds_rabenseifner(topology, 4.0 * 60'000);
+      EXPECT_NEAR(simulated(topology, 60'000, spar::rabenseifner{}) / model, 1, 0.05) << topology.picture();
+    }
+  }
+}
+
+/// A link that is a tenth as wide as the others decides alone. The ring takes longer than the model's, as what the slow
+/// rank gets and what it sends wait for each other; where it comes first they do not.
+TEST(tree_cost, a_slow_link_is_busy_all_the_time_where_its_rank_comes_first) {
+  for (const int ranks : {3, 4, 8}) {
+    tree_node root{.links = {.bandwidth = 1e9, .latency = 0}};
+    for (spar::rank_t r = 0; r < ranks; ++r) root.children.push_back({.rank = r});
+    root.children[1].link = {.bandwidth = 1e8, .latency = 0};
+    const tree slow(root);
+    const spar::flex_plan ring = spar::ring_plan(slow, 67'200);
+    const double model = spar::seconds_flexreduce(slow, 4.0 * 67'200);
+    EXPECT_NEAR(simulated(slow, 67'200) / model, 1, 0.1) << ranks << " ranks";
+    EXPECT_LE(simulated(slow, 67'200), simulated(slow, 67'200, spar::flexreduce{ring})) << ranks << " ranks";
+  }
 }
 
 /// On each level all wait for the slowest latency in the model, but hosts with few ranks are through earlier.

@@ -19,6 +19,10 @@ TEST(tree_json, is_the_tree_that_code_composes) {
                       .children = {{.rank = 2}, {.links = {1e10, 0}, .children = {{.rank = 0}, {.rank = 1}}}}});
   EXPECT_EQ(parsed, composed);
   EXPECT_EQ(spar::parse_tree(R"({"children": [{"rank": 0}, {"rank": 1}]})"), spar::tree::flat(2));
+  const spar::tree one_slow =
+      spar::parse_tree(R"({"latency": 5e-5, "children": [{"rank": 0, "link": {"bandwidth": 1e7}}, {"rank": 1}]})");
+  EXPECT_EQ(one_slow.nodes()[1].up, (spar::tree_link{1e7, 5e-5})) << "what a link does not say is as above it";
+  EXPECT_EQ(one_slow.nodes()[2].up, (spar::tree_link{1e9, 5e-5}));
   EXPECT_EQ(spar::parse_tree(R"({"rank": 0})").ranks(), 1);
 }
 
@@ -39,6 +43,14 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"bandwidth": "fast", "children": [{"rank": 0}]})", "root.bandwidth of the tree is no number: \"fast\""},
       {R"({"bandwidth": 0, "children": [{"rank": 0}]})", "root of the tree has links of 0 bytes a second"},
       {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice"},
+      {R"({"children": [{"rank": 0}, {"rank": 1, "rank": 2}]})", "a tree has an object with 'rank' twice"},
+      {R"({"link": {}, "rank": 0})", "root of the tree has a link to a parent"},
+      {R"({"children": [{"rank": 0, "link": 3}]})", "root.children[0].link of the tree is no object"},
+      {R"({"children": [{"rank": 0, "link": {"speed": 3}}]})", "root.children[0].link of the tree has 'speed'"},
+      {R"({"children": [{"rank": 0, "link": {"bandwidth": 0}}]})",
+       "root.children[0] of the tree has a link of 0 bytes a second"},
+      {R"({"children": [{"rank": 0, "link": {"latency": -1}}]})",
+       "root.children[0] of the tree has a link with a latency of -1 s"},
   };
   for (const auto& [text, expected] : cases) {
     try {

@@ -20,9 +20,9 @@ namespace spar {
 
 namespace detail {
 
-/// The search for the P - 1 quantiles at once. Every rank counts its entries below 7 probes between the nearest two
-/// positions known for each quantile; from the sums of these counts all ranks draw the same conclusions.
-template <index_type Index>
+/// The search for the quantiles between all blocks at once. Every rank counts its entries below 7 probes between the
+/// nearest two positions known for each quantile; from the sums of these counts all ranks draw the same conclusions.
+template <index_type Index, class Ownership>
 class quantile_search {
   static constexpr std::uint64_t probes = 7;
 
@@ -45,35 +45,37 @@ class quantile_search {
   };
 
  public:
-  /// `totals`: entries of all ranks in each of the blocks with these bounds.
-  quantile_search(std::span<const std::uint64_t> bounds, std::span<const std::uint64_t> totals, pool& memory)
-      : quantiles_(memory, totals.size()), counts_(memory, probes * (totals.size() - 1)) {
-    for (const std::uint64_t total : totals) all_ += total;
-    const uniform_ownership equal{all_, static_cast<rank_t>(totals.size())};
+  /// `due`: what the blocks should be to each other; `totals`: entries of all ranks in each of the blocks with these
+  /// bounds.
+  quantile_search(Ownership due, std::span<const std::uint64_t> bounds, std::span<const std::uint64_t> totals,
+                  pool& memory)
+      : due_(due), quantiles_(memory, totals.size()), counts_(memory, probes * (totals.size() - 1)) {
+    due_.n = 0;
+    for (const std::uint64_t total : totals) due_.n += total;
     std::size_t block = 0;
     position begin{bounds[0], 0};
     for (std::size_t q = 1; q < totals.size(); ++q) {
-      const std::uint64_t target = equal.begin(static_cast<rank_t>(q));
+      const std::uint64_t target = due_.begin(static_cast<rank_t>(q));
       for (; begin.below + totals[block] < target; ++block) begin = {bounds[block + 1], begin.below + totals[block]};
       quantiles_.emplace_back(quantile{target, begin, {bounds[block + 1], begin.below + totals[block]}});
     }
   }
 
-  /// The blocks that the nearest positions would make differ by about 3 % or P entries at most; or nothing is left to
-  /// refine.
+  /// The blocks that the nearest positions would make miss what is due by about 3 % or P entries at most, or have no
+  /// more than `most` in the mean; or nothing is left to refine.
   [[nodiscard]] bool good(std::uint64_t most) const {
-    const std::uint64_t mean = all_ / (quantiles_.size() + 1);
-    const std::uint64_t good_enough = std::min(most, mean + std::max<std::uint64_t>(mean / 32, quantiles_.size() + 1));
+    const std::uint64_t mean = due_.n / (quantiles_.size() + 1);
     std::uint64_t below = 0;
-    std::uint64_t largest = 0;
-    bool found = true;
-    for (const quantile& q : quantiles_) {
-      const std::uint64_t next = q.nearest().below;
-      largest = std::max(largest, next - below);
+    bool found = true, fits = true;
+    for (std::size_t q = 0; q <= quantiles_.size(); ++q) {
+      const std::uint64_t next = q < quantiles_.size() ? quantiles_[q].nearest().below : due_.n;
+      const std::uint64_t its = due_.of_mean(mean, static_cast<rank_t>(q));
+      const std::uint64_t slack = std::max<std::uint64_t>(its / 32, quantiles_.size() + 1);
+      fits = fits && next - below <= std::min(due_.of_mean(most, static_cast<rank_t>(q)), its + slack);
+      found = found && (q == quantiles_.size() || quantiles_[q].found());
       below = next;
-      found = found && q.found();
     }
-    return found || std::max(largest, all_ - below) <= good_enough;
+    return found || fits;
   }
 
   /// This rank's share of the counters.
@@ -107,43 +109,47 @@ class quantile_search {
   }
 
  private:
-  std::uint64_t all_ = 0;
+  Ownership due_; // of all ranks' entries
   fixed_vector<quantile> quantiles_;
   buffer<std::uint64_t> counts_;
 };
 
 } // namespace detail
 
-/// Moves `bounds` (P + 1 of them, of the owners' blocks of [0, n), the same on every rank) where `anew` says so or an
-/// owner would get more than `most` entries, so that all get about as many. `mine`: the ascending indices of this
-/// rank's entries. Bounds that do not fit n and P are replaced.
+/// Moves `bounds` (of blocks of [0, n), the same on every rank) where `anew` says so or a block would get more than
+/// `most` entries, so that they get about as many as `due` says: for P blocks of owners `uniform_ownership{n, P}`, all
+/// alike; where blocks are to differ, `most` is for the mean one. `mine`: the ascending indices of this rank's entries.
+/// Bounds that do not fit n and the number of blocks are replaced.
 ///
 /// An allreduce of P counters, and one of 7 (P - 1) for each refinement, which leaves an eighth of the distance in
 /// which a bound is looked for: 2 ceil(log2 P) messages a rank each time, of less than 4 P and 28 P words (of 4 bytes)
 /// in all. Returns the number of refinements.
-template <transport Net, index_type Index>
-task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, std::uint64_t n,
+template <transport Net, index_type Index, class Ownership>
+task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership due,
                                       std::vector<std::uint64_t>& bounds, bool anew, std::uint64_t most) {
-  const uniform_ownership equal{n, net.size()};
-  if (bounds.size() != static_cast<std::size_t>(net.size()) + 1 || bounds.front() != 0 || bounds.back() != n ||
+  const rank_t blocks = due.count();
+  if (bounds.size() != static_cast<std::size_t>(blocks) + 1 || bounds.front() != 0 || bounds.back() != due.n ||
       !std::is_sorted(bounds.begin(), bounds.end())) {
     bounds.clear();
-    for (rank_t r = 0; r <= net.size(); ++r) bounds.push_back(equal.begin(r));
+    for (rank_t b = 0; b <= blocks; ++b) bounds.push_back(due.begin(b));
     anew = true;
   }
   const auto counters = net.template with_element<std::uint64_t>();
   const bruck_allreduce allreduce;
   buffer<std::uint64_t> totals(net.memory(), bounds.size() - 1);
-  using search = detail::quantile_search<Index>;
+  using search = detail::quantile_search<Index, Ownership>;
   for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
     totals.data()[b] = search::entries_below(mine, bounds[b + 1]) - search::entries_below(mine, bounds[b]);
   }
   co_await allreduce(counters, totals.span());
-  const std::uint64_t largest = *std::max_element(totals.data(), totals.data() + totals.size());
+  bool too_many = false;
+  for (rank_t b = 0; b < blocks; ++b) {
+    too_many = too_many || totals.data()[static_cast<std::size_t>(b)] > due.of_mean(most, b);
+  }
   std::uint64_t refinements = 0;
-  if (!anew && largest <= most) co_return refinements;
+  if (!anew && !too_many) co_return refinements;
 
-  search quantiles(bounds, totals.span(), net.memory());
+  search quantiles(due, bounds, totals.span(), net.memory());
   for (; !quantiles.good(most); ++refinements) {
     co_await allreduce(counters, quantiles.count(mine));
     quantiles.narrow();

@@ -3,6 +3,7 @@
 // dense values and, beyond the paper, of streams.
 #pragma once
 
+#include <spar/collective/flex_level.hpp>
 #include <spar/collective/flex_plan.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
@@ -13,7 +14,10 @@
 #include <spar/transport/channel.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -21,276 +25,270 @@ namespace spar {
 
 namespace detail {
 
-/// What a rank does for its part of a call in a round of the reduce-scatter: in round s the chain's rank s sends what
-/// it has of the subrange to the next one.
-template <class Send, class Receive>
-void reduce_hop(std::span<const rank_t> chain, std::size_t place, std::size_t round, Send send, Receive receive) {
-  if (place == round && round + 1 < chain.size()) send(chain[place + 1]);
-  if (place == round + 1) receive(chain[round]);
-}
-
-/// And in a round of the all-gather, in which the values go from the root to the chain's first rank and on. The holder
-/// in the child of a root that held nothing itself gets them from the root as well.
-template <class Send, class Receive>
-void gather_hop(std::span<const rank_t> chain, bool root_holds, std::size_t place, std::size_t round, Send send,
-                Receive receive) {
-  const std::size_t root = chain.size() - 1;
-  const std::size_t others = root_holds ? root : root - 1; // ranks 0 to others - 1 pass the values on
-  if (place == root) {
-    if (round == 0 && others > 0) send(chain[0]);
-    if (round == 0 && !root_holds) send(chain[others]);
-  } else if (place == others) {
-    if (round == 0) receive(chain[root]);
-  } else {
-    if (round == place) receive(chain[place == 0 ? root : place - 1]);
-    if (round == place + 1 && place + 1 < others) send(chain[place + 1]);
-  }
-}
-
-/// A message that a rank is due in a round. A transport has one receive at a time from each rank, so the second one
-/// from a rank has its turn when the first ones of all have arrived.
-struct due_message {
-  rank_t from;
-  std::size_t part; // of this rank's, for which it is
-  std::size_t turn;
-};
-class due_messages {
+/// Dense values, in place: sums on the way up.
+template <element T, class Op>
+class flex_dense_sum {
  public:
-  due_messages(pool& memory, std::size_t room) : messages_(memory, room) {}
-  void add(rank_t from, std::size_t part) {
-    std::size_t turn = 0;
-    for (const due_message& earlier : all()) turn += earlier.from == from ? 1 : 0;
-    messages_.span()[count_++] = {from, part, turn};
-    turns_ = std::max(turns_, turn + 1);
+  static constexpr bool straight = false;
+  flex_dense_sum(const flex_plan& plan, std::span<T> x, Op op) : plan_(&plan), x_(x), op_(op) {}
+  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  [[nodiscard]] payload outgoing(std::size_t part) const { return encode<T>(values(part)); }
+  void place(const flex_message& m, message_buffer& in) const {
+    if (!plan_->adds(parts_[m.part])) in.place(0, values(m.part));
   }
-  [[nodiscard]] std::span<const due_message> all() const noexcept { return messages_.span().first(count_); }
-  [[nodiscard]] std::size_t turns() const noexcept { return turns_; }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+    const auto partial = in.template piece<T>(0);
+    const std::span<T> own = values(m.part);
+    if (partial.size() != own.size()) throw corrupt_message("a subrange of a plan has the wrong length");
+    if (!plan_->adds(parts_[m.part])) return 0;
+    kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
+    return own.size();
+  }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() const noexcept {}
 
  private:
-  buffer<due_message> messages_;
-  std::size_t count_ = 0;
-  std::size_t turns_ = 0;
+  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
+    const index_range range = (*plan_)[parts_[part]].range;
+    return x_.subspan(range.begin, range.size());
+  }
+
+  const flex_plan* plan_;
+  std::span<T> x_;
+  Op op_;
+  std::span<const flex_plan::part> parts_;
 };
 
-/// The result of a single rank; or, of no values, one that is alike on all ranks.
-template <transport Net, element T, index_type Index>
-stream<T, Index> where_nothing_moves(const channel<Net>& net, const stream_view<T, Index>& mine) {
-  return net.size() == 1 ? stream<T, Index>::copy(net.memory(), mine) : stream<T, Index>::sparse(net.memory(), 0, 0);
-}
+/// And copies on the way down.
+template <element T>
+class flex_dense_copy {
+ public:
+  static constexpr bool straight = false;
+  flex_dense_copy(const flex_plan& plan, std::span<T> x) : plan_(&plan), x_(x) {}
+  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  [[nodiscard]] payload outgoing(std::size_t part) const { return encode<T>(values(part)); }
+  void place(const flex_message& m, message_buffer& in) const { in.place(0, values(m.part)); }
+  std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() const noexcept {}
+
+ private:
+  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
+    const index_range range = (*plan_)[parts_[part]].range;
+    return x_.subspan(range.begin, range.size());
+  }
+
+  const flex_plan* plan_;
+  std::span<T> x_;
+  std::span<const flex_plan::part> parts_;
+};
+
+/// The subranges of a plan as ranges of indices: the same, or where there are `bounds` each value of the plan is a
+/// cell, and cell c has the indices from bounds[c] to bounds[c + 1].
+struct flex_ranges {
+  const flex_plan* plan;
+  std::span<const std::uint64_t> bounds;
+
+  /// Throws `invalid_argument` for a plan of another number of values, or cells, or ranks.
+  void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
+  [[nodiscard]] index_range operator[](const flex_plan::part& part) const noexcept {
+    const index_range r = (*plan)[part].range;
+    return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
+  }
+};
+
+/// What a rank has of a stream, level after level: slices of what it held before, or what has come for its parts.
+template <element T, index_type Index>
+class flex_streams {
+ public:
+  static constexpr bool straight = true;
+
+  flex_streams(const flex_ranges& ranges, const stream_view<T, Index>& mine, T absent, pool& memory)
+      : memory_(&memory), ranges_(ranges), have_(mine), absent_(absent) {}
+
+  void begin_level(std::span<const flex_plan::part> parts) { parts_ = parts; }
+  void place(const flex_message&, message_buffer&) const noexcept {}
+  /// The result: that of a single rank is what it brought, that of no values has the same form on all ranks.
+  [[nodiscard]] stream<T, Index> result() && {
+    if (have_.dimension() == 0) return stream<T, Index>::sparse(*memory_, 0, 0);
+    return moved_ ? std::move(held_) : stream<T, Index>::copy(*memory_, have_);
+  }
+
+ protected:
+  [[nodiscard]] const flex_plan& plan() const noexcept { return *ranges_.plan; }
+  [[nodiscard]] index_range range(std::size_t part) const noexcept { return ranges_[parts_[part]]; }
+  [[nodiscard]] stream_view<T, Index> slice(std::size_t part) const {
+    return have_.slice(range(part).begin, range(part).end);
+  }
+
+  /// The streams of the parts that `is_held` says, which lie one after the other: what will be held next.
+  template <class IsHeld>
+  void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held) {
+    buffer<stream_view<T, Index>> views(*memory_, of_part.size());
+    std::size_t count = 0;
+    index_range all{0, 0};
+    for (std::size_t i = 0; i < of_part.size(); ++i) {
+      if (!is_held(i)) continue;
+      all = {count == 0 ? range(i).begin : all.begin, range(i).end};
+      views.span()[count++] = of_part[i];
+    }
+    next_ = concatenate(std::as_const(views).span().first(count), have_.dimension(), all, absent_, *memory_);
+  }
+  void hold_next() {
+    held_ = std::move(next_);
+    have_ = std::as_const(held_).view();
+    moved_ = true;
+  }
+
+  std::span<const flex_plan::part> parts_;
+  pool* memory_;
+
+ private:
+  flex_ranges ranges_;
+  stream_view<T, Index> have_;
+  T absent_;
+  stream<T, Index> held_;
+  bool moved_ = false; // `have_` is `held_`
+  stream<T, Index> next_;
+};
+
+/// Sums on the way up: each root takes what the others of its chain have, in the chain's order.
+template <element T, index_type Index, class Op>
+class flex_stream_sum : public flex_streams<T, Index> {
+  using base = flex_streams<T, Index>;
+
+ public:
+  flex_stream_sum(const flex_ranges& ranges, const stream_view<T, Index>& mine, Op op, pool& memory)
+      : base(ranges, mine, op.template neutral<T>(), memory), op_(op) {}
+  void begin_level(std::span<const flex_plan::part> parts) {
+    base::begin_level(parts);
+    std::size_t views = 0;
+    first_.emplace(*base::memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      first_->span()[i] = views;
+      if (base::plan().is_root(parts[i])) views += parts[i].place + 1;
+    }
+    views_.emplace(*base::memory_, views);
+  }
+  [[nodiscard]] payload outgoing(std::size_t part) const { return encode(base::slice(part)); }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) {
+    views_->span()[first_->span()[m.part] + m.place] = decode<T, Index>(in, base::range(m.part));
+    return 0;
+  }
+  std::uint64_t all_taken() {
+    const std::size_t parts = base::parts_.size();
+    std::uint64_t work = 0;
+    fixed_vector<stream<T, Index>> sums(*base::memory_, parts);
+    buffer<stream_view<T, Index>> of_part(*base::memory_, parts);
+    for (std::size_t i = 0; i < parts; ++i) {
+      const auto& part = base::parts_[i];
+      if (!base::plan().is_root(part)) continue;
+      const auto views = views_->span().subspan(first_->span()[i], part.place + 1);
+      if (base::plan().adds(part)) views.back() = base::slice(i);
+      of_part.span()[i] =
+          sums.emplace_back(total(views.first(part.place + (base::plan().adds(part) ? 1 : 0)), base::range(i), work))
+              .view();
+    }
+    base::join(std::as_const(of_part).span(), [&](std::size_t i) { return base::plan().is_root(base::parts_[i]); });
+    return work;
+  }
+  void end_level() { base::hold_next(); }
+
+ private:
+  [[nodiscard]] stream<T, Index> total(std::span<const stream_view<T, Index>> views, index_range range,
+                                       std::uint64_t& work) const {
+    std::uint64_t entries = 0;
+    bool dense = false;
+    for (const auto& v : views) {
+      entries += v.count();
+      dense = dense || (v.is_dense() && v.count() > 0);
+    }
+    const std::uint64_t n = views[0].dimension();
+    if (dense || entries > dense_threshold<T, Index>(range.size())) {
+      work += entries;
+      auto out = stream<T, Index>::dense(*base::memory_, n, range.begin, range.size());
+      reduce_dense(views, range, out.values().data(), op_);
+      return out;
+    }
+    work += entries * std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::bit_width(views.size() - 1)));
+    return merge_many(views, n, range, op_, *base::memory_);
+  }
+
+  Op op_;
+  std::optional<buffer<std::size_t>> first_;           // of each part's views
+  std::optional<buffer<stream_view<T, Index>>> views_; // of each root's chain, by place
+};
+
+/// And copies on the way down, from the roots to all.
+template <element T, index_type Index>
+class flex_stream_copy : public flex_streams<T, Index> {
+  using base = flex_streams<T, Index>;
+
+ public:
+  using base::base;
+  void begin_level(std::span<const flex_plan::part> parts) {
+    base::begin_level(parts);
+    came_.emplace(*base::memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      came_->span()[i] = base::plan().is_root(parts[i]) ? base::slice(i) : stream_view<T, Index>();
+    }
+  }
+  [[nodiscard]] payload outgoing(std::size_t part) const { return encode(base::slice(part)); }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) {
+    came_->span()[m.part] = decode<T, Index>(in, base::range(m.part));
+    return 0;
+  }
+  std::uint64_t all_taken() {
+    // A root that added nothing had nothing of this one on the level below.
+    base::join(std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); });
+    return 0;
+  }
+  void end_level() { base::hold_next(); }
+
+ private:
+  std::optional<buffer<stream_view<T, Index>>> came_; // for each part
+};
 
 } // namespace detail
 
-/// Level by level from the bottom up, the calls of a level side by side, in rounds. In place: what the plan gives a
-/// rank is reduced afterwards, the rest is unspecified.
+/// In place: what the plan gives a rank is reduced afterwards, the rest is unspecified.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
   plan->check(x.size(), net.size());
-  const auto own = [=](const flex_plan::call& c) { return x.subspan(c.range.begin, c.range.size()); };
-  for (std::size_t level = 0; level < plan->levels(); ++level) {
-    const auto parts = plan->parts(level, net.rank());
-    for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
-      fixed_vector<decltype(net.send(0, encode<T>(x)))> sending(net.memory(), parts.size());
-      detail::due_messages due(net.memory(), parts.size());
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        const auto& call = (*plan)[parts[i]];
-        detail::reduce_hop(
-            plan->chain(call), parts[i].place, round,
-            [&](rank_t to) { sending.emplace_back(net.send(to, encode<T>(own(call)))); },
-            [&](rank_t from) { due.add(from, i); });
-      }
-      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
-        fixed_vector<message_buffer> arrived(net.memory(), due.all().size());
-        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), due.all().size());
-        for (const auto& d : due.all()) {
-          if (d.turn != turn) continue;
-          message_buffer& in = arrived.emplace_back(net.memory());
-          if (!plan->adds(parts[d.part])) in.place(0, own((*plan)[parts[d.part]]));
-          receiving.emplace_back(net.receive(d.from, in));
-        }
-        std::size_t next = 0;
-        for (const auto& d : due.all()) {
-          if (d.turn != turn) continue;
-          const auto& call = (*plan)[parts[d.part]];
-          message_buffer& in = arrived[next];
-          co_await receiving[next++];
-          const auto partial = in.template piece<T>(0);
-          if (partial.size() != call.range.size()) throw corrupt_message("a subrange of a plan has the wrong length");
-          if (plan->adds(parts[d.part])) {
-            net.compute(partial.size());
-            kernel::reduce_left(own(call).data(), partial.data(), partial.size(), op);
-          }
-          in.release();
-        }
-      }
-      for (auto& s : sending) co_await s;
-    }
-  }
+  detail::flex_dense_sum<T, Op> work(*plan, x, op);
+  co_await detail::flex_execute(net, plan, true, &work);
 }
 
-/// The same of a stream: the entries of what the plan gives this rank.
-template <transport Net, element T, index_type Index, reduction<T> Op>
-task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, Op op) {
-  plan->check(mine.dimension(), net.size());
-  pool& memory = net.memory();
-  stream<T, Index> held;
-  stream_view<T, Index> have = mine;
-  bool moved = false; // `have` is `held`
-  for (std::size_t level = 0; level < plan->levels(); ++level) {
-    const auto parts = plan->parts(level, net.rank());
-    if (parts.empty()) continue; // not below a branch of this level
-    const auto slice = [&](const flex_plan::call& c) { return have.slice(c.range.begin, c.range.end); };
-    fixed_vector<stream<T, Index>> sums(memory, parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) sums.emplace_back();
-    const auto sum_of = [&](std::size_t i) {
-      return parts[i].place == 0 ? slice((*plan)[parts[i]]) : std::as_const(sums[i]).view();
-    };
-    for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
-      fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, parts.size());
-      detail::due_messages due(memory, parts.size());
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        detail::reduce_hop(
-            plan->chain((*plan)[parts[i]]), parts[i].place, round,
-            [&](rank_t to) { sending.emplace_back(net.send(to, encode(sum_of(i)))); },
-            [&](rank_t from) { due.add(from, i); });
-      }
-      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
-        fixed_vector<message_buffer> arrived(memory, due.all().size());
-        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, due.all().size());
-        for (const auto& d : due.all()) {
-          if (d.turn == turn) receiving.emplace_back(net.receive(d.from, arrived.emplace_back(memory)));
-        }
-        std::size_t next = 0;
-        for (const auto& d : due.all()) {
-          if (d.turn != turn) continue;
-          const auto& call = (*plan)[parts[d.part]];
-          message_buffer& in = arrived[next];
-          co_await receiving[next++];
-          const auto partial = decode<T, Index>(in, call.range);
-          if (plan->adds(parts[d.part])) {
-            const auto own = slice(call);
-            net.compute(partial.count() + own.count());
-            sums[d.part] = merge(partial, own, call.range, dense_threshold<T, Index>(call.range.size()), op, memory);
-          } else {
-            sums[d.part] = stream<T, Index>::copy(memory, partial);
-          }
-          in.release();
-        }
-      }
-      for (auto& s : sending) co_await s;
-    }
-    buffer<stream_view<T, Index>> owned(memory, parts.size());
-    std::size_t calls = 0;
-    index_range range{0, 0};
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (!plan->is_root(parts[i])) continue;
-      const index_range added = (*plan)[parts[i]].range;
-      range = {calls == 0 ? added.begin : range.begin, added.end};
-      owned.span()[calls++] = sum_of(i);
-    }
-    auto next = concatenate(std::as_const(owned).span().first(calls), mine.dimension(), range, op.template neutral<T>(),
-                            memory);
-    held = std::move(next);
-    have = held.view();
-    moved = true;
-  }
-  if (!moved) held = detail::where_nothing_moves(net, mine);
-  co_return held;
-}
-
-/// The levels in reverse: each root's values go along its chain, to everyone that had a part in them. In place.
+/// The levels in reverse: each root's values go back along its chain, to everyone that had a part in them. In place.
 template <transport Net, element T>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
   plan->check(x.size(), net.size());
-  const auto own = [=](const flex_plan::call& c) { return x.subspan(c.range.begin, c.range.size()); };
-  for (std::size_t level = plan->levels(); level-- > 0;) {
-    const auto parts = plan->parts(level, net.rank());
-    for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
-      fixed_vector<decltype(net.send(0, encode<T>(x)))> sending(net.memory(), 2 * parts.size());
-      detail::due_messages due(net.memory(), parts.size());
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        const auto& call = (*plan)[parts[i]];
-        detail::gather_hop(
-            plan->chain(call), call.root_holds, parts[i].place, round,
-            [&](rank_t to) { sending.emplace_back(net.send(to, encode<T>(own(call)))); },
-            [&](rank_t from) { due.add(from, i); });
-      }
-      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
-        fixed_vector<message_buffer> arrived(net.memory(), due.all().size());
-        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), due.all().size());
-        for (const auto& d : due.all()) {
-          if (d.turn != turn) continue;
-          message_buffer& in = arrived.emplace_back(net.memory());
-          in.place(0, own((*plan)[parts[d.part]]));
-          receiving.emplace_back(net.receive(d.from, in));
-        }
-        for (auto& r : receiving) co_await r;
-      }
-      for (auto& s : sending) co_await s;
-    }
-  }
+  detail::flex_dense_copy<T> work(*plan, x);
+  co_await detail::flex_execute(net, plan, false, &work);
 }
 
-/// The same of streams: from the entries of what the plan gives each rank to all; where a range turns dense, absent
-/// entries become `absent`.
+/// The same of a stream, in whose chains all ranks send straight to the root: the entries of what the plan gives this
+/// rank. Where there are `bounds`, the plan is one of
+/// cells: cell c has the indices from bounds[c] to bounds[c + 1].
+template <transport Net, element T, index_type Index, reduction<T> Op>
+task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, Op op,
+                                           std::span<const std::uint64_t> bounds = {}) {
+  const detail::flex_ranges ranges{plan, bounds};
+  ranges.check(mine.dimension(), net.size());
+  detail::flex_stream_sum<T, Index, Op> work(ranges, mine, op, net.memory());
+  co_await detail::flex_execute(net, plan, true, &work);
+  co_return std::move(work).result();
+}
+
+/// From the entries of what the plan gives each rank to all; where a range turns dense, absent entries become `absent`.
 template <transport Net, element T, index_type Index>
-task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent) {
-  plan->check(mine.dimension(), net.size());
-  pool& memory = net.memory();
-  stream<T, Index> held;
-  stream_view<T, Index> have = mine;
-  bool moved = false; // `have` is `held`
-  for (std::size_t level = plan->levels(); level-- > 0;) {
-    const auto parts = plan->parts(level, net.rank());
-    if (parts.empty()) continue;
-    fixed_vector<stream<T, Index>> got(memory, parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) got.emplace_back();
-    const auto all_of = [&](std::size_t i) {
-      const auto& range = (*plan)[parts[i]].range;
-      return plan->is_root(parts[i]) ? have.slice(range.begin, range.end) : std::as_const(got[i]).view();
-    };
-    for (std::size_t round = 0; round + 1 < plan->longest_chain(level); ++round) {
-      fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, 2 * parts.size());
-      detail::due_messages due(memory, parts.size());
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        const auto& call = (*plan)[parts[i]];
-        detail::gather_hop(
-            plan->chain(call), call.root_holds, parts[i].place, round,
-            [&](rank_t to) { sending.emplace_back(net.send(to, encode(all_of(i)))); },
-            [&](rank_t from) { due.add(from, i); });
-      }
-      for (std::size_t turn = 0; turn < due.turns(); ++turn) {
-        fixed_vector<message_buffer> arrived(memory, due.all().size());
-        fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, due.all().size());
-        for (const auto& d : due.all()) {
-          if (d.turn == turn) receiving.emplace_back(net.receive(d.from, arrived.emplace_back(memory)));
-        }
-        std::size_t next = 0;
-        for (const auto& d : due.all()) {
-          if (d.turn != turn) continue;
-          message_buffer& in = arrived[next];
-          co_await receiving[next++];
-          got[d.part] = stream<T, Index>::copy(memory, decode<T, Index>(in, (*plan)[parts[d.part]].range));
-          in.release();
-        }
-      }
-      for (auto& s : sending) co_await s;
-    }
-    buffer<stream_view<T, Index>> held_before(memory, parts.size());
-    std::size_t calls = 0;
-    index_range range{0, 0};
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const auto& call = (*plan)[parts[i]];
-      if (plan->is_root(parts[i]) && !call.root_holds) continue; // it had nothing of this one on the level below
-      range = {calls == 0 ? call.range.begin : range.begin, call.range.end};
-      held_before.span()[calls++] = all_of(i);
-    }
-    auto next = concatenate(std::as_const(held_before).span().first(calls), mine.dimension(), range, absent, memory);
-    held = std::move(next);
-    have = held.view();
-    moved = true;
-  }
-  if (!moved) held = detail::where_nothing_moves(net, mine);
-  co_return held;
+task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent,
+                                      std::span<const std::uint64_t> bounds = {}) {
+  const detail::flex_ranges ranges{plan, bounds};
+  ranges.check(mine.dimension(), net.size());
+  detail::flex_stream_copy<T, Index> work(ranges, mine, absent, net.memory());
+  co_await detail::flex_execute(net, plan, false, &work);
+  co_return std::move(work).result();
 }
 
 } // namespace spar

@@ -22,8 +22,9 @@ namespace spar {
 ///
 /// A *call* reduces one subrange along a chain of ranks, one from each child of a branch, to the rank that owns it from
 /// then on: the chain's last one, its root. A node's chains begin with the child after the root's and go round, so that
-/// together they are the ring reduce-scatter of equation 2. A root that holds nothing of the subrange itself gets it
-/// from the holder in its own child, which stands before it.
+/// together they are the ring reduce-scatter of equation 2; where its links differ, children with slower ones come
+/// first in every chain that they do not end. A root that holds nothing of the subrange itself gets it from the holder
+/// in its own child, which stands before it.
 class flex_plan {
  public:
   struct call {
@@ -39,17 +40,35 @@ class flex_plan {
     std::size_t place = 0;
     friend bool operator==(const part&, const part&) = default;
   };
+  /// Calls of a rank, as their root, on a level.
+  struct call_counts {
+    double mean = 0;
+    std::size_t most = 0;
+  };
 
-  flex_plan(const tree& topology, std::uint64_t n) : n_(n), ranks_(topology.ranks()) {
-    held_.assign(static_cast<std::size_t>(ranks_), {0, n});
-    for (std::size_t level = 0; level < topology.levels(); ++level) {
-      const std::size_t before = calls_.size();
-      std::vector<index_range> next = held_;
-      for (const std::size_t branch : topology.branches(level)) assign_ranges(topology, branch, next);
-      held_ = std::move(next);
-      close_level(before);
+  flex_plan(const tree& topology, std::uint64_t n) : flex_plan(topology, n, false) {}
+
+  /// The plan with which each branch but the root reduces everything to its first rank, its master: masters alone do
+  /// the allreduce above (Jia et al. 2018; FlexReduce, section II-A).
+  static flex_plan hierarchical(const tree& topology, std::uint64_t n) { return {topology, n, true}; }
+
+  /// The subrange and the chain of a call, as `calls` and `chain` of a plan give them.
+  struct given_call {
+    index_range range;
+    std::vector<rank_t> chain;
+  };
+  /// The plan with these calls, by level. Throws `invalid_argument`, which names the call, where they do not reduce
+  /// every rank's values to exactly one owner each.
+  static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<given_call>>& levels) {
+    if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks"});
+    flex_plan plan(n, ranks);
+    for (const auto& level : levels) {
+      for (const given_call& c : level) plan.add_given(c);
+      plan.take_over_ranges(plan.close_level());
     }
-    digest_ = hash_of(topology);
+    plan.check_owners();
+    plan.digest_ = plan.hash();
+    return plan;
   }
 
   /// Throws `invalid_argument` for another number of values or ranks than the plan's.
@@ -83,8 +102,20 @@ class flex_plan {
   }
   /// What each rank owns in the end.
   [[nodiscard]] index_range operator[](rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
-  /// The same for equal trees and dimensions, and hardly ever for others.
+  /// The same for equal plans, and hardly ever for others.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
+  [[nodiscard]] call_counts counts() const {
+    call_counts all;
+    std::vector<std::size_t> of_rank(static_cast<std::size_t>(ranks_));
+    for (std::size_t level = 0; level < levels(); ++level) {
+      of_rank.assign(of_rank.size(), 0);
+      for (const call& c : calls(level)) {
+        all.most = std::max(all.most, ++of_rank[static_cast<std::size_t>(chain(c).back())]);
+      }
+    }
+    if (levels() > 0) all.mean = static_cast<double>(calls_.size()) / static_cast<double>(levels() * of_rank.size());
+    return all;
+  }
 
   friend bool operator==(const flex_plan&, const flex_plan&) = default;
 
@@ -108,9 +139,23 @@ class flex_plan {
     friend bool operator==(const bounds&, const bounds&) = default;
   };
 
+  flex_plan(std::uint64_t n, rank_t ranks) : n_(n), ranks_(ranks), held_(static_cast<std::size_t>(ranks), {0, n}) {}
+
+  flex_plan(const tree& topology, std::uint64_t n, bool to_masters) : flex_plan(n, topology.ranks()) {
+    for (std::size_t level = 0; level < topology.levels(); ++level) {
+      std::vector<index_range> next = held_;
+      for (const std::size_t branch : topology.branches(level)) {
+        assign_ranges(topology, branch, to_masters && branch != 0, next);
+      }
+      held_ = std::move(next);
+      close_level();
+    }
+    digest_ = hash();
+  }
+
   /// Divides [0, n) among the leaves of a branch: each gets its portion of what it holds, in the order of what they
   /// hold, so that it keeps as much as can be (figure 3b).
-  void assign_ranges(const tree& topology, std::size_t branch, std::vector<index_range>& next) {
+  void assign_ranges(const tree& topology, std::size_t branch, bool to_master, std::vector<index_range>& next) {
     const tree::node& self = topology.nodes()[branch];
     const std::uint64_t degree = self.children.size();
     std::vector<std::vector<rank_t>> holders; // of each child, in the order of what they hold, which is [0, n)
@@ -122,12 +167,14 @@ class flex_plan {
       std::erase_if(sorted, [&](rank_t r) { return held(r).size() == 0; });
       std::sort(sorted.begin(), sorted.end(), [&](rank_t a, rank_t b) { return held(a).begin < held(b).begin; });
     }
+    const std::vector<std::size_t> by_speed = slow_first(topology, self);
 
     const auto leaves = topology.leaves_of(self);
     std::vector<rank_t> sorted(leaves.begin(), leaves.end());
     std::sort(sorted.begin(), sorted.end(), [&](rank_t a, rank_t b) {
       return std::tuple(held(a).end, held(a).begin, a) < std::tuple(held(b).end, held(b).begin, b);
     });
+    const auto master = std::find_if(leaves.begin(), leaves.end(), [&](rank_t r) { return held(r).size() > 0; });
 
     std::vector<std::size_t> at(holders.size()); // the holder of `progress` in each child
     std::uint64_t progress = 0, lengths = 0, rest = 0;
@@ -135,33 +182,128 @@ class flex_plan {
       // floor(lengths / degree), where the lengths may be beyond 64 bits together.
       lengths += held(owner).size() / degree;
       rest += held(owner).size() % degree;
-      const std::uint64_t end = lengths + rest / degree;
-      next[static_cast<std::size_t>(owner)] = {progress, end};
+      const bool is_master = master != leaves.end() && owner == *master;
+      const std::uint64_t end = !to_master ? lengths + rest / degree : is_master ? n_ : progress;
+      next[static_cast<std::size_t>(owner)] = progress < end ? index_range{progress, end} : index_range{0, 0};
       while (progress < end) {
         std::uint64_t until = end;
         for (std::size_t c = 0; c < holders.size(); ++c) {
           while (held(holders[c][at[c]]).end <= progress) ++at[c];
           until = std::min(until, held(holders[c][at[c]]).end);
         }
-        add_call({progress, until}, owner, child_of[static_cast<std::size_t>(owner)], holders, at);
+        add_call({progress, until}, owner, child_of[static_cast<std::size_t>(owner)], holders, at, by_speed);
         progress = until;
       }
     }
   }
 
+  /// The children of a branch whose links differ, those with slower ones first; nothing where the links are alike.
+  static std::vector<std::size_t> slow_first(const tree& topology, const tree::node& branch) {
+    const auto bandwidth = [&](std::size_t c) { return topology.nodes()[branch.children[c]].up.bandwidth; };
+    std::vector<std::size_t> order;
+    for (std::size_t c = 1; c < branch.children.size(); ++c) {
+      if (bandwidth(c) == bandwidth(0)) continue;
+      for (std::size_t i = 0; i < branch.children.size(); ++i) order.push_back(i);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::size_t a, std::size_t b) { return bandwidth(a) < bandwidth(b); });
+      break;
+    }
+    return order;
+  }
+
   void add_call(index_range range, rank_t owner, std::size_t child, const std::vector<std::vector<rank_t>>& holders,
-                const std::vector<std::size_t>& at) {
+                const std::vector<std::size_t>& at, const std::vector<std::size_t>& by_speed) {
     call added{.range = range, .first = chains_.size()};
-    for (std::size_t c = child + 1; c < holders.size(); ++c) chains_.push_back(holders[c][at[c]]);
-    for (std::size_t c = 0; c <= child; ++c) chains_.push_back(holders[c][at[c]]);
+    const auto add = [&](std::size_t c) { chains_.push_back(holders[c][at[c]]); };
+    if (by_speed.empty()) {
+      for (std::size_t c = child + 1; c < holders.size(); ++c) add(c);
+      for (std::size_t c = 0; c < child; ++c) add(c);
+    } else {
+      for (const std::size_t c : by_speed) {
+        if (c != child) add(c);
+      }
+    }
+    add(child);
     added.root_holds = chains_.back() == owner;
     if (!added.root_holds) chains_.push_back(owner);
     added.last = chains_.size();
     calls_.push_back(added);
   }
 
-  /// Notes the calls since `before` as a level, and who takes part in which.
-  void close_level(std::size_t before) {
+  void add_given(const given_call& given) {
+    const std::string what = sentence("call ", calls_.size(), " of a plan");
+    const auto& [range, chain] = given;
+    if (range.begin >= range.end || range.end > n_) {
+      raise<invalid_argument>({what, " is for [", range.begin, ", ", range.end, ") of ", n_, " values"});
+    }
+    if (chain.empty()) raise<invalid_argument>({what, " has no ranks"});
+    std::vector<rank_t> sorted(chain);
+    std::sort(sorted.begin(), sorted.end());
+    if (sorted.front() < 0 || sorted.back() >= ranks_) {
+      raise<invalid_argument>(
+          {what, " has rank ", sorted.front() < 0 ? sorted.front() : sorted.back(), " of ", ranks_});
+    }
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice != sorted.end()) raise<invalid_argument>({what, " has rank ", *twice, " twice"});
+    const index_range root = held(chain.back());
+    const bool root_holds = root.begin <= range.begin && range.end <= root.end;
+    if (!root_holds && chain.size() == 1) {
+      raise<invalid_argument>({what, " is of rank ", chain.back(), " alone, which does not have these values"});
+    }
+    calls_.push_back({range, chains_.size(), chains_.size() + chain.size(), root_holds});
+    chains_.insert(chains_.end(), chain.begin(), chain.end());
+  }
+
+  /// What ranks hold after the calls of a level since `first`; those in none of them keep what they have.
+  void take_over_ranges(std::size_t first) {
+    for (rank_t r = 0; r < ranks_; ++r) {
+      const auto mine = parts(levels() - 1, r);
+      if (mine.empty()) continue;
+      index_range owned{0, 0};
+      std::uint64_t given = held(r).begin;
+      for (const part& p : mine) {
+        const index_range range = (*this)[p].range;
+        const std::string what = sentence("call ", p.call, " (", p.call - first, " of its level) of a plan");
+        if (adds(p)) {
+          if (range.begin != given) {
+            raise<invalid_argument>({what, " begins at ", range.begin, ", where rank ", r, " has values from ", given,
+                                     " on that are in no call, or in two"});
+          }
+          given = range.end;
+        }
+        if (!is_root(p)) continue;
+        if (owned.size() > 0 && owned.end != range.begin) {
+          raise<invalid_argument>({what, " leaves a gap in what rank ", r, " owns: ", owned.end, " to ", range.begin});
+        }
+        owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};
+      }
+      if (held(r).size() > 0 && given != held(r).end) {
+        raise<invalid_argument>({"level ", levels() - 1, " of a plan leaves values of rank ", r, " from ", given,
+                                 " on in no call, or in two"});
+      }
+      held_[static_cast<std::size_t>(r)] = owned;
+    }
+  }
+
+  void check_owners() const {
+    std::vector<index_range> owned(held_);
+    std::sort(owned.begin(), owned.end(), [](const index_range& a, const index_range& b) {
+      return std::tuple(a.begin, a.end) < std::tuple(b.begin, b.end);
+    });
+    std::uint64_t covered = 0;
+    for (const index_range& range : owned) {
+      if (range.size() == 0) continue;
+      if (range.begin != covered) {
+        raise<invalid_argument>({"the owners of a plan do not have each of ", n_, " values once, from ", covered});
+      }
+      covered = range.end;
+    }
+    if (covered != n_) raise<invalid_argument>({"the owners of a plan have ", covered, " of ", n_, " values"});
+  }
+
+  /// Notes the calls since the last level as one, and who takes part in which; returns the first.
+  std::size_t close_level() {
+    const std::size_t before = levels_.empty() ? 0 : levels_.back().last_call;
     std::size_t longest = 0;
     const auto ranks = static_cast<std::size_t>(ranks_);
     std::vector<std::size_t> count(ranks);
@@ -184,22 +326,23 @@ class flex_plan {
         parts_[to[static_cast<std::size_t>(members[place])]++] = {i, place};
       }
     }
+    return before;
   }
 
   [[nodiscard]] index_range held(rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
 
-  [[nodiscard]] std::uint64_t hash_of(const tree& topology) const noexcept {
+  /// Of all that ranks do.
+  [[nodiscard]] std::uint64_t hash() const noexcept {
     std::uint64_t hash = 14695981039346656037U;
     const auto add = [&](std::uint64_t word) {
       hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
       hash ^= hash >> 29;
     };
     add(n_);
-    for (const tree::node& node : topology.nodes()) {
-      add(node.parent);
-      add(node.children.size());
-    }
-    for (const rank_t r : topology.leaves()) add(static_cast<std::uint64_t>(r));
+    add(static_cast<std::uint64_t>(ranks_));
+    for (const bounds& level : levels_) add(level.last_call);
+    for (const call& c : calls_) add(c.range.begin), add(c.range.end), add(c.last);
+    for (const rank_t r : chains_) add(static_cast<std::uint64_t>(r));
     return hash;
   }
 

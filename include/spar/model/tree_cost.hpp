@@ -2,10 +2,12 @@
 // Expected times of dense allreduces over a tree (FlexReduce, section IV).
 #pragma once
 
+#include <spar/topology/fold.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace spar {
@@ -27,7 +29,8 @@ inline double seconds_flexreduce(const tree& topology, double bytes) {
   std::vector<double> slowest(topology.levels());
   for (std::size_t x = 0; x < nodes.size(); ++x) {
     if (nodes[x].children.empty()) continue;
-    const double bandwidth = nodes[nodes[x].children[0]].up.bandwidth;
+    double bandwidth = nodes[nodes[x].children[0]].up.bandwidth;
+    for (const std::size_t c : nodes[x].children) bandwidth = std::min(bandwidth, nodes[c].up.bandwidth);
     double portion = bytes; // of the ranks below x together, which is what its links carry
     for (std::size_t y = x;; y = nodes[y].parent) {
       const auto degree = static_cast<double>(nodes[y].children.size());
@@ -58,6 +61,66 @@ inline double seconds_ring(const tree& topology, double bytes) {
   }
   if (ranks > 1) seconds = 2 * seconds_ring_reduce_scatter(bytes, ranks, 2 * latency, bandwidth);
   return seconds;
+}
+
+/// The links of a tree under messages that are sent at the same time.
+class tree_traffic {
+ public:
+  explicit tree_traffic(const tree& topology)
+      : tree_(&topology), up_(topology.nodes().size()), down_(up_), at_(topology.leaves().size()) {
+    for (std::size_t i = 0; i < up_.size(); ++i) {
+      const tree::node& n = topology.nodes()[i];
+      if (n.children.empty()) at_[static_cast<std::size_t>(topology.leaves()[n.first_leaf])] = i;
+    }
+  }
+
+  void add(rank_t from, rank_t to, double bytes) {
+    const auto& nodes = tree_->nodes();
+    std::size_t a = at_[static_cast<std::size_t>(from)], b = at_[static_cast<std::size_t>(to)];
+    double latency = 0;
+    while (a != b) {
+      const bool climbs = nodes[a].depth >= nodes[b].depth;
+      std::size_t& end = climbs ? a : b;
+      (climbs ? up_ : down_)[end] += bytes;
+      latency += nodes[end].up.latency;
+      end = nodes[end].parent;
+    }
+    latency_ = std::max(latency_, latency);
+  }
+
+  /// Until all messages since the last time have arrived: the longest way's latency, and the busiest link's bytes.
+  double seconds() {
+    double busiest = 0;
+    for (std::size_t i = 1; i < up_.size(); ++i) {
+      busiest = std::max(busiest, std::max(up_[i], down_[i]) / tree_->nodes()[i].up.bandwidth);
+      up_[i] = down_[i] = 0;
+    }
+    return busiest + std::exchange(latency_, 0);
+  }
+
+ private:
+  const tree* tree_;
+  std::vector<double> up_, down_; // bytes on each node's link to its parent
+  std::vector<std::size_t> at_;   // the node of each rank
+  double latency_ = 0;
+};
+
+/// Rabenseifner's algorithm, with ranks in the order of their numbers.
+inline double seconds_rabenseifner(const tree& topology, double bytes) {
+  tree_traffic links(topology);
+  const rank_t ranks = topology.ranks();
+  const fold folded(0, ranks);
+  double seconds = 0;
+  for (rank_t r = 0; r < 2 * folded.extra(); r += 2) links.add(r, r + 1, bytes);
+  seconds += links.seconds(); // and back
+  for (rank_t distance = folded.active_ranks() / 2; distance > 0; distance /= 2) {
+    const double part = bytes * distance / folded.active_ranks();
+    for (rank_t i = 0; i < folded.active_ranks(); ++i) {
+      links.add(folded.rank_of(i), folded.rank_of(i ^ distance), part);
+    }
+    seconds += links.seconds(); // and once more in the allgather
+  }
+  return 2 * seconds;
 }
 
 } // namespace spar

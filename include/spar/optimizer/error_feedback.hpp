@@ -234,6 +234,7 @@ class error_feedback {
       if (options_.reject_nan) check_numbers(x);
     }
     if constexpr (requires { algorithm_.validate(x.size()); }) algorithm_.validate(x.size());
+    if constexpr (requires { algorithm_.validate_ranks(net.size()); }) algorithm_.validate_ranks(net.size());
     next_ = algorithm_;
     return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), std::move(call), x, op);
   }

@@ -52,13 +52,22 @@ struct flexreduce {
   const flex_plan* plan;
 };
 
-/// The plan with which FlexReduce is BlueConnect (Cho et al. 2019): on a tree that is not symmetric, that of the ring
-/// through the ranks from left to right.
-inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
-  if (topology.is_symmetric()) return flex_plan(topology, n);
+/// The plan with which FlexReduce is the ring through the ranks of a tree from left to right.
+inline flex_plan ring_plan(const tree& topology, std::uint64_t n) {
   tree_node ring;
   for (const rank_t r : topology.leaves()) ring.children.push_back({.rank = r});
   return flex_plan(tree(ring), n);
+}
+
+/// That with which it is BlueConnect (Cho et al. 2019), which on a tree that is not symmetric is the ring.
+inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
+  return topology.is_symmetric() ? flex_plan(topology, n) : ring_plan(topology, n);
+}
+
+/// That with which it reduces to one rank of each host, does the allreduce among these, and broadcasts (Jia et al.
+/// 2018).
+inline flex_plan hierarchical_plan(const tree& topology, std::uint64_t n) {
+  return flex_plan::hierarchical(topology, n);
 }
 
 } // namespace spar

@@ -2,10 +2,9 @@
 // Ok-Topk: the k largest entries of the sum of every rank's k largest, in O(k) words (Ok-Topk, algorithm 1).
 #pragma once
 
-#include <spar/collective/balance_and_allgather.hpp>
 #include <spar/collective/balanced_ownership.hpp>
+#include <spar/collective/flat_exchange.hpp>
 #include <spar/collective/global_threshold.hpp>
-#include <spar/collective/split.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 
@@ -22,8 +21,9 @@ namespace spar {
 /// owners, an owner gets at most (1 + epsilon) k + P, and the result has at most (1 + epsilon) k; with epsilon 0 it has
 /// min(k, its nonzeros). Words (of 4 bytes, with values and indices of 4 bytes) that a rank sends or receives: at most
 /// 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P; more for calls that look for thresholds (see
-/// keep_global_topk) or boundaries (see balance_ownership).
-struct ok_topk_allreduce {
+/// keep_global_topk) or boundaries (see balance_ownership). On a tree (see on_tree) owners get what its portions say.
+template <class Topology = flat>
+struct basic_ok_topk_allreduce {
   static constexpr std::string_view name = "ok_topk";
 
   std::uint64_t k = 0;          ///< entries, or
@@ -32,6 +32,7 @@ struct ok_topk_allreduce {
   std::uint64_t tau = 64;       ///< calls after which the owners' boundaries are looked for again
   std::uint64_t tau_prime = 32; ///< calls after which thresholds are
   int threads = 1;              ///< that share the passes over `x`, in [1, max_threads]
+  Topology topology = Topology();
 
   // The state.
   std::uint64_t calls = 0;
@@ -57,14 +58,15 @@ struct ok_topk_allreduce {
     stream<T, Index> mine = select.template operator()<Index>(x, net.memory(), prepare);
     local = select.now;
     last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
-    last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), x.size(), boundaries,
+    const auto owners = topology.due(x.size(), net.size());
+    last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, boundaries,
                                                       calls % tau == 0, bounds.most + ranks);
-    const bounded_ownership owner{boundaries};
-    stream<T, Index> reduced = co_await split(net, mine.view(), owner, op, static_cast<T*>(nullptr));
+    stream<T, Index> reduced = co_await topology.reduce_scatter(net, mine.view(), boundaries, op);
     buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
     last.threshold_rounds =
         co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, global_threshold, shares.span());
-    stream<T, Index> sum = co_await balance_and_allgather(net, std::move(reduced), shares.span(), last.evened_out);
+    stream<T, Index> sum =
+        co_await topology.allgather(net, std::move(reduced), boundaries, shares.span(), last.evened_out);
     put_back_losers(mine, sum.view(), x, net.memory());
     ++calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
@@ -78,9 +80,13 @@ struct ok_topk_allreduce {
     if (tau == 0) throw invalid_argument("boundaries are to be found every 0 calls: tau is at least 1");
   }
 
+  void validate_ranks(rank_t ranks) const {
+    if constexpr (requires { topology.validate_ranks(ranks); }) topology.validate_ranks(ranks);
+  }
+
   template <class F>
   void options(F&& f) const {
-    f(k), f(density), f(epsilon), f(tau), f(tau_prime);
+    f(k), f(density), f(epsilon), f(tau), f(tau_prime), f(detail::agreed_by(topology));
   }
   template <class F>
   void shared_state(F&& f) {
@@ -92,8 +98,10 @@ struct ok_topk_allreduce {
   }
 };
 
+using ok_topk_allreduce = basic_ok_topk_allreduce<>;
+
 /// Keeps the state: `ok_topk<float> reduce{{.density = 0.01}}`, then `reduce(net, gradient)` again and again.
-template <element T, index_type Index = std::uint32_t>
-using ok_topk = error_feedback<T, ok_topk_allreduce, Index>;
+template <element T, index_type Index = std::uint32_t, class Topology = flat>
+using ok_topk = error_feedback<T, basic_ok_topk_allreduce<Topology>, Index>;
 
 } // namespace spar

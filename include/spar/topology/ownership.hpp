@@ -18,6 +18,7 @@ struct uniform_ownership {
   std::uint64_t n = 0;
   rank_t blocks = 1;
 
+  [[nodiscard]] constexpr rank_t count() const noexcept { return blocks; }
   [[nodiscard, gnu::noinline]] constexpr std::uint64_t begin(rank_t block) const noexcept {
     const auto p = static_cast<std::uint64_t>(blocks);
     const auto b = static_cast<std::uint64_t>(block);
@@ -26,9 +27,29 @@ struct uniform_ownership {
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     return {begin(block), begin(block + 1)};
   }
+  /// What a block has where the blocks have so many in the mean.
+  [[nodiscard]] constexpr std::uint64_t of_mean(std::uint64_t mean, rank_t) const noexcept { return mean; }
   /// The union of the blocks from `first` to before `last`.
   [[nodiscard]] constexpr index_range range(rank_t first, rank_t last) const noexcept {
     return {begin(first), begin(last)};
+  }
+};
+
+/// [0, n) in contiguous blocks that are to each other as given portions: block b begins at floor(n * p[b] / W) for its
+/// first unit p[b] of W = p[blocks] <= 2^32.
+struct portioned_ownership {
+  std::uint64_t n = 0;
+  std::span<const std::uint64_t> portions; ///< ascending from 0; one more than there are blocks
+
+  [[nodiscard]] rank_t count() const noexcept { return static_cast<rank_t>(portions.size() - 1); }
+  [[nodiscard]] std::uint64_t begin(rank_t block) const noexcept {
+    const std::uint64_t all = portions.back(), first = portions[static_cast<std::size_t>(block)];
+    return n / all * first + n % all * first / all;
+  }
+  [[nodiscard]] std::uint64_t of_mean(std::uint64_t mean, rank_t block) const noexcept {
+    const auto b = static_cast<std::size_t>(block);
+    const double share = static_cast<double>(portions[b + 1] - portions[b]) / static_cast<double>(portions.back());
+    return static_cast<std::uint64_t>(static_cast<double>(mean) * count() * share);
   }
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ struct tree_node {
   rank_t rank = -1;     ///< of a leaf
   tree_link links = {}; ///< of a branch, to each child
   std::vector<tree_node> children = {};
+  std::optional<tree_link> link = {}; ///< to its parent, where that differs from the parent's `links`
 };
 
 /// A tree whose leaves are exactly the ranks 0 to P - 1. A plain value.
@@ -46,9 +48,11 @@ class tree {
     friend bool operator==(const node&, const node&) = default;
   };
 
-  /// Throws `invalid_argument` for a branch without children, a link without bandwidth or with a negative latency, and
-  /// leaves that are not exactly the ranks; names the place, as in "root.children[1]".
+  /// Throws `invalid_argument` for a branch without children, a link without bandwidth or with a negative latency, a
+  /// root with a link to a parent, and leaves that are not exactly the ranks; names the place, as in
+  /// "root.children[1]".
   explicit tree(const tree_node& root) {
+    if (root.link) throw invalid_argument("root of the tree has a link to a parent");
     add(root, 0, {}, 0, "root");
     check_ranks();
   }
@@ -127,22 +131,28 @@ class tree {
     } else {
       if (what.rank != -1) raise<invalid_argument>({place, " of the tree has rank ", what.rank});
       if (what.children.empty()) raise<invalid_argument>({place, " of the tree has neither a rank nor children"});
-      const tree_link& l = what.links;
-      constexpr double infinite = std::numeric_limits<double>::infinity();
-      if (!(l.bandwidth > 0 && l.bandwidth < infinite)) {
-        raise<invalid_argument>({place, " of the tree has links of ", l.bandwidth, " bytes a second"});
-      }
-      if (!(l.latency >= 0 && l.latency < infinite)) {
-        raise<invalid_argument>({place, " of the tree has links with a latency of ", l.latency, " s"});
-      }
+      check_link(what.links, place, " of the tree has links");
       levels_ = std::max(levels_, depth + 1);
       for (std::size_t c = 0; c < what.children.size(); ++c) {
-        const std::size_t child = add(what.children[c], self, l, depth + 1, sentence(place, ".children[", c, "]"));
-        nodes_[self].children.push_back(child);
+        const tree_node& child = what.children[c];
+        const std::string child_place = sentence(place, ".children[", c, "]");
+        if (child.link) check_link(*child.link, child_place, " of the tree has a link");
+        const std::size_t added = add(child, self, child.link.value_or(what.links), depth + 1, child_place);
+        nodes_[self].children.push_back(added); // which `add` may have moved
       }
     }
     nodes_[self].last_leaf = leaves_.size();
     return self;
+  }
+
+  static void check_link(const tree_link& link, const std::string& place, const char* has) {
+    constexpr double infinite = std::numeric_limits<double>::infinity();
+    if (!(link.bandwidth > 0 && link.bandwidth < infinite)) {
+      raise<invalid_argument>({place, has, " of ", link.bandwidth, " bytes a second"});
+    }
+    if (!(link.latency >= 0 && link.latency < infinite)) {
+      raise<invalid_argument>({place, has, " with a latency of ", link.latency, " s"});
+    }
   }
 
   void check_ranks() const {

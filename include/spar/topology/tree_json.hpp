@@ -13,49 +13,85 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace spar {
 
 namespace detail {
 
-inline tree_node node_of_json(const nlohmann::json& from, const std::string& place) {
+/// Takes `bandwidth` and `latency`, or says that it is none of them.
+inline bool read_link(tree_link& link, const std::string& key, const nlohmann::json& value, const std::string& place) {
+  if (key != "bandwidth" && key != "latency") return false;
+  if (!value.is_number()) raise<invalid_argument>({place, ".", key, " of the tree is no number: ", value.dump()});
+  (key == "bandwidth" ? link.bandwidth : link.latency) = value.get<double>();
+  return true;
+}
+
+inline tree_node node_of_json(const nlohmann::json& from, const std::string& place, const tree_link& above) {
   if (!from.is_object()) raise<invalid_argument>({place, " of the tree is no object"});
   tree_node node;
   if (from.contains("rank") && (from.contains("bandwidth") || from.contains("latency"))) {
     raise<invalid_argument>({place, " of the tree is a rank, and has links"});
   }
   for (const auto& [key, value] : from.items()) {
+    if (read_link(node.links, key, value, place) || key == "children") continue;
     if (key == "rank") {
       constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max());
       if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) {
         raise<invalid_argument>({place, ".rank of the tree is no rank: ", value.dump()});
       }
       node.rank = value.get<rank_t>();
-    } else if (key == "bandwidth" || key == "latency") {
-      if (!value.is_number()) raise<invalid_argument>({place, ".", key, " of the tree is no number: ", value.dump()});
-      (key == "bandwidth" ? node.links.bandwidth : node.links.latency) = value.get<double>();
-    } else if (key == "children") {
-      if (!value.is_array()) raise<invalid_argument>({place, ".children of the tree is no array"});
-      for (std::size_t c = 0; c < value.size(); ++c) {
-        node.children.push_back(node_of_json(value[c], sentence(place, ".children[", c, "]")));
+    } else if (key == "link") {
+      if (!value.is_object()) raise<invalid_argument>({place, ".link of the tree is no object"});
+      node.link = above;
+      for (const auto& [its, number] : value.items()) {
+        if (!read_link(*node.link, its, number, place + ".link")) {
+          raise<invalid_argument>({place, ".link of the tree has '", its, "'; a link has bandwidth and latency"});
+        }
       }
     } else {
-      raise<invalid_argument>(
-          {place, " of the tree has '", key, "'; a node has rank, or bandwidth, latency and children"});
+      raise<invalid_argument>({place, " of the tree has '", key,
+                               "'; a node has rank, or bandwidth, latency and children, and perhaps a link"});
     }
+  }
+  if (!from.contains("children")) return node;
+  const nlohmann::json& children = from["children"];
+  if (!children.is_array()) raise<invalid_argument>({place, ".children of the tree is no array"});
+  for (std::size_t c = 0; c < children.size(); ++c) {
+    node.children.push_back(node_of_json(children[c], sentence(place, ".children[", c, "]"), node.links));
   }
   return node;
 }
 
 } // namespace detail
 
+namespace detail {
+
+/// The JSON in a text; a key twice in an object is an error as well.
+inline nlohmann::json json_without_doubles(const std::string& text) {
+  std::vector<std::set<std::string>> keys; // of the objects that are open
+  using json = nlohmann::json;
+  return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
+      raise<invalid_argument>({"a tree has an object with '", value.get<std::string>(), "' twice"});
+    }
+    return true;
+  });
+}
+
+} // namespace detail
+
 /// The tree in a text like `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`: a branch has
 /// children and the bandwidth, in bytes a second, and latency, in seconds, of the link to each of them, by default
-/// those of `tree_link`; a leaf has its rank. Throws `invalid_argument`, which names the place, as `tree` does.
+/// those of `tree_link`; a leaf has its rank; either may have a `"link": {"bandwidth": 1e7}` of its own, whose other
+/// number is that of its parent. Throws `invalid_argument`, which names the place, as `tree` does.
 inline tree parse_tree(const std::string& text) {
   try {
-    return tree(detail::node_of_json(nlohmann::json::parse(text), "root"));
+    return tree(detail::node_of_json(detail::json_without_doubles(text), "root", {}));
   } catch (const nlohmann::json::exception& e) {
     raise<invalid_argument>({"a tree is no JSON: ", e.what()});
   }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The messages of a plan on one rank, level by level, all chains of a level side by side.
+#pragma once
+
+#include <spar/collective/flex_plan.hpp>
+#include <spar/core/address.hpp>
+#include <spar/core/buffer.hpp>
+#include <spar/core/fixed_vector.hpp>
+#include <spar/core/task.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// A message for one of this rank's parts of a level. Two ranks count those between them by hop and then by call, and
+/// deal them out to the lanes; on a lane they keep that order. So no two ranks wait for each other: a message needs
+/// nothing but earlier hops.
+struct flex_message {
+  rank_t peer;
+  std::size_t place; // of the peer in the chain
+  std::size_t hop;   // how many the chain has made before
+  std::size_t part;
+  std::size_t number = 0;
+  bool ready = false; // to be sent
+  bool sent = false;
+
+  [[nodiscard]] std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(number % max_lanes); }
+};
+
+/// What a rank sends, or receives, on a level.
+class flex_messages {
+ public:
+  flex_messages(pool& memory, std::size_t room) : messages_(memory, room) {}
+  void add(std::span<const rank_t> chain, std::size_t place, std::size_t hop, std::size_t part) {
+    messages_.emplace_back(flex_message{chain[place], place, hop, part});
+  }
+  void deal_out() {
+    std::sort(begin(), end(), [](const flex_message& a, const flex_message& b) {
+      return std::tuple(a.peer, a.hop, a.part) < std::tuple(b.peer, b.hop, b.part);
+    });
+    for (std::size_t m = 1; m < messages_.size(); ++m) {
+      if (messages_[m].peer == messages_[m - 1].peer) messages_[m].number = messages_[m - 1].number + 1;
+    }
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return messages_.size(); }
+  [[nodiscard]] flex_message* begin() noexcept { return messages_.begin(); }
+  [[nodiscard]] flex_message* end() noexcept { return messages_.end(); }
+  /// The next one on the same lane, or null.
+  [[nodiscard]] flex_message* after(flex_message* m) noexcept {
+    return end() - m > max_lanes && m[max_lanes].peer == m->peer ? m + max_lanes : nullptr;
+  }
+
+ private:
+  fixed_vector<flex_message> messages_;
+};
+
+/// A level of a plan on one rank, `up` or down: along the chains or, where `Work` goes straight, from all ranks of a
+/// chain to its root and back. Dense values take the chains, as the paper has it; partial sums of streams would grow on
+/// the way, where the links carry the same either way.
+template <transport Net, class Work>
+class flex_level {
+ public:
+  flex_level(channel<Net> net, const flex_plan& plan, std::span<const flex_plan::part> parts, bool up, Work* work)
+      : net_(net), work_(work), due_(net.memory(), room(plan, parts)), out_(net.memory(), room(plan, parts)),
+        out_of_(net.memory(), parts.size()), sending_(net.memory(), room(plan, parts)),
+        arrived_(net.memory(), room(plan, parts)) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto chain = plan.chain(plan[parts[i]]);
+      const std::size_t place = parts[i].place, root = chain.size() - 1;
+      if constexpr (Work::straight) {
+        flex_messages& of_root = up ? due_ : out_;
+        for (std::size_t other = 0; place == root && other < root; ++other) of_root.add(chain, other, 0, i);
+        if (place != root) (up ? out_ : due_).add(chain, root, 0, i);
+      } else {
+        const std::size_t before = up ? place : root - place; // ranks of the chain
+        if (before > 0) due_.add(chain, up ? place - 1 : place + 1, before - 1, i);
+        if (before < root) out_.add(chain, up ? place + 1 : place - 1, before, i);
+      }
+    }
+    due_.deal_out();
+    out_.deal_out();
+    std::fill_n(out_of_.data(), parts.size(), nullptr);
+    for (flex_message& m : out_) out_of_.data()[m.part] = &m;
+  }
+
+  [[nodiscard]] Work& work() const noexcept { return *work_; }
+  [[nodiscard]] flex_messages& due() noexcept { return due_; }
+  [[nodiscard]] auto& sending() noexcept { return sending_; }
+  /// What has come and is still needed.
+  [[nodiscard]] fixed_vector<message_buffer>& arrived() noexcept { return arrived_; }
+
+  /// Sends what needs no earlier hop.
+  void begin() {
+    for (flex_message& m : out_) {
+      if (m.hop == 0) send(&m);
+    }
+  }
+  /// A part has what came for it: the chain goes on.
+  void pass_on(std::size_t part) {
+    if constexpr (!Work::straight) {
+      if (out_of_.data()[part] != nullptr) send(out_of_.data()[part]);
+    }
+  }
+
+ private:
+  /// The most messages of a direction.
+  static std::size_t room(const flex_plan& plan, std::span<const flex_plan::part> parts) {
+    std::size_t most = 0;
+    for (const auto& p : parts) most += Work::straight && plan.is_root(p) ? p.place + 1 : 1;
+    return most;
+  }
+  /// What is to be sent is there; it goes out when its lane's earlier ones have.
+  void send(flex_message* m) {
+    m->ready = true;
+    const bool in_turn = m->number < max_lanes || (m - max_lanes)->sent;
+    if (!in_turn) return;
+    for (; m != nullptr && m->ready; m = out_.after(m)) {
+      sending_.emplace_back(net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part)));
+      m->sent = true;
+    }
+  }
+
+  channel<Net> net_;
+  Work* work_;
+  flex_messages due_;
+  flex_messages out_;
+  buffer<flex_message*> out_of_; // each part
+  fixed_vector<decltype(std::declval<channel<Net>&>().send(0, std::declval<payload>()))> sending_;
+  fixed_vector<message_buffer> arrived_;
+};
+
+/// Takes what comes from one rank on one lane.
+template <transport Net, class Work>
+task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
+  for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
+    message_buffer& in = level->arrived().emplace_back(net.memory());
+    level->work().place(*m, in);
+    co_await net.receive(m->peer, in);
+    net.compute(level->work().take(*m, in));
+    if (!Work::straight) in.release();
+    level->pass_on(m->part);
+  }
+}
+
+/// Goes through a plan on one rank, level by level from the bottom up, the chains of a level side by side; with `up`
+/// false all the other way round. `Work` knows what is sent for each of this rank's parts of a level, where a message
+/// goes, and what is done with it, and in the end with all of them, which is as much work as entries.
+template <transport Net, class Work>
+task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
+  for (std::size_t l = 0; l < plan->levels(); ++l) {
+    const auto parts = plan->parts(up ? l : plan->levels() - 1 - l, net.rank());
+    if (parts.empty()) continue; // not below a branch of this level
+    work->begin_level(parts);
+    flex_level<Net, Work> level(net, *plan, parts, up, work);
+    fixed_vector<task<void>> taking(net.memory(), level.due().size());
+    for (flex_message& m : level.due()) {
+      if (m.number < max_lanes) taking.emplace_back(flex_take(net.lane(m.lane()), &level, &m));
+    }
+    level.begin();
+    for (auto& t : taking) co_await std::move(t);
+    net.compute(work->all_taken());
+    level.arrived().clear();
+    for (auto& s : level.sending()) co_await s; // their values stay as they are until then
+    work->end_level();
+  }
+}
+
+} // namespace detail
+
+} // namespace spar

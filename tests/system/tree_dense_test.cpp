@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The choice among ring, Rabenseifner's algorithm, BlueConnect and FlexReduce on a tree: it is the fastest in the
+// simulator, or nearly so, and all of them give the sum.
+#include "support/ranks.hpp"
+#include "topology/random_tree.hpp"
+
+#include <spar/system/tree_dense.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using spar::tree;
+using spar::tree_choice;
+using spar::tree_node;
+
+tree cluster(const std::vector<int>& ranks_of_each, double latency) {
+  tree_node root{.links = {1e8, latency}};
+  spar::rank_t next = 0;
+  for (const int ranks : ranks_of_each) {
+    tree_node host{.links = {1e10, latency / 10}};
+    for (int r = 0; r < ranks; ++r) host.children.push_back({.rank = next++});
+    root.children.push_back(host);
+  }
+  return tree(root);
+}
+
+template <class Algorithm>
+struct reduce_with {
+  Algorithm algorithm;
+  std::vector<std::vector<float>>* x;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = spar::start_allreduce(net, mine, algorithm);
+    co_await std::move(pending);
+  }
+};
+
+template <class Algorithm>
+double simulated(const tree& topology, std::size_t n, const Algorithm& algorithm) {
+  std::vector<std::vector<float>> x(static_cast<std::size_t>(topology.ranks()), std::vector<float>(n));
+  spar::simulator_options options;
+  options.tree = topology.network();
+  return run_sim(topology.ranks(), reduce_with<Algorithm>{algorithm, &x}, options);
+}
+
+TEST(tree_dense, chooses_the_fastest_in_the_simulator) {
+  std::set<tree_choice> chosen;
+  for (const double latency : {1e-7, 1e-5, 1e-3}) {
+    for (const std::size_t n : {100U, 60'000U}) {
+      for (const tree& topology :
+           {cluster({2, 3}, latency), cluster({4, 4}, latency), cluster({3, 3, 4}, latency),
+            tree::flat(8, {1e9, latency}), tree::flat(7, {1e9, latency}), cluster({2, 2, 2, 2}, latency)}) {
+        const spar::tree_dense_plan plan(topology, n, sizeof(float));
+        chosen.insert(plan.choice());
+        const spar::flex_plan by_tree(topology, n), around = spar::ring_plan(topology, n);
+        const double best =
+            std::min({simulated(topology, n, spar::flexreduce{by_tree}),
+                      simulated(topology, n, spar::flexreduce{around}), simulated(topology, n, spar::rabenseifner{})});
+        EXPECT_LE(simulated(topology, n, spar::tree_dense{plan}), 1.05 * best)
+            << "n = " << n << ", latency " << latency << '\n'
+            << topology.picture();
+      }
+    }
+  }
+  EXPECT_EQ(chosen.size(), 4U) << "each is the fastest somewhere";
+}
+
+TEST(tree_dense, sums_whatever_is_chosen) {
+  for (const mode where : all_modes) {
+    for (const tree& topology :
+         {cluster({2, 3}, 1e-7), cluster({2, 2}, 1e-7), tree::flat(4, {1e9, 1e-7}), tree::flat(4, {1e9, 1e-3})}) {
+      for (const std::size_t n : {0U, 1U, 1000U, 60'000U}) {
+        const spar::tree_dense_plan plan(topology, n, sizeof(float));
+        const auto p = static_cast<std::size_t>(topology.ranks());
+        std::vector<std::vector<float>> x(p, std::vector<float>(n));
+        for (std::size_t r = 0; r < p; ++r)
+          for (std::size_t i = 0; i < n; ++i) x[r][i] = static_cast<float>(r + i % 5);
+        run(where, topology.ranks(), reduce_with<spar::tree_dense>{spar::tree_dense{plan}, &x});
+        for (std::size_t i = 0; i < n; ++i) {
+          const auto total = static_cast<float>(p * (p - 1) / 2 + p * (i % 5));
+          for (const auto& mine : x) ASSERT_EQ(mine[i], total) << where << ", n = " << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(tree_dense, plans_for_others_are_refused_and_other_choices_found_out) {
+  const tree near = tree::flat(7, {1e9, 1e-9}), far = tree::flat(7, {1e9, 1e-3});
+  const spar::tree_dense_plan by_ring(near, 1000, sizeof(float)), by_halving(far, 1000, sizeof(float));
+  ASSERT_EQ(by_halving.choice(), tree_choice::rabenseifner);
+  ASSERT_NE(by_ring.choice(), by_halving.choice());
+  spar::thread_group group(7);
+  group.run([&](spar::threads& net) {
+    std::vector<float> few(10), x(1000);
+    EXPECT_THROW(spar::allreduce(net, std::span(few), spar::tree_dense{by_ring}), spar::invalid_argument);
+    EXPECT_THROW(spar::allreduce(net, std::span(x), spar::tree_dense{net.rank() == 1 ? by_ring : by_halving}),
+                 spar::error);
+  });
+}
+
+} // namespace
+} // namespace spar_test
