@@ -146,18 +146,15 @@ TEST(tree_cost, of_rabenseifners_algorithm_is_its_simulated_time) {
   }
 }
 
-/// A link that is a tenth as wide as the others decides alone. The ring takes longer than the model's, as what the slow
-/// rank gets and what it sends wait for each other; where it comes first they do not.
-TEST(tree_cost, a_slow_link_is_busy_all_the_time_where_its_rank_comes_first) {
+/// A link that is a tenth as wide as the others decides: besides it there is one hop over fast links, each way.
+TEST(tree_cost, of_a_slow_link_is_its_simulated_time) {
   for (const int ranks : {3, 4, 8}) {
     tree_node root{.links = {.bandwidth = 1e9, .latency = 0}};
     for (spar::rank_t r = 0; r < ranks; ++r) root.children.push_back({.rank = r});
     root.children[1].link = {.bandwidth = 1e8, .latency = 0};
-    const tree slow(root);
-    const spar::flex_plan ring = spar::ring_plan(slow, 67'200);
-    const double model = spar::seconds_flexreduce(slow, 4.0 * 67'200);
-    EXPECT_NEAR(simulated(slow, 67'200) / model, 1, 0.1) << ranks << " ranks";
-    EXPECT_LE(simulated(slow, 67'200), simulated(slow, 67'200, spar::flexreduce{ring})) << ranks << " ranks";
+    const double model = spar::seconds_flexreduce(tree(root), 4.0 * 67'200);
+    EXPECT_GE(simulated(tree(root), 67'200), model) << ranks << " ranks";
+    EXPECT_LE(simulated(tree(root), 67'200), 1.15 * model) << ranks << " ranks";
   }
 }
 

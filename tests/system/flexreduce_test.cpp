@@ -270,6 +270,60 @@ TEST(flexreduce, sends_what_the_model_says_over_each_hosts_link) {
   }
 }
 
+/// The ring sends and receives 2 n (d - 1) / d values over each link; a rank that comes first in the chains n.
+TEST(flexreduce, sends_the_least_over_a_slow_link) {
+  spar::tree_node root{.links = {.bandwidth = 1e9}};
+  for (rank_t r = 0; r < 5; ++r) root.children.push_back({.rank = r});
+  root.children[3].link = {.bandwidth = 1e8};
+  const std::size_t n = 5000;
+  const flex_plan plan{spar::tree(root), n};
+  auto x = some_values<float>(5, n);
+  const auto total = sum_of(x);
+  std::vector<std::vector<std::uint64_t>> bytes(5, std::vector<std::uint64_t>(5));
+  run_sim(5, counted{&plan, &x, &bytes});
+  std::uint64_t sent = 0, received = 0;
+  for (std::size_t r = 0; r < 5; ++r) {
+    EXPECT_EQ(x[r], total);
+    sent += bytes[3][r];
+    received += bytes[r][3];
+  }
+  EXPECT_EQ(sent, 4 * n);
+  EXPECT_EQ(received, 4 * n);
+}
+
+/// Never more than the model's bytes, up to a value for each rank in rounding, whatever the tree.
+TEST(flexreduce, sends_no_more_than_the_model_over_the_links_of_the_root) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 60; ++i) {
+    const spar::tree topology = random_tree(random, 2 + random() % 22, 1 + static_cast<int>(random() % 4));
+    const auto p = static_cast<std::size_t>(topology.ranks());
+    const std::size_t n = 100 * p + random() % 1000;
+    const flex_plan plan(topology, n);
+    auto x = some_values<float>(topology.ranks(), n);
+    std::vector<std::vector<std::uint64_t>> bytes(p, std::vector<std::uint64_t>(p));
+    run_sim(topology.ranks(), counted{&plan, &x, &bytes});
+    const auto& children = topology.nodes()[0].children;
+    const auto degree = static_cast<double>(children.size());
+    for (const std::size_t c : children) {
+      const auto leaves = topology.leaves_of(topology.nodes()[c]);
+      const auto below = [&](std::size_t r) {
+        return std::find(leaves.begin(), leaves.end(), static_cast<rank_t>(r)) != leaves.end();
+      };
+      std::uint64_t up = 0, down = 0;
+      for (std::size_t a = 0; a < p; ++a) {
+        for (std::size_t b = 0; b < p; ++b) {
+          if (below(a) && !below(b)) up += bytes[a][b];
+          if (below(b) && !below(a)) down += bytes[a][b];
+        }
+      }
+      const double model =
+          2 * 4 * (static_cast<double>(n) * (degree - 1) / degree + static_cast<double>(leaves.size()));
+      EXPECT_LE(static_cast<double>(up), model) << topology.picture();
+      EXPECT_LE(static_cast<double>(down), model) << topology.picture();
+    }
+  }
+}
+
 TEST(flexreduce, a_plan_for_other_ranks_or_values_is_refused_before_anything_is_sent) {
   const flex_plan plan(hosts({2, 1}), 10);
   spar::thread_group group{2};

@@ -52,6 +52,8 @@ struct moves_an_entry {
   }
 };
 
+using net_type = perf::counting_links<spar::threads>;
+
 perf::row measured(const auto& add, double density = 0.01, const std::string& name = "own") {
   perf::options o;
   o.count = 10000;
@@ -60,13 +62,15 @@ perf::row measured(const auto& add, double density = 0.01, const std::string& na
   o.check = true;
   o.systems = {name};
   const perf::workload w = perf::workload_of(o, density, 3);
-  perf::registry<spar::threads, float, std::uint32_t> all(o, density, spar::tree::flat(3));
+  perf::registry<net_type, float, std::uint32_t> all(o, density, spar::tree::flat(3));
   add(all);
   const auto systems = perf::choose(all, o);
   const auto sums = perf::sums_to_check<float>(w, o);
   std::vector<perf::record> records;
+  const perf::root_links links(spar::tree::flat(3));
   spar::thread_group group(3);
-  group.run([&](spar::threads& net) {
+  group.run([&](spar::threads& inner) {
+    net_type net(inner, links);
     auto its = perf::measure(net, o, w, systems, &*sums);
     if (net.rank() == 0) records = std::move(its);
   });
@@ -157,12 +161,14 @@ perf::row measured_over_steps(const auto& add) {
   o.pattern = perf::pattern_kind::drift;
   o.systems = {"own"};
   const perf::workload w = perf::workload_of(o, 0.01, 3);
-  perf::registry<spar::threads, float, std::uint32_t> all(o, 0.01, spar::tree::flat(3));
+  perf::registry<net_type, float, std::uint32_t> all(o, 0.01, spar::tree::flat(3));
   add(all);
   const auto systems = perf::choose(all, o);
   std::vector<perf::record> records;
+  const perf::root_links links(spar::tree::flat(3));
   spar::thread_group group(3);
-  group.run([&](spar::threads& net) {
+  group.run([&](spar::threads& inner) {
+    net_type net(inner, links);
     auto its = perf::measure(net, o, w, systems, nullptr);
     if (net.rank() == 0) records = std::move(its);
   });

@@ -4,6 +4,7 @@
 
 #include "exact.hpp"
 #include "report.hpp"
+#include "root_links.hpp"
 #include "systems.hpp"
 
 #include <algorithm>
@@ -145,6 +146,8 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     r.work = w;
     r.density = density;
     r.measured = std::move(records[s]);
+    r.model_seconds = systems[s].model_seconds;
+    r.plan_calls = systems[s].plan_calls;
     if (sums && !is_balanced(systems[s], w)) r.measured.error_bound = systems[s].relative_error * sums->largest();
     rows.push_back(std::move(r));
   }

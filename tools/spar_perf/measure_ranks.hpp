@@ -29,6 +29,7 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});
   std::array<std::uint64_t, 6> most{r.messages, r.bytes_sent, r.bytes_received, r.header_bytes, hash, ~hash};
   spar::allreduce(net, std::span<std::uint64_t>(most), any_size, spar::maximum{});
+  spar::allreduce(net, std::span<std::uint64_t>(r.root_link_bytes), any_size, spar::sum{});
   std::array<std::uint64_t, 2> total{r.total_bytes_sent, r.total_bytes_received};
   spar::allreduce(net, std::span<std::uint64_t>(total), any_size, spar::sum{});
   r.messages = most[0];
@@ -51,13 +52,14 @@ std::vector<double> residuals_of_all(Net& net, std::span<const T> residual, spar
 
 /// One rank's part. Every iteration runs every system once, each after a barrier, in a random order that all ranks
 /// share: none always follows the same other, which leaves its traces in caches and in the shares of the processor.
-template <class Net, class T, class Index>
-std::vector<record> measure(Net& net, const options& o, const workload& w,
-                            const std::vector<system_entry<Net, T, Index>>& systems, const exact_sums* sums) {
+template <class Inner, class T, class Index>
+std::vector<record> measure(counting_links<Inner>& net, const options& o, const workload& w,
+                            const std::vector<system_entry<counting_links<Inner>, T, Index>>& systems,
+                            const exact_sums* sums) {
   const bool any_dense = std::any_of(systems.begin(), systems.end(), [](const auto& s) { return s.dense; });
   auto data = contribution<T, Index>(w, static_cast<int>(net.rank()), any_dense, o.in_place);
   const spar::index_range block = spar::uniform_ownership{w.n, net.size()}[net.rank()];
-  std::vector<rank_system<Net, T, Index>> own;
+  std::vector<rank_system<counting_links<Inner>, T, Index>> own;
   std::vector<balance> balances;
   for (const auto& system : systems) {
     own.push_back(system.on_rank());
@@ -77,7 +79,9 @@ std::vector<record> measure(Net& net, const options& o, const workload& w,
       restore(data, systems[s].dense);
       double largest = balanced ? largest_of<T>(own[s].residual(), data.dense_in) : 0;
       barrier(net);
+      net.count_in(i >= 0 ? &r.root_link_bytes : nullptr);
       const call_cost call = spar::wait(net, own[s].call(net, data));
+      net.count_in(nullptr);
       if (i >= 0) {
         r.seconds.push_back(call.seconds);
         if (call.select_seconds) r.select_seconds.push_back(*call.select_seconds);

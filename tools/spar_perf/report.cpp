@@ -115,11 +115,18 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     x["words_sent_mean"] = if_counted(static_cast<double>(m.total_bytes_sent) / 4 / all_calls);
     x["words_received_mean"] = if_counted(static_cast<double>(m.total_bytes_received) / 4 / all_calls);
     x["header_bytes"] = if_counted(m.header_bytes);
+    const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
+    x["root_link_bytes"] =
+        if_counted(busiest == m.root_link_bytes.end() ? json() : json(static_cast<double>(*busiest) / calls));
+    x["calls_mean"] = r.plan_calls ? json(r.plan_calls->mean) : json();
+    x["calls_max"] = r.plan_calls ? json(r.plan_calls->most) : json();
     x["iterations"] = m.seconds.size();
     x["warmup"] = o.warmup;
     x["seconds"] = s.median;
     x["seconds_min"] = s.lowest;
     x["seconds_max"] = s.highest;
+    x["model_seconds"] = r.model_seconds ? json(*r.model_seconds) : json();
+    x["model_reached"] = r.model_seconds && s.median > 0 ? json(*r.model_seconds / s.median) : json();
     x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
     x["ratio_to_mpi"] = if_compared(ratio.median);
     x["ratio_to_mpi_min"] = if_compared(ratio.lowest);

@@ -4,8 +4,11 @@
 
 #include "options.hpp"
 
+#include <spar/collective/flex_plan.hpp>
+
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +28,9 @@ struct record {
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_received = 0;
 
+  /// Of all calls and ranks, over each link of the tree's root: up and down, one after the other.
+  std::vector<std::uint64_t> root_link_bytes{};
+
   std::uint64_t nnz_out = 0;       ///< entries of the result other than 0, the most in any call
   std::uint64_t total_nnz_out = 0; ///< of all calls together
   double max_error = 0;
@@ -37,7 +43,9 @@ struct row {
   workload work;
   double density = 0;
   record measured;
-  std::vector<double> ratios; ///< to mpi, of each iteration; empty without mpi
+  std::optional<double> model_seconds;                    ///< by the model of the tree's links
+  std::optional<spar::flex_plan::call_counts> plan_calls; ///< where the system has a plan
+  std::vector<double> ratios;                             ///< to mpi, of each iteration; empty without mpi
 
   [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= measured.error_bound; }
 };

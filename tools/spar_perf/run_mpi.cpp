@@ -75,11 +75,12 @@ auto or_abort(F f) {
 
 /// A task that never suspends, so that it is called like the others.
 template <class T, class Index>
-spar::task<call_cost> call_mpi(spar::mpi& net, rank_data<T, Index>* data, const mpi_sum<T>* sum) {
+spar::task<call_cost> call_mpi(counting_links<spar::mpi>& net, MPI_Comm ranks, rank_data<T, Index>* data,
+                               const mpi_sum<T>* sum) {
   call_cost call;
   const double begin = net.now();
   const int code = MPI_Allreduce(data->in_place ? MPI_IN_PLACE : data->dense_in.data(), data->dense_out.data(),
-                                 static_cast<int>(data->dense_out.size()), sum->type(), sum->op(), net.communicator());
+                                 static_cast<int>(data->dense_out.size()), sum->type(), sum->op(), ranks);
   call.seconds = net.now() - begin;
   spar::detail::check_mpi(code, "MPI_Allreduce");
   data->result = spar::dense_view<Index>(data->dense_out);
@@ -119,15 +120,19 @@ std::vector<row> run_mpi(const options& o) {
     }
     std::vector<row> rows;
     const spar::tree topology = agreed_topology(o);
+    const root_links links(topology);
     for (const double density : o.densities) workload_of(o, density, ranks);
     const mpi_sum<T> sum;
-    spar::mpi net{MPI_COMM_WORLD};
+    spar::mpi inner{MPI_COMM_WORLD};
+    counting_links<spar::mpi> net(inner, links);
     spar::set_network(net, o.model);
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::mpi, T, Index> all(o, density, topology);
+      registry<counting_links<spar::mpi>, T, Index> all(o, density, topology);
       register_systems(all);
-      all.add_call("mpi", [&](spar::mpi& on, rank_data<T, Index>& data) { return call_mpi(on, &data, &sum); });
+      all.add_call("mpi", [&](counting_links<spar::mpi>& on, rank_data<T, Index>& data) {
+        return call_mpi(on, inner.communicator(), &data, &sum);
+      });
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       auto records = or_abort([&] { return measure(net, o, w, systems, sums ? &*sums : nullptr); });
@@ -138,7 +143,7 @@ std::vector<row> run_mpi(const options& o) {
 }
 
 std::vector<std::string> system_names() {
-  registry<spar::mpi, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
+  registry<counting_links<spar::mpi>, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
   register_systems(all);
   std::vector<std::string> names;
   for (const auto& s : all.entries()) names.push_back(s.name);

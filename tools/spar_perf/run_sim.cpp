@@ -16,6 +16,7 @@ template <class T, class Index>
 struct shared_state {
   std::vector<rank_data<T, Index>> ranks;
   const exact_sums* sums = nullptr; // to compare each result with
+  const root_links* links = nullptr;
   bool check = false;
   record all;
   double slowest = 0;
@@ -24,7 +25,8 @@ struct shared_state {
 };
 
 template <class T, class Index>
-void note(shared_state<T, Index>& shared, const spar::sim& net, rank_data<T, Index>& data, const call_cost& call) {
+void note(shared_state<T, Index>& shared, const counting_links<spar::sim>& net, rank_data<T, Index>& data,
+          const call_cost& call) {
   record own;
   note_cost(own, call);
   record& r = shared.all;
@@ -48,8 +50,11 @@ void note(shared_state<T, Index>& shared, const spar::sim& net, rank_data<T, Ind
 }
 
 template <class T, class Index>
-spar::task<void> simulated_rank(spar::sim& net, const std::vector<rank_system<spar::sim, T, Index>>* system,
+spar::task<void> simulated_rank(spar::sim& inner,
+                                const std::vector<rank_system<counting_links<spar::sim>, T, Index>>* system,
                                 shared_state<T, Index>* shared) {
+  counting_links<spar::sim> net(inner, *shared->links);
+  net.count_in(&shared->all.root_link_bytes);
   const auto rank = static_cast<std::size_t>(net.rank());
   auto& data = shared->ranks[rank];
   auto running = (*system)[rank].call(net, data);
@@ -68,18 +73,21 @@ std::vector<row> run_sim(const options& o) {
     std::vector<spar::rank_t> hosts;
     for (int r = 0; r < ranks; ++r) hosts.push_back(r / o.ranks_per_host);
     const spar::tree topology = topology_of(o, hosts);
+    const root_links links(topology);
     for (const double density : o.densities) workload_of(o, density, ranks);
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::sim, T, Index> all(o, density, topology);
+      registry<counting_links<spar::sim>, T, Index> all(o, density, topology);
       register_systems(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       const bool any_dense = std::any_of(systems.begin(), systems.end(), [](const auto& s) { return s.dense; });
       shared_state<T, Index> shared;
       shared.check = o.check;
+      shared.links = &links;
       for (int r = 0; r < ranks; ++r) shared.ranks.push_back(contribution<T, Index>(w, r, any_dense, o.in_place));
-      std::vector<std::vector<rank_system<spar::sim, T, Index>>> running(systems.size()); // each on each rank
+      std::vector<std::vector<rank_system<counting_links<spar::sim>, T, Index>>> running(
+          systems.size()); // each on each rank
       std::vector<balance> balances;
       for (std::size_t s = 0; s < systems.size(); ++s) {
         for (int r = 0; r < ranks; ++r) running[s].push_back(systems[s].on_rank());

@@ -13,16 +13,18 @@ std::vector<row> run_threads(const options& o) {
     const int ranks = o.ranks > 0 ? o.ranks : 2;
     std::vector<row> rows;
     const spar::tree topology = topology_of(o, std::vector<spar::rank_t>(static_cast<std::size_t>(ranks)));
+    const root_links links(topology);
     for (const double density : o.densities) workload_of(o, density, ranks); // throws before the first is measured
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
-      registry<spar::threads, T, Index> all(o, density, topology);
+      registry<counting_links<spar::threads>, T, Index> all(o, density, topology);
       register_systems(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       std::vector<record> records;
       spar::thread_group group(ranks);
-      group.run([&](spar::threads& net) {
+      group.run([&](spar::threads& inner) {
+        counting_links<spar::threads> net(inner, links);
         spar::set_network(net, o.model);
         auto its = measure(net, o, w, systems, sums ? &*sums : nullptr);
         if (net.rank() == 0) records = std::move(its);
@@ -34,7 +36,7 @@ std::vector<row> run_threads(const options& o) {
 }
 
 std::vector<std::string> system_names() {
-  registry<spar::threads, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
+  registry<counting_links<spar::threads>, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
   register_systems(all);
   std::vector<std::string> names;
   for (const auto& s : all.entries()) names.push_back(s.name);

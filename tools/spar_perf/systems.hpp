@@ -6,8 +6,11 @@
 #include "feedback.hpp"
 #include "options.hpp"
 
+#include <spar/collective/flex_cost.hpp>
+#include <spar/collective/tree_exchange.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/flexreduce.hpp>
+#include <spar/system/tree_dense.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -61,6 +64,8 @@ struct system_entry {
   double relative_error = 0; ///< bound of |error| / the largest |sum|
   std::uint64_t k = 0;       ///< entries that it selects
   std::function<rank_system<Net, T, Index>()> on_rank;
+  std::optional<double> model_seconds{};                    ///< by the model of the tree's links
+  std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< where it has a plan
 };
 
 namespace detail {
@@ -182,13 +187,34 @@ class registry {
                         }});
   }
 
-  /// Adds FlexReduce with what `make` plans for the tree; only where it is asked for, as plans may be large.
+  /// Adds FlexReduce with what `make` plans for the tree.
   void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
-    const auto& asked = options_.systems;
-    const bool needed = std::find(asked.begin(), asked.end(), name) != asked.end();
-    plans_.push_back(std::make_shared<const spar::flex_plan>(make(topology_, needed ? options_.count : 0)));
-    add(std::move(name), spar::flexreduce{*plans_.back()});
+    const auto plan = keep(make(topology_, planned(name)));
+    add(std::move(name), spar::flexreduce{*plan});
+    if (plan->dimension() == 0) return;
+    entries_.back().plan_calls = plan->counts();
+    add_model([&] { return spar::seconds_of_plan(topology_, *plan, sizeof(T)); });
   }
+  /// The expected time of the last one added, where it is of dense values and the links are known.
+  template <class Model>
+  void add_model(Model seconds) {
+    if (options_.topology != "auto" && density_ == 1) entries_.back().model_seconds = seconds();
+  }
+  /// Values to plan for: none where nobody asks for the system, as plans may be large.
+  [[nodiscard]] std::uint64_t planned(const std::string& name) const {
+    const auto& asked = options_.systems;
+    return std::find(asked.begin(), asked.end(), name) != asked.end() ? options_.count : 0;
+  }
+  /// Keeps what algorithms borrow as long as the registry and what runs its systems.
+  template <class Plan>
+  std::shared_ptr<const Plan> keep(Plan plan) {
+    auto kept = std::make_shared<const Plan>(std::move(plan));
+    kept_.push_back(kept);
+    return kept;
+  }
+  [[nodiscard]] const spar::tree& topology() const noexcept { return topology_; }
+  /// Bytes of a dense vector.
+  [[nodiscard]] double bytes() const noexcept { return static_cast<double>(options_.count) * sizeof(T); }
 
   /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
   void add_call(std::string name, decltype(on_rank::call) call) {
@@ -229,7 +255,7 @@ class registry {
   options options_;
   double density_;
   spar::tree topology_;
-  std::vector<std::shared_ptr<const spar::flex_plan>> plans_; // borrowed by the entries
+  std::vector<std::shared_ptr<const void>> kept_;
   std::vector<entry> entries_;
 };
 
@@ -242,11 +268,16 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("dsar_split", spar::dsar_split{});
   systems.add("rec_doubling", spar::recursive_doubling{});
   systems.add("ring", spar::ring{});
+  systems.add_model([&] { return spar::seconds_ring(systems.topology(), systems.bytes()); });
   systems.add("rabenseifner", spar::rabenseifner{});
+  systems.add_model([&] { return spar::seconds_rabenseifner(systems.topology(), systems.bytes()); });
   systems.add("allgather", spar::gather_and_merge{});
   systems.add("dense", spar::dense{});
   systems.add_planned("flexreduce", [](const spar::tree& t, std::uint64_t n) { return spar::flex_plan(t, n); });
   systems.add_planned("blueconnect", spar::blueconnect_plan);
+  systems.add_planned("hierarchical", spar::hierarchical_plan);
+  const auto chosen = systems.keep(spar::tree_dense_plan(systems.topology(), systems.planned("tree_dense"), sizeof(T)));
+  systems.add("tree_dense", spar::tree_dense{*chosen});
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
   systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
   systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
@@ -261,10 +292,17 @@ void register_systems(registry<Net, T, Index>& systems) {
     systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top});
     systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
     const options& o = systems.given();
-    systems.add_feedback("ok_topk", spar::ok_topk_allreduce{.k = systems.k(),
-                                                            .epsilon = o.epsilon,
-                                                            .tau = static_cast<std::uint64_t>(o.tau),
-                                                            .tau_prime = static_cast<std::uint64_t>(o.tau_prime)});
+    const auto tau = static_cast<std::uint64_t>(o.tau), tau_prime = static_cast<std::uint64_t>(o.tau_prime);
+    systems.add_feedback(
+        "ok_topk", spar::ok_topk_allreduce{.k = systems.k(), .epsilon = o.epsilon, .tau = tau, .tau_prime = tau_prime});
+    const bool on_tree = systems.planned("tree_ok_topk") > 0;
+    const auto cells = systems.keep(spar::tree_cells(on_tree ? systems.topology() : spar::tree::flat(1)));
+    systems.add_feedback("tree_ok_topk",
+                         spar::basic_ok_topk_allreduce<spar::on_tree>{.k = systems.k(),
+                                                                      .epsilon = o.epsilon,
+                                                                      .tau = tau,
+                                                                      .tau_prime = tau_prime,
+                                                                      .topology = spar::on_tree(*cells)});
   }
 }
 

@@ -21,7 +21,8 @@ namespace spar {
 namespace detail {
 
 /// A message for one of this rank's parts of a level. Two ranks count those between them by hop and then by call, and
-/// deal them out to the lanes; on a lane they keep that order. So no two ranks wait for each other: a message needs
+/// deal them out to the lanes; on a lane they keep that order. A rank sends those of a hop when those of earlier ones
+/// have gone: what others wait for longer is not held up. So no two ranks wait for each other, as a message needs
 /// nothing but earlier hops.
 struct flex_message {
   rank_t peer;
@@ -57,10 +58,36 @@ class flex_messages {
   [[nodiscard]] flex_message* after(flex_message* m) noexcept {
     return end() - m > max_lanes && m[max_lanes].peer == m->peer ? m + max_lanes : nullptr;
   }
+  /// The one before, or null.
+  [[nodiscard]] static const flex_message* before(const flex_message* m) noexcept {
+    return m->number >= max_lanes ? m - max_lanes : nullptr;
+  }
 
  private:
   fixed_vector<flex_message> messages_;
 };
+
+template <transport Net, class Work>
+class flex_level;
+
+/// Takes what comes from one rank on one lane.
+template <transport Net, class Work>
+task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
+  for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
+    message_buffer& in = level->buffer_for_next();
+    level->work().place(*m, in);
+    co_await net.receive(m->peer, in);
+    net.compute(level->work().take(*m, in));
+    if (!Work::straight) in.release();
+    level->taken(*m);
+  }
+}
+
+template <transport Net, class Work>
+task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m) {
+  co_await net.send(m->peer, level->work().outgoing(m->part));
+  level->gone(*m);
+}
 
 /// A level of a plan on one rank, `up` or down: along the chains or, where `Work` goes straight, from all ranks of a
 /// chain to its root and back. Dense values take the chains, as the paper has it; partial sums of streams would grow on
@@ -70,8 +97,9 @@ class flex_level {
  public:
   flex_level(channel<Net> net, const flex_plan& plan, std::span<const flex_plan::part> parts, bool up, Work* work)
       : net_(net), work_(work), due_(net.memory(), room(plan, parts)), out_(net.memory(), room(plan, parts)),
-        out_of_(net.memory(), parts.size()), sending_(net.memory(), room(plan, parts)),
-        arrived_(net.memory(), room(plan, parts)) {
+        out_of_(net.memory(), parts.size()), by_hop_(net.memory(), room(plan, parts)),
+        sending_(net.memory(), room(plan, parts)), arrived_(net.memory(), room(plan, parts)),
+        taking_(net.memory(), room(plan, parts)) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto chain = plan.chain(plan[parts[i]]);
       const std::size_t place = parts[i].place, root = chain.size() - 1;
@@ -88,26 +116,38 @@ class flex_level {
     due_.deal_out();
     out_.deal_out();
     std::fill_n(out_of_.data(), parts.size(), nullptr);
-    for (flex_message& m : out_) out_of_.data()[m.part] = &m;
+    for (flex_message& m : out_) {
+      out_of_.data()[m.part] = &m;
+      by_hop_.emplace_back(&m);
+    }
+    std::stable_sort(by_hop_.begin(), by_hop_.end(),
+                     [](const flex_message* a, const flex_message* b) { return a->hop < b->hop; });
   }
+  flex_level(const flex_level&) = delete;
 
   [[nodiscard]] Work& work() const noexcept { return *work_; }
   [[nodiscard]] flex_messages& due() noexcept { return due_; }
-  [[nodiscard]] auto& sending() noexcept { return sending_; }
-  /// What has come and is still needed.
-  [[nodiscard]] fixed_vector<message_buffer>& arrived() noexcept { return arrived_; }
+  [[nodiscard]] fixed_vector<task<void>>& taking() noexcept { return taking_; }
+  [[nodiscard]] fixed_vector<task<void>>& sending() noexcept { return sending_; }
+  message_buffer& buffer_for_next() { return arrived_.emplace_back(net_.memory()); }
+  void release_buffers() noexcept { arrived_.clear(); }
 
-  /// Sends what needs no earlier hop.
   void begin() {
-    for (flex_message& m : out_) {
-      if (m.hop == 0) send(&m);
+    for (flex_message& m : due_) {
+      if (flex_messages::before(&m) == nullptr) taking_.emplace_back(flex_take(net_.lane(m.lane()), this, &m));
     }
+    for (flex_message& m : out_) m.ready = m.ready || m.hop == 0;
+    next_hop(0);
   }
-  /// A part has what came for it: the chain goes on.
-  void pass_on(std::size_t part) {
-    if constexpr (!Work::straight) {
-      if (out_of_.data()[part] != nullptr) send(out_of_.data()[part]);
-    }
+  /// What has been taken for a part goes on along its chain.
+  void taken(const flex_message& m) {
+    flex_message* const onward = out_of_.data()[m.part];
+    if (Work::straight || onward == nullptr) return;
+    onward->ready = true;
+    send(onward);
+  }
+  void gone(const flex_message& m) {
+    if (m.hop == hop_ && --left_ == 0) next_hop(hop_end_);
   }
 
  private:
@@ -117,14 +157,22 @@ class flex_level {
     for (const auto& p : parts) most += Work::straight && plan.is_root(p) ? p.place + 1 : 1;
     return most;
   }
-  /// What is to be sent is there; it goes out when its lane's earlier ones have.
+  /// Goes on with the hop of by_hop_[first].
+  void next_hop(std::size_t first) {
+    if (first == by_hop_.size()) return;
+    hop_ = by_hop_[first]->hop;
+    for (hop_end_ = first; hop_end_ < by_hop_.size() && by_hop_[hop_end_]->hop == hop_; ++hop_end_) {
+    }
+    left_ = hop_end_ - first;
+    for (std::size_t i = first, end = hop_end_; i < end; ++i) send(by_hop_[i]);
+  }
+  /// Sends a message, and what waits for it on its lane, if it is the turn of its hop.
   void send(flex_message* m) {
-    m->ready = true;
-    const bool in_turn = m->number < max_lanes || (m - max_lanes)->sent;
-    if (!in_turn) return;
-    for (; m != nullptr && m->ready; m = out_.after(m)) {
-      sending_.emplace_back(net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part)));
+    for (; m != nullptr && m->ready && !m->sent && m->hop == hop_; m = out_.after(m)) {
+      const flex_message* const earlier = flex_messages::before(m);
+      if (earlier != nullptr && !earlier->sent) return;
       m->sent = true;
+      sending_.emplace_back(flex_send(net_.lane(m->lane()), this, m));
     }
   }
 
@@ -133,22 +181,14 @@ class flex_level {
   flex_messages due_;
   flex_messages out_;
   buffer<flex_message*> out_of_; // each part
-  fixed_vector<decltype(std::declval<channel<Net>&>().send(0, std::declval<payload>()))> sending_;
-  fixed_vector<message_buffer> arrived_;
+  fixed_vector<flex_message*> by_hop_;
+  std::size_t hop_ = 0;     // that is sent
+  std::size_t hop_end_ = 0; // of its messages in by_hop_
+  std::size_t left_ = 0;    // of them
+  fixed_vector<task<void>> sending_;
+  fixed_vector<message_buffer> arrived_; // and is still needed
+  fixed_vector<task<void>> taking_;
 };
-
-/// Takes what comes from one rank on one lane.
-template <transport Net, class Work>
-task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
-  for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
-    message_buffer& in = level->arrived().emplace_back(net.memory());
-    level->work().place(*m, in);
-    co_await net.receive(m->peer, in);
-    net.compute(level->work().take(*m, in));
-    if (!Work::straight) in.release();
-    level->pass_on(m->part);
-  }
-}
 
 /// Goes through a plan on one rank, level by level from the bottom up, the chains of a level side by side; with `up`
 /// false all the other way round. `Work` knows what is sent for each of this rank's parts of a level, where a message
@@ -160,15 +200,12 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
     if (parts.empty()) continue; // not below a branch of this level
     work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
-    fixed_vector<task<void>> taking(net.memory(), level.due().size());
-    for (flex_message& m : level.due()) {
-      if (m.number < max_lanes) taking.emplace_back(flex_take(net.lane(m.lane()), &level, &m));
-    }
     level.begin();
-    for (auto& t : taking) co_await std::move(t);
+    for (auto& t : level.taking()) co_await std::move(t);
     net.compute(work->all_taken());
-    level.arrived().clear();
-    for (auto& s : level.sending()) co_await s; // their values stay as they are until then
+    level.release_buffers();
+    // Their values stay as they are until then. Each that has gone may have begun others.
+    for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     work->end_level();
   }
 }

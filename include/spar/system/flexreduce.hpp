@@ -2,9 +2,12 @@
 // FlexReduce: the allreduce over an asymmetric tree, planned once, executed often (FlexReduce, section III).
 #pragma once
 
+#include <spar/collective/barrier.hpp>
 #include <spar/collective/flex_execute.hpp>
 #include <spar/collective/flex_plan.hpp>
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -37,6 +40,7 @@ struct flexreduce {
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     co_await flex_reduce_scatter(net, plan, x, op);
+    if (waits_between(net, x.size_bytes())) co_await barrier(net);
     co_await flex_allgather(net, plan, x);
   }
 
@@ -50,6 +54,16 @@ struct flexreduce {
   void operator()(Args&&...) && = delete;
 
   const flex_plan* plan;
+
+ private:
+  /// Who is through early would take links from those who are not, and then have to wait for them. Not where a
+  /// hundredth of the time is less than the barrier.
+  template <transport Net>
+  static bool waits_between(const channel<Net>& net, std::size_t bytes) {
+    const network_model model = net.net().node().network();
+    const auto rounds = static_cast<double>(std::bit_width(static_cast<std::uint32_t>(net.size() - 1)));
+    return rounds * model.alpha < 0.01 * model.beta * static_cast<double>(bytes);
+  }
 };
 
 /// The plan with which FlexReduce is the ring through the ranks of a tree from left to right.
