@@ -8,7 +8,9 @@
 #include "support/streams.hpp"
 
 #include <spar/collective/gather_and_merge.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
 
@@ -288,6 +290,35 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<spar::ring>>();
   expect_no_dense_allocations<dense_allreduce<spar::rabenseifner>>();
   expect_no_dense_allocations<dense_allreduce<spar::dense>>();
+}
+
+/// Two hosts, the second one larger; the plan is made before.
+template <class X>
+struct planned_calls {
+  const spar::flex_plan* plan;
+  X* x;
+  template <class Net>
+  auto operator()(Net& net) const {
+    auto& mine = (*x)[static_cast<std::size_t>(net.rank())];
+    if constexpr (std::is_same_v<X, vectors>)
+      return spar::start_allreduce(net, std::span(mine), spar::flexreduce{*plan});
+    else
+      return spar::start_allreduce(net, mine.view(), spar::flexreduce{*plan});
+  }
+};
+
+TEST(allocations_of_flexreduce, none_after_the_first_call) {
+  for (const spar::rank_t ranks : some_ranks) {
+    std::vector<spar::rank_t> host_of;
+    for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
+    const spar::flex_plan plan(spar::tree_of_hosts(host_of), 30'000);
+    vectors x(static_cast<std::size_t>(ranks), std::vector<float>(30'000));
+    expect_none_after_one(ranks, planned_calls<vectors>{&plan, &x});
+    for (const pattern shape : {pattern::random, pattern::dense}) {
+      const auto mine = contributions<float, index>(shape, ranks, 30'000, 1, exact_value<float>);
+      expect_none_after_one(ranks, planned_calls<const inputs>{&plan, &mine});
+    }
+  }
 }
 
 template <piece What>

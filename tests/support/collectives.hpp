@@ -3,9 +3,12 @@
 #pragma once
 
 #include <spar/collective/gather_and_merge.hpp>
+#include <spar/collective/tree_exchange.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
 
@@ -175,6 +178,43 @@ struct dense_broadcast {
   }
 };
 
+/// Half of the ranks on one host, the others on another, which has one more where they are odd.
+inline spar::tree two_hosts(spar::rank_t ranks) {
+  std::vector<spar::rank_t> host_of;
+  for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
+  return spar::tree_of_hosts(host_of);
+}
+struct sparse_on_tree {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
+    auto pending = spar::start_allreduce(net, mine->view(), spar::flexreduce{plan});
+    const auto sum = co_await std::move(pending);
+    co_return bits_of(sum);
+  }
+};
+struct dense_on_tree {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
+    std::vector<float> x = mine->dense;
+    auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce{plan});
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+/// So many entries that each rank owns some of them.
+struct feedback_on_tree {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    const spar::tree_cells cells(two_hosts(net.size()));
+    spar::ok_topk<float, index, spar::on_tree> reduce({.density = 0.8, .topology = spar::on_tree(cells)});
+    auto pending = reduce.start_reduce(net, std::span(mine->dense));
+    const auto result = co_await std::move(pending);
+    co_return bits_of(result.sum);
+  }
+};
+
 using collectives =
     testing::Types<sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>,
                    sparse<spar::ssar_split>, sparse<spar::dsar_split>,
@@ -182,7 +222,8 @@ using collectives =
                    sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
                    feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
                    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
-                   dense<spar::collective<>>, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather,
-                   dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
+                   dense<spar::collective<>>, sparse_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter,
+                   dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce, dense_reduce,
+                   sparse_broadcast, dense_broadcast>;
 
 } // namespace spar_test

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -70,22 +71,29 @@ class flex_messages {
 template <transport Net, class Work>
 class flex_level;
 
-/// Takes what comes from one rank on one lane.
+/// Takes what comes from one rank on one lane. An error ends the call at once, as what others wait for is not sent on.
 template <transport Net, class Work>
 task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
-  for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
-    message_buffer& in = level->buffer_for_next();
-    level->work().place(*m, in);
-    co_await net.receive(m->peer, in);
-    net.compute(level->work().take(*m, in));
-    if (!Work::straight) in.release();
-    level->taken(*m);
+  try {
+    for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
+      message_buffer& in = level->buffer_for_next();
+      level->work().place(*m, in);
+      co_await net.receive(m->peer, in);
+      net.compute(level->work().take(*m, in));
+      if (!Work::straight) in.release();
+      level->taken(*m);
+    }
+  } catch (...) {
+    level->note_error();
+    fail(net.net());
   }
 }
 
-template <transport Net, class Work>
-task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m) {
-  co_await net.send(m->peer, level->work().outgoing(m->part));
+/// Waits for what the level has begun to send, and keeps it: after an error what this rank has received is given back
+/// before any of it ends.
+template <transport Net, class Work, class Sending>
+task<void> flex_send(channel<Net>, flex_level<Net, Work>* level, const flex_message* m, Sending* sending) {
+  co_await *sending;
   level->gone(*m);
 }
 
@@ -98,8 +106,8 @@ class flex_level {
   flex_level(channel<Net> net, const flex_plan& plan, std::span<const flex_plan::part> parts, bool up, Work* work)
       : net_(net), work_(work), due_(net.memory(), room(plan, parts)), out_(net.memory(), room(plan, parts)),
         out_of_(net.memory(), parts.size()), by_hop_(net.memory(), room(plan, parts)),
-        sending_(net.memory(), room(plan, parts)), arrived_(net.memory(), room(plan, parts)),
-        taking_(net.memory(), room(plan, parts)) {
+        begun_(net.memory(), room(plan, parts)), sending_(net.memory(), room(plan, parts)),
+        arrived_(net.memory(), room(plan, parts)), taking_(net.memory(), room(plan, parts)) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto chain = plan.chain(plan[parts[i]]);
       const std::size_t place = parts[i].place, root = chain.size() - 1;
@@ -120,8 +128,9 @@ class flex_level {
       out_of_.data()[m.part] = &m;
       by_hop_.emplace_back(&m);
     }
-    std::stable_sort(by_hop_.begin(), by_hop_.end(),
-                     [](const flex_message* a, const flex_message* b) { return a->hop < b->hop; });
+    std::sort(by_hop_.begin(), by_hop_.end(), [](const flex_message* a, const flex_message* b) {
+      return std::tuple(a->hop, a) < std::tuple(b->hop, b);
+    });
   }
   flex_level(const flex_level&) = delete;
 
@@ -146,6 +155,11 @@ class flex_level {
     onward->ready = true;
     send(onward);
   }
+  /// Of the errors that follow each other the first one is the cause.
+  void note_error() noexcept {
+    if (!error_) error_ = std::current_exception();
+  }
+  [[noreturn]] void throw_first_error() const { std::rethrow_exception(error_ ? error_ : std::current_exception()); }
   void gone(const flex_message& m) {
     if (m.hop == hop_ && --left_ == 0) next_hop(hop_end_);
   }
@@ -172,7 +186,8 @@ class flex_level {
       const flex_message* const earlier = flex_messages::before(m);
       if (earlier != nullptr && !earlier->sent) return;
       m->sent = true;
-      sending_.emplace_back(flex_send(net_.lane(m->lane()), this, m));
+      auto& begun = begun_.emplace_back(net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part)));
+      sending_.emplace_back(flex_send(net_, this, m, &begun));
     }
   }
 
@@ -185,9 +200,11 @@ class flex_level {
   std::size_t hop_ = 0;     // that is sent
   std::size_t hop_end_ = 0; // of its messages in by_hop_
   std::size_t left_ = 0;    // of them
+  fixed_vector<decltype(std::declval<channel<Net>&>().send(0, std::declval<payload>()))> begun_;
   fixed_vector<task<void>> sending_;
   fixed_vector<message_buffer> arrived_; // and is still needed
   fixed_vector<task<void>> taking_;
+  std::exception_ptr error_;
 };
 
 /// Goes through a plan on one rank, level by level from the bottom up, the chains of a level side by side; with `up`
@@ -201,7 +218,11 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
     work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
     level.begin();
-    for (auto& t : level.taking()) co_await std::move(t);
+    try {
+      for (auto& t : level.taking()) co_await std::move(t);
+    } catch (...) {
+      level.throw_first_error();
+    }
     net.compute(work->all_taken());
     level.release_buffers();
     // Their values stay as they are until then. Each that has gone may have begun others.
