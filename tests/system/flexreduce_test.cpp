@@ -6,6 +6,7 @@
 #include "topology/random_tree.hpp"
 
 #include <spar/system/flexreduce.hpp>
+#include <spar/system/tree_sparcml.hpp>
 
 #include <gtest/gtest.h>
 
@@ -118,6 +119,20 @@ struct reduce_streams {
   }
 };
 
+struct reduce_on_cells {
+  const spar::tree_cells* cells;
+  const std::vector<contribution<float, std::uint32_t>>* mine;
+  std::vector<std::vector<float>>* sums;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::tree_sparcml{*cells});
+    const auto sum = co_await std::move(pending);
+    (*sums)[rank].resize((*mine)[rank].view().dimension());
+    sum.to_dense((*sums)[rank]);
+  }
+};
+
 void expect_stream_sums(const spar::tree& topology, pattern shape, std::uint64_t n, mode where) {
   const flex_plan plan(topology, n);
   const auto mine = contributions<float, std::uint32_t>(shape, plan.ranks(), n, 1, exact_value<float>);
@@ -152,6 +167,28 @@ TEST(flexreduce, sums_of_streams_over_random_trees) {
     expect_stream_sums(topology, all_patterns[random() % std::size(all_patterns)], 1 + random() % 2000,
                        i % 2 == 0 ? mode::threads : mode::sim_synchronous);
     if (HasFatalFailure()) return;
+  }
+}
+
+/// With owners by where the entries are, for all patterns.
+TEST(tree_sparcml, sums_of_streams_over_random_trees) {
+  std::mt19937_64 random(14);
+  for (int i = 0; i < 100; ++i) {
+    const spar::tree topology = random_tree(random, 1 + random() % 16, 1 + static_cast<int>(random() % 4));
+    const spar::tree_cells cells(topology);
+    const std::uint64_t n = random() % 10 == 0 ? 0 : 1 + random() % 2000;
+    const auto ranks = topology.ranks();
+    const auto mine = contributions<float, std::uint32_t>(
+        all_patterns[static_cast<std::size_t>(i) % std::size(all_patterns)], ranks, n, 1, exact_value<float>);
+    std::vector<float> total(n);
+    for (const auto& c : mine) {
+      std::vector<float> x(n);
+      c.view().to_dense(x);
+      for (std::size_t e = 0; e < n; ++e) total[e] += x[e];
+    }
+    std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));
+    run(i % 2 == 0 ? mode::threads : mode::sim_synchronous, ranks, reduce_on_cells{&cells, &mine, &sums});
+    for (const auto& sum : sums) ASSERT_EQ(sum, total) << "case " << i << '\n' << topology.picture();
   }
 }
 

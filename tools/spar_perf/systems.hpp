@@ -11,6 +11,7 @@
 #include <spar/spar.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>
+#include <spar/system/tree_sparcml.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -278,6 +279,9 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add_planned("hierarchical", spar::hierarchical_plan);
   const auto chosen = systems.keep(spar::tree_dense_plan(systems.topology(), systems.planned("tree_dense"), sizeof(T)));
   systems.add("tree_dense", spar::tree_dense{*chosen});
+  const bool on_cells = systems.planned("tree_sparcml") + systems.planned("tree_ok_topk") > 0;
+  const auto cells = systems.keep(spar::tree_cells(on_cells ? systems.topology() : spar::tree::flat(1)));
+  systems.add("tree_sparcml", spar::tree_sparcml{*cells});
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
   systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
   systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
@@ -295,8 +299,6 @@ void register_systems(registry<Net, T, Index>& systems) {
     const auto tau = static_cast<std::uint64_t>(o.tau), tau_prime = static_cast<std::uint64_t>(o.tau_prime);
     systems.add_feedback(
         "ok_topk", spar::ok_topk_allreduce{.k = systems.k(), .epsilon = o.epsilon, .tau = tau, .tau_prime = tau_prime});
-    const bool on_tree = systems.planned("tree_ok_topk") > 0;
-    const auto cells = systems.keep(spar::tree_cells(on_tree ? systems.topology() : spar::tree::flat(1)));
     systems.add_feedback("tree_ok_topk",
                          spar::basic_ok_topk_allreduce<spar::on_tree>{.k = systems.k(),
                                                                       .epsilon = o.epsilon,

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace spar {
 
@@ -116,22 +115,20 @@ class quantile_search {
 
 } // namespace detail
 
-/// Moves `bounds` (of blocks of [0, n), the same on every rank) where `anew` says so or a block would get more than
-/// `most` entries, so that they get about as many as `due` says: for P blocks of owners `uniform_ownership{n, P}`, all
-/// alike; where blocks are to differ, `most` is for the mean one. `mine`: the ascending indices of this rank's entries.
-/// Bounds that do not fit n and the number of blocks are replaced.
+/// Moves `bounds` (of `due.count()` blocks of [0, n), the same on every rank) where `anew` says so or a block would get
+/// more than `most` entries, so that they get about as many as `due` says: for P blocks of owners `uniform_ownership{n,
+/// P}`, all alike; where blocks are to differ, `most` is for the mean one. `mine`: the ascending indices of this rank's
+/// entries. Bounds that are none of [0, n), like zeros, are replaced.
 ///
 /// An allreduce of P counters, and one of 7 (P - 1) for each refinement, which leaves an eighth of the distance in
 /// which a bound is looked for: 2 ceil(log2 P) messages a rank each time, of less than 4 P and 28 P words (of 4 bytes)
 /// in all. Returns the number of refinements.
 template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership due,
-                                      std::vector<std::uint64_t>& bounds, bool anew, std::uint64_t most) {
+                                      std::span<std::uint64_t> bounds, bool anew, std::uint64_t most) {
   const rank_t blocks = due.count();
-  if (bounds.size() != static_cast<std::size_t>(blocks) + 1 || bounds.front() != 0 || bounds.back() != due.n ||
-      !std::is_sorted(bounds.begin(), bounds.end())) {
-    bounds.clear();
-    for (rank_t b = 0; b <= blocks; ++b) bounds.push_back(due.begin(b));
+  if (bounds.front() != 0 || bounds.back() != due.n || !std::is_sorted(bounds.begin(), bounds.end())) {
+    for (rank_t b = 0; b <= blocks; ++b) bounds[static_cast<std::size_t>(b)] = due.begin(b);
     anew = true;
   }
   const auto counters = net.template with_element<std::uint64_t>();

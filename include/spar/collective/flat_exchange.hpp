@@ -10,24 +10,25 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
 /// The topology of Ok-Topk; that of a tree is `on_tree`. Blocks of indices have owners, rank r block r.
 struct flat {
+  void validate_ranks(rank_t) const noexcept {}
+  [[nodiscard]] static std::uint64_t agreed() noexcept { return 0; }
   /// What the blocks should be to each other.
   [[nodiscard]] static uniform_ownership due(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
 
   /// The sums of the indices between a rank's `bounds`.
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> reduce_scatter(channel<Net> net, stream_view<T, Index> mine,
-                                        const std::vector<std::uint64_t>& bounds, Op op) const {
+                                        std::span<const std::uint64_t> bounds, Op op) const {
     return split(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr));
   }
   /// All ranks' entries; `shares`: where each rank's begins in their joint order, and how many there are.
   template <transport Net, element T, index_type Index>
-  task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, const std::vector<std::uint64_t>&,
+  task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, std::span<const std::uint64_t>,
                                    std::span<const std::uint64_t> shares, bool& evened) const {
     return balance_and_allgather(net, std::move(mine), shares, evened);
   }

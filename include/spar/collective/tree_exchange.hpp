@@ -72,14 +72,14 @@ class on_tree {
   /// The sums of the indices in a rank's cells.
   template <transport Net, element T, index_type Index, reduction<T> Op>
   task<stream<T, Index>> reduce_scatter(channel<Net> net, stream_view<T, Index> mine,
-                                        const std::vector<std::uint64_t>& bounds, Op op) const {
+                                        std::span<const std::uint64_t> bounds, Op op) const {
     stream<T, Index> block = co_await flex_reduce_scatter(net, &cells_->plan(), mine, op, bounds);
     if (block.view().is_dense()) block = to_sparse(block.view(), op, net.memory());
     co_return block;
   }
   /// All ranks' entries; `shares`: how many there are is the last of them.
   template <transport Net, element T, index_type Index>
-  task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, const std::vector<std::uint64_t>& bounds,
+  task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, std::span<const std::uint64_t> bounds,
                                    std::span<const std::uint64_t> shares, bool& evened) const {
     evened = false;
     const T absent{};

@@ -33,9 +33,7 @@ struct basic_ok_topk_allreduce {
   std::uint64_t tau_prime = 32; ///< calls after which thresholds are
   int threads = 1;              ///< that share the passes over `x`, in [1, max_threads]
   Topology topology = Topology();
-
-  // The state.
-  std::uint64_t calls = 0;
+  std::uint64_t calls = 0; // from here on the state
   selector::threshold_reuse::state local{};
   std::uint64_t global_threshold = 1;
   std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them
@@ -59,6 +57,7 @@ struct basic_ok_topk_allreduce {
     local = select.now;
     last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
     const auto owners = topology.due(x.size(), net.size());
+    boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
     last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, boundaries,
                                                       calls % tau == 0, bounds.most + ranks);
     stream<T, Index> reduced = co_await topology.reduce_scatter(net, mine.view(), boundaries, op);
@@ -79,25 +78,12 @@ struct basic_ok_topk_allreduce {
     selecting().validate(n);
     if (tau == 0) throw invalid_argument("boundaries are to be found every 0 calls: tau is at least 1");
   }
+  void validate_ranks(rank_t ranks) const { topology.validate_ranks(ranks); }
 
-  void validate_ranks(rank_t ranks) const {
-    if constexpr (requires { topology.validate_ranks(ranks); }) topology.validate_ranks(ranks);
-  }
-
-  template <class F>
-  void options(F&& f) const {
-    f(k), f(density), f(epsilon), f(tau), f(tau_prime), f(detail::agreed_by(topology));
-  }
-  template <class F>
-  void shared_state(F&& f) {
-    f(calls), f(global_threshold), f(boundaries);
-  }
-  template <class F>
-  void own_state(F&& f) {
-    f(local.threshold), f(local.calls);
-  }
+  void options(auto&& f) const { f(k), f(density), f(epsilon), f(tau), f(tau_prime), f(topology.agreed()); }
+  void shared_state(auto&& f) { f(calls), f(global_threshold), f(boundaries); }
+  void own_state(auto&& f) { f(local.threshold), f(local.calls); }
 };
-
 using ok_topk_allreduce = basic_ok_topk_allreduce<>;
 
 /// Keeps the state: `ok_topk<float> reduce{{.density = 0.01}}`, then `reduce(net, gradient)` again and again.
