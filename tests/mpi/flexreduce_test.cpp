@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // FlexReduce over MPI: the hosts that MPI knows, and sums over their tree and over others.
+#include <spar/collective/tree_exchange.hpp>
 #include <spar/mpi.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/topology/hosts.hpp>
@@ -66,6 +67,26 @@ TEST(mpi_flexreduce, over_other_trees) {
   if (net.size() > 1) uneven.children.emplace_back();
   for (spar::rank_t r = 1; r < net.size(); ++r) uneven.children[1].children.push_back({.rank = r});
   expect_sums(net, spar::tree(uneven));
+}
+
+/// Whole numbers, so that sums do not depend on their order, and different ones, so that owners break no ties.
+TEST(mpi_flexreduce, ok_topk_over_a_tree_has_the_result_of_the_flat_one) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const spar::tree_cells cells(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));
+  spar::ok_topk<double> flat{{.density = 0.02, .epsilon = 0, .tau = 2, .tau_prime = 2}};
+  spar::ok_topk<double, std::uint32_t, spar::on_tree> over_tree{
+      {.density = 0.02, .epsilon = 0, .tau = 2, .tau_prime = 2, .topology = spar::on_tree(cells)}};
+  for (std::uint32_t step = 0; step < 4; ++step) {
+    std::vector<double> x(20'000);
+    for (std::uint32_t i = 0; i < x.size(); ++i) {
+      const std::uint32_t hash = (i + 7919 * step + 104729 * static_cast<std::uint32_t>(net.rank())) * 2654435761U;
+      x[i] = static_cast<double>(hash) - 2147483648.0;
+    }
+    std::vector<double> y(x);
+    flat(net, std::span(x));
+    over_tree(net, std::span(y));
+    ASSERT_EQ(y, x) << "step " << step;
+  }
 }
 
 } // namespace
