@@ -181,13 +181,16 @@ TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
   std::mt19937_64 random(6);
   int accepted = 0;
   for (int i = 0; i < 4000; ++i) {
-    const flex_plan plan(random_tree(random, 2 + random() % 6, 1 + static_cast<int>(random() % 3)), 5 + random() % 40);
+    const tree topology = random_tree(random, 2 + random() % 6, 1 + static_cast<int>(random() % 3));
+    const std::uint64_t n = 5 + random() % 40;
+    const flex_plan plan = random() % 2 == 0 ? flex_plan(topology, n) : flex_plan::hierarchical(topology, n);
     auto levels = calls_of(plan);
     auto& level = levels[random() % levels.size()];
     const std::size_t c = random() % level.size(), other = random() % level.size();
     auto& chain = level[c].chain;
     const std::size_t place = random() % chain.size();
-    switch (random() % 8) {
+    const auto some_rank = static_cast<rank_t>(random() % static_cast<std::uint64_t>(plan.ranks()));
+    switch (random() % 10) {
     case 0:
       level[c].range.begin += 1;
       break;
@@ -198,7 +201,7 @@ TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
       std::swap(chain[place], chain[random() % chain.size()]);
       break;
     case 3:
-      chain[place] = static_cast<rank_t>(random() % static_cast<std::uint64_t>(plan.ranks()));
+      chain[place] = some_rank;
       break;
     case 4:
       level.erase(level.begin() + static_cast<std::ptrdiff_t>(c));
@@ -208,6 +211,12 @@ TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
       break;
     case 6:
       std::swap(level[c], level[other]);
+      break;
+    case 7:
+      chain.insert(chain.begin() + static_cast<std::ptrdiff_t>(place), some_rank);
+      break;
+    case 8:
+      levels.push_back({level[c]});
       break;
     default:
       chain.erase(chain.begin() + static_cast<std::ptrdiff_t>(place));

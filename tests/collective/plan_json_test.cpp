@@ -43,10 +43,13 @@ TEST(plan_json, bad_ones_are_refused) {
       {with("\"n\": 12", "\"n\": -12"), "a plan has -12 where a number is due"},
       {with("\"n\": 12", "\"n\": 11"), "call 1 of a plan is for [6, 12) of 11 values"},
       {with("\"n\": 12", "\"n\": 13"), "level 0 of a plan leaves values of rank 0 from 12 on in no call, or in two"},
-      {with("\"ranks\": 2", "\"ranks\": 4294967297"), "a plan has 4294967297 where a rank is due"},
+      {with("\"ranks\": 2", "\"ranks\": 4294967297"), "a plan has 2 ranges, for 4294967297 ranks"},
+      {with("    0,\n    1\n", "    0,\n    4294967297\n"), "a plan has 4294967297 where a rank is due"},
       {with("\"ranks\": 2", "\"ranks\": 0.5"), "a plan has 0.5 where a number is due"},
       {with("\"participants\": [", "\"participants\": [[],"), "a plan has subranges on 1 levels, participants on 2"},
-      {with("\"ranges\": [", "\"ranges\": [[0,0],"), "a plan gives rank 0 another range than its calls do"},
+      {with("\"ranges\": [", "\"ranges\": [[0,0],"), "a plan has 3 ranges, for 2 ranks"},
+      {with("   0,\n   6\n", "   0,\n   5\n"), "a plan gives rank 0 another range than its calls do"},
+      {with("\"n\": 12", "\"n\": 12, \"n\": 12"), "a plan has an object with 'n' twice"},
   };
   for (const auto& [text, expected] : cases) {
     try {

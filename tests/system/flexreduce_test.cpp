@@ -116,6 +116,7 @@ struct reduce_streams {
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize(plan->dimension());
     sum.to_dense((*sums)[rank]);
+    (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // which form it has is part of the result
   }
 };
 
@@ -130,6 +131,7 @@ struct reduce_on_cells {
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize((*mine)[rank].view().dimension());
     sum.to_dense((*sums)[rank]);
+    (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // which form it has is part of the result
   }
 };
 
@@ -144,6 +146,7 @@ void expect_stream_sums(const spar::tree& topology, pattern shape, std::uint64_t
   }
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(plan.ranks()));
   run(where, plan.ranks(), reduce_streams<spar::sum>{&plan, &mine, &sums});
+  total.push_back(sums[0].back());
   for (const auto& sum : sums) ASSERT_EQ(sum, total) << where << ", " << shape << '\n' << topology.picture();
 }
 
@@ -170,6 +173,34 @@ TEST(flexreduce, sums_of_streams_over_random_trees) {
   }
 }
 
+/// Entries in a few places of a tree with three levels: some ranges that ranks get on the way down are full of them,
+/// others are not.
+TEST(flexreduce, of_streams_has_the_same_form_on_every_rank) {
+  spar::tree_node root;
+  rank_t next = 0;
+  for (int half = 0; half < 2; ++half) {
+    spar::tree_node& switches = root.children.emplace_back();
+    for (const int ranks : {2, 3}) {
+      spar::tree_node& host = switches.children.emplace_back();
+      for (int r = 0; r < ranks; ++r) host.children.push_back({.rank = next++});
+    }
+  }
+  const flex_plan plan(spar::tree(root), 1200);
+  std::vector<contribution<float, std::uint32_t>> mine;
+  for (rank_t r = 0; r < next; ++r) {
+    auto& its = mine.emplace_back();
+    its.n = 1200;
+    for (const auto& [begin, end] : {std::pair(425U, 500U), {500U, 550U}, {600U, 650U}, {700U, 775U}}) {
+      for (std::uint32_t i = begin; i < end; ++i) {
+        if (i % 10 == static_cast<std::uint32_t>(r)) its.indices.push_back(i), its.values.push_back(1);
+      }
+    }
+  }
+  std::vector<std::vector<float>> sums(static_cast<std::size_t>(next));
+  run(mode::sim, next, reduce_streams<spar::sum>{&plan, &mine, &sums});
+  for (const auto& sum : sums) EXPECT_EQ(sum, sums[0]);
+}
+
 /// With owners by where the entries are, for all patterns.
 TEST(tree_sparcml, sums_of_streams_over_random_trees) {
   std::mt19937_64 random(14);
@@ -188,6 +219,7 @@ TEST(tree_sparcml, sums_of_streams_over_random_trees) {
     }
     std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));
     run(i % 2 == 0 ? mode::threads : mode::sim_synchronous, ranks, reduce_on_cells{&cells, &mine, &sums});
+    total.push_back(sums[0].back());
     for (const auto& sum : sums) ASSERT_EQ(sum, total) << "case " << i << '\n' << topology.picture();
   }
 }

@@ -62,6 +62,21 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
   }
 }
 
+TEST(tree_json, one_without_end_is_refused) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += R"({"children": [)";
+  try {
+    const spar::tree t = spar::parse_tree(text + R"({"rank": 0})" + [] {
+      std::string end;
+      for (int i = 0; i < 100'000; ++i) end += "]}";
+      return end;
+    }());
+    ADD_FAILURE() << "it is accepted";
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_STREQ(e.what(), "a tree is deeper than 100 links");
+  }
+}
+
 TEST(tree_json, of_a_file) {
   const std::string path = testing::TempDir() + "spar_tree.json";
   std::ofstream(path) << R"({"children": [{"rank": 1}, {"rank": 0}]})";

@@ -269,7 +269,10 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("dsar_split", spar::dsar_split{});
   systems.add("rec_doubling", spar::recursive_doubling{});
   systems.add("ring", spar::ring{});
-  systems.add_model([&] { return spar::seconds_ring(systems.topology(), systems.bytes()); });
+  const auto leaves = systems.topology().leaves(); // the model's ring goes from left to right
+  if (std::is_sorted(leaves.begin(), leaves.end())) {
+    systems.add_model([&] { return spar::seconds_ring(systems.topology(), systems.bytes()); });
+  }
   systems.add("rabenseifner", spar::rabenseifner{});
   systems.add_model([&] { return spar::seconds_rabenseifner(systems.topology(), systems.bytes()); });
   systems.add("allgather", spar::gather_and_merge{});

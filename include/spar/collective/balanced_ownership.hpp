@@ -120,9 +120,9 @@ class quantile_search {
 /// P}`, all alike; where blocks are to differ, `most` is for the mean one. `mine`: the ascending indices of this rank's
 /// entries. Bounds that are none of [0, n), like zeros, are replaced.
 ///
-/// An allreduce of P counters, and one of 7 (P - 1) for each refinement, which leaves an eighth of the distance in
-/// which a bound is looked for: 2 ceil(log2 P) messages a rank each time, of less than 4 P and 28 P words (of 4 bytes)
-/// in all. Returns the number of refinements.
+/// For b blocks an allreduce of b counters, and one of 7 (b - 1) for each refinement, which leaves an eighth of the
+/// distance in which a bound is looked for: 2 ceil(log2 P) messages a rank each time, of less than 4 b and 28 b words
+/// (of 4 bytes) in all. Returns the number of refinements.
 template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership due,
                                       std::span<std::uint64_t> bounds, bool anew, std::uint64_t most) {

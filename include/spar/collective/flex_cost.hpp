@@ -11,7 +11,7 @@ namespace spar {
 
 /// An allreduce by a plan whose values have so many bytes: the rounds of its levels one after the other, in each of
 /// which all messages of a hop are sent at the same time. Where links are wider inside than between it is equation 6
-/// for the plan of the tree itself, without its latencies of ranks that are not there.
+/// for the plan of the tree itself, but for latencies: those of the ways that messages go.
 inline double seconds_of_plan(const tree& topology, const flex_plan& plan, double value_bytes) {
   tree_traffic links(topology);
   double seconds = 0;

@@ -17,6 +17,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -25,62 +26,61 @@ namespace spar {
 
 namespace detail {
 
-/// Dense values, in place: sums on the way up.
-template <element T, class Op>
-class flex_dense_sum {
+/// Dense values, in place.
+template <element T>
+class flex_dense {
  public:
   static constexpr bool straight = false;
-  flex_dense_sum(const flex_plan& plan, std::span<T> x, Op op) : plan_(&plan), x_(x), op_(op) {}
+
+  flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
   [[nodiscard]] payload outgoing(std::size_t part) const { return encode<T>(values(part)); }
-  void place(const flex_message& m, message_buffer& in) const {
-    if (!plan_->adds(parts_[m.part])) in.place(0, values(m.part));
-  }
-  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
-    const auto partial = in.template piece<T>(0);
-    const std::span<T> own = values(m.part);
-    if (partial.size() != own.size()) throw corrupt_message("a subrange of a plan has the wrong length");
-    if (!plan_->adds(parts_[m.part])) return 0;
-    kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
-    return own.size();
-  }
   std::uint64_t all_taken() const noexcept { return 0; }
   void end_level() const noexcept {}
 
- private:
+ protected:
+  [[nodiscard]] bool adds(std::size_t part) const noexcept { return plan_->adds(parts_[part]); }
   [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
     const index_range range = (*plan_)[parts_[part]].range;
     return x_.subspan(range.begin, range.size());
   }
 
+ private:
   const flex_plan* plan_;
   std::span<T> x_;
-  Op op_;
   std::span<const flex_plan::part> parts_;
+};
+
+/// Sums on the way up.
+template <element T, class Op>
+class flex_dense_sum : public flex_dense<T> {
+  using base = flex_dense<T>;
+
+ public:
+  flex_dense_sum(const flex_plan& plan, std::span<T> x, Op op) noexcept : base(plan, x), op_(op) {}
+  void place(const flex_message& m, message_buffer& in) const {
+    if (!base::adds(m.part)) in.place(0, base::values(m.part));
+  }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+    const auto partial = in.template piece<T>(0);
+    const std::span<T> own = base::values(m.part);
+    if (partial.size() != own.size()) throw corrupt_message("a subrange of a plan has the wrong length");
+    if (!base::adds(m.part)) return 0;
+    kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
+    return own.size();
+  }
+
+ private:
+  Op op_;
 };
 
 /// And copies on the way down.
 template <element T>
-class flex_dense_copy {
+class flex_dense_copy : public flex_dense<T> {
  public:
-  static constexpr bool straight = false;
-  flex_dense_copy(const flex_plan& plan, std::span<T> x) : plan_(&plan), x_(x) {}
-  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
-  [[nodiscard]] payload outgoing(std::size_t part) const { return encode<T>(values(part)); }
-  void place(const flex_message& m, message_buffer& in) const { in.place(0, values(m.part)); }
+  using flex_dense<T>::flex_dense;
+  void place(const flex_message& m, message_buffer& in) const { in.place(0, this->values(m.part)); }
   std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
-  std::uint64_t all_taken() const noexcept { return 0; }
-  void end_level() const noexcept {}
-
- private:
-  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
-    const index_range range = (*plan_)[parts_[part]].range;
-    return x_.subspan(range.begin, range.size());
-  }
-
-  const flex_plan* plan_;
-  std::span<T> x_;
-  std::span<const flex_plan::part> parts_;
 };
 
 /// The subranges of a plan as ranges of indices: the same, or where there are `bounds` each value of the plan is a
@@ -121,9 +121,10 @@ class flex_streams {
     return have_.slice(range(part).begin, range(part).end);
   }
 
-  /// The streams of the parts that `is_held` says, which lie one after the other: what will be held next.
-  template <class IsHeld>
-  void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held) {
+  /// The streams of the parts that `is_held` says, which lie one after the other: what will be held next, sparse up to
+  /// `limit(range)` entries.
+  template <class IsHeld, class Limit>
+  void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
     buffer<stream_view<T, Index>> views(*memory_, of_part.size());
     std::size_t count = 0;
     index_range all{0, 0};
@@ -132,7 +133,8 @@ class flex_streams {
       all = {count == 0 ? range(i).begin : all.begin, range(i).end};
       views.span()[count++] = of_part[i];
     }
-    next_ = concatenate(std::as_const(views).span().first(count), have_.dimension(), all, absent_, *memory_);
+    next_ =
+        concatenate(std::as_const(views).span().first(count), have_.dimension(), all, absent_, *memory_, limit(all));
   }
   void hold_next() {
     held_ = std::move(next_);
@@ -189,7 +191,9 @@ class flex_stream_sum : public flex_streams<T, Index> {
           sums.emplace_back(total(views.first(part.place + (base::plan().adds(part) ? 1 : 0)), base::range(i), work))
               .view();
     }
-    base::join(std::as_const(of_part).span(), [&](std::size_t i) { return base::plan().is_root(base::parts_[i]); });
+    base::join(
+        std::as_const(of_part).span(), [&](std::size_t i) { return base::plan().is_root(base::parts_[i]); },
+        [](const index_range& all) { return dense_threshold<T, Index>(all.size()); });
     return work;
   }
   void end_level() { base::hold_next(); }
@@ -239,8 +243,11 @@ class flex_stream_copy : public flex_streams<T, Index> {
     return 0;
   }
   std::uint64_t all_taken() {
-    // A root that added nothing had nothing of this one on the level below.
-    base::join(std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); });
+    // A root that added nothing had nothing of this one on the level below. Dense only where a part is: all ranks get
+    // all parts, but not all get them together.
+    base::join(
+        std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); },
+        [](const index_range&) { return std::numeric_limits<std::uint64_t>::max(); });
     return 0;
   }
   void end_level() { base::hold_next(); }
@@ -268,8 +275,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
 }
 
 /// The same of a stream, in whose chains all ranks send straight to the root: the entries of what the plan gives this
-/// rank. Where there are `bounds`, the plan is one of
-/// cells: cell c has the indices from bounds[c] to bounds[c + 1].
+/// rank. Where there are `bounds`, the plan is one of cells: cell c has the indices from bounds[c] to bounds[c + 1].
 template <transport Net, element T, index_type Index, reduction<T> Op>
 task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, Op op,
                                            std::span<const std::uint64_t> bounds = {}) {
@@ -280,7 +286,8 @@ task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* pl
   co_return std::move(work).result();
 }
 
-/// From the entries of what the plan gives each rank to all; where a range turns dense, absent entries become `absent`.
+/// From the entries of what the plan gives each rank to all; where one of them is dense, absent entries become
+/// `absent`.
 template <transport Net, element T, index_type Index>
 task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent,
                                       std::span<const std::uint64_t> bounds = {}) {

@@ -92,9 +92,14 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
 /// Waits for what the level has begun to send, and keeps it: after an error what this rank has received is given back
 /// before any of it ends.
 template <transport Net, class Work, class Sending>
-task<void> flex_send(channel<Net>, flex_level<Net, Work>* level, const flex_message* m, Sending* sending) {
-  co_await *sending;
-  level->gone(*m);
+task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending* sending) {
+  try {
+    co_await *sending;
+    level->gone(*m);
+  } catch (...) {
+    level->note_error();
+    fail(net.net());
+  }
 }
 
 /// A level of a plan on one rank, `up` or down: along the chains or, where `Work` goes straight, from all ranks of a
@@ -220,13 +225,13 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
     level.begin();
     try {
       for (auto& t : level.taking()) co_await std::move(t);
+      net.compute(work->all_taken());
+      level.release_buffers();
+      // Their values stay as they are until then. Each that has gone may have begun others.
+      for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
       level.throw_first_error();
     }
-    net.compute(work->all_taken());
-    level.release_buffers();
-    // Their values stay as they are until then. Each that has gone may have begun others.
-    for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     work->end_level();
   }
 }

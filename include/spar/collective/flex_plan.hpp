@@ -250,6 +250,10 @@ class flex_plan {
     if (!root_holds && chain.size() == 1) {
       raise<invalid_argument>({what, " is of rank ", chain.back(), " alone, which does not have these values"});
     }
+    if (!root_holds && std::max(root.begin, range.begin) < std::min(root.end, range.end)) {
+      raise<invalid_argument>(
+          {what, " has the root ", chain.back(), ", which has some of these values and not others"});
+    }
     calls_.push_back({range, chains_.size(), chains_.size() + chain.size(), root_holds});
     chains_.insert(chains_.end(), chain.begin(), chain.end());
   }
@@ -277,7 +281,7 @@ class flex_plan {
         }
         owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};
       }
-      if (held(r).size() > 0 && given != held(r).end) {
+      if (given != held(r).end) {
         raise<invalid_argument>({"level ", levels() - 1, " of a plan leaves values of rank ", r, " from ", given,
                                  " on in no call, or in two"});
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/collective/flex_plan.hpp>
+#include <spar/topology/tree_json.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -64,7 +65,7 @@ inline index_range range_of_json(const nlohmann::json& from) {
 /// `flex_plan::of_calls`), and where `ranges` are not what its calls come to.
 inline flex_plan parse_plan(const std::string& text) {
   try {
-    const auto from = nlohmann::json::parse(text);
+    const auto from = detail::json_without_doubles(text, "a plan");
     const auto& subranges = from.at("subranges");
     const auto& participants = from.at("participants");
     if (subranges.size() != participants.size()) {
@@ -82,6 +83,10 @@ inline flex_plan parse_plan(const std::string& text) {
         call.range = detail::range_of_json(subranges.at(l).at(c));
         for (const auto& rank : participants.at(l).at(c)) call.chain.push_back(detail::rank_of_json(rank));
       }
+    }
+    if (from.at("ranges").size() != detail::count_of_json(from.at("ranks"))) {
+      raise<invalid_argument>({"a plan has ", from.at("ranges").size(), " ranges, for ",
+                               detail::count_of_json(from.at("ranks")), " ranks"});
     }
     const flex_plan plan =
         flex_plan::of_calls(detail::count_of_json(from.at("n")), detail::rank_of_json(from.at("ranks")), levels);

@@ -10,9 +10,9 @@
 
 namespace spar {
 
-/// Rank 0's `network` becomes the model of all ranks, by which `sparcml` and `dense` choose: they must choose the same
-/// everywhere. Collective, between other calls. Throws `invalid_argument`, on every rank, where one of rank 0's
-/// parameters is no number of seconds; those that other ranks bring do not matter.
+/// Rank 0's `network` becomes the model of all ranks, by which `sparcml` and `dense` choose, and `flexreduce`: they
+/// must choose the same everywhere. Collective, between other calls. Throws `invalid_argument`, on every rank, where
+/// one of rank 0's parameters is no number of seconds; those that other ranks bring do not matter.
 template <transport Net>
 void set_network(Net& net, const network_model& network) {
   std::array<double, 4> values{network.alpha, network.beta, network.gamma_sparse, network.gamma_dense};

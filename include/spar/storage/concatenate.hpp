@@ -12,18 +12,18 @@
 
 namespace spar {
 
-/// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while its
-/// entries are at most delta of the range and no part is dense; else dense over the range, absent entries as `absent`.
+/// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while it has
+/// at most `limit` entries and no part is dense; else dense over the range, absent entries as `absent`.
 template <element T, index_type Index>
 stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, T absent,
-                             pool& memory) {
+                             pool& memory, std::uint64_t limit) {
   std::uint64_t count = 0;
   bool dense = false;
   for (const auto& part : parts) {
     count += part.count();
     dense = dense || (part.is_dense() && part.count() > 0);
   }
-  if (dense || count > dense_threshold<T, Index>(range.size())) {
+  if (dense || count > limit) {
     auto out = stream<T, Index>::dense(memory, n, range.begin, range.size());
     T* values = out.values().data();
     if (count < range.size()) std::fill_n(values, range.size(), absent);
@@ -43,6 +43,13 @@ stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::
     at += part.count();
   }
   return out;
+}
+
+/// The same, sparse while its entries are at most delta of the range.
+template <element T, index_type Index>
+stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, T absent,
+                             pool& memory) {
+  return concatenate(parts, n, range, absent, memory, dense_threshold<T, Index>(range.size()));
 }
 
 } // namespace spar

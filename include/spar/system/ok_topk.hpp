@@ -21,7 +21,8 @@ namespace spar {
 /// owners, an owner gets at most (1 + epsilon) k + P, and the result has at most (1 + epsilon) k; with epsilon 0 it has
 /// min(k, its nonzeros). Words (of 4 bytes, with values and indices of 4 bytes) that a rank sends or receives: at most
 /// 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P; more for calls that look for thresholds (see
-/// keep_global_topk) or boundaries (see balance_ownership). On a tree (see on_tree) owners get what its portions say.
+/// keep_global_topk) or boundaries (see balance_ownership). On a tree (see on_tree) an owner gets its portion of P
+/// times as many.
 template <class Topology = flat>
 struct basic_ok_topk_allreduce {
   static constexpr std::string_view name = "ok_topk";
@@ -36,7 +37,7 @@ struct basic_ok_topk_allreduce {
   std::uint64_t calls = 0; // from here on the state
   selector::threshold_reuse::state local{};
   std::uint64_t global_threshold = 1;
-  std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them
+  std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them; on a tree of its cells
 
   /// What the last call did.
   struct report {
@@ -58,8 +59,9 @@ struct basic_ok_topk_allreduce {
     last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
     const auto owners = topology.due(x.size(), net.size());
     boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
-    last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, boundaries,
-                                                      calls % tau == 0, bounds.most + ranks);
+    const std::uint64_t most = (bounds.most + ranks) * ranks / (boundaries.size() - 1); // in the mean block
+    last.boundary_rounds =
+        co_await balance_ownership(net, std::as_const(mine).indices(), owners, boundaries, calls % tau == 0, most);
     stream<T, Index> reduced = co_await topology.reduce_scatter(net, mine.view(), boundaries, op);
     buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
     last.threshold_rounds =

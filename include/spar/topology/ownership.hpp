@@ -49,7 +49,7 @@ struct portioned_ownership {
   [[nodiscard]] std::uint64_t of_mean(std::uint64_t mean, rank_t block) const noexcept {
     const auto b = static_cast<std::size_t>(block);
     const double share = static_cast<double>(portions[b + 1] - portions[b]) / static_cast<double>(portions.back());
-    return static_cast<std::uint64_t>(static_cast<double>(mean) * count() * share);
+    return static_cast<std::uint64_t>(std::min(static_cast<double>(mean) * count() * share, 0x1p63));
   }
 };
 

@@ -56,6 +56,11 @@ class tree {
     add(root, 0, {}, 0, "root");
     check_ranks();
   }
+  /// Throws `invalid_argument` for nodes deeper than any network, which would end the program.
+  static void check_depth(std::size_t depth) {
+    constexpr std::size_t deepest = 100;
+    if (depth > deepest) raise<invalid_argument>({"a tree is deeper than ", deepest, " links"});
+  }
   /// All ranks at one switch.
   static tree flat(rank_t ranks, const tree_link& links = {}) {
     tree_node root{.links = links};
@@ -121,6 +126,7 @@ class tree {
  private:
   std::size_t add(const tree_node& what, std::size_t parent, const tree_link& up, std::size_t depth,
                   const std::string& place) {
+    check_depth(depth);
     const std::size_t self = nodes_.size();
     nodes_.push_back({.parent = parent, .depth = depth, .up = up, .first_leaf = leaves_.size()});
     if (what.rank >= 0) {

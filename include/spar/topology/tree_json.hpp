@@ -29,7 +29,9 @@ inline bool read_link(tree_link& link, const std::string& key, const nlohmann::j
   return true;
 }
 
-inline tree_node node_of_json(const nlohmann::json& from, const std::string& place, const tree_link& above) {
+inline tree_node node_of_json(const nlohmann::json& from, const std::string& place, const tree_link& above,
+                              std::size_t depth) {
+  tree::check_depth(depth);
   if (!from.is_object()) raise<invalid_argument>({place, " of the tree is no object"});
   tree_node node;
   if (from.contains("rank") && (from.contains("bandwidth") || from.contains("latency"))) {
@@ -60,7 +62,7 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
   const nlohmann::json& children = from["children"];
   if (!children.is_array()) raise<invalid_argument>({place, ".children of the tree is no array"});
   for (std::size_t c = 0; c < children.size(); ++c) {
-    node.children.push_back(node_of_json(children[c], sentence(place, ".children[", c, "]"), node.links));
+    node.children.push_back(node_of_json(children[c], sentence(place, ".children[", c, "]"), node.links, depth + 1));
   }
   return node;
 }
@@ -69,15 +71,15 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
 
 namespace detail {
 
-/// The JSON in a text; a key twice in an object is an error as well.
-inline nlohmann::json json_without_doubles(const std::string& text) {
+/// The JSON in a text of `what`; a key twice in an object is an error as well.
+inline nlohmann::json json_without_doubles(const std::string& text, const char* what) {
   std::vector<std::set<std::string>> keys; // of the objects that are open
   using json = nlohmann::json;
   return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      raise<invalid_argument>({"a tree has an object with '", value.get<std::string>(), "' twice"});
+      raise<invalid_argument>({what, " has an object with '", value.get<std::string>(), "' twice"});
     }
     return true;
   });
@@ -91,7 +93,7 @@ inline nlohmann::json json_without_doubles(const std::string& text) {
 /// number is that of its parent. Throws `invalid_argument`, which names the place, as `tree` does.
 inline tree parse_tree(const std::string& text) {
   try {
-    return tree(detail::node_of_json(detail::json_without_doubles(text), "root", {}));
+    return tree(detail::node_of_json(detail::json_without_doubles(text, "a tree"), "root", {}, 0));
   } catch (const nlohmann::json::exception& e) {
     raise<invalid_argument>({"a tree is no JSON: ", e.what()});
   }
