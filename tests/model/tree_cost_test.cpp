@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The model of FlexReduce: by hand, against BlueConnect's formula, and against its execution in the simulator.
-#include "support/ranks.hpp"
-#include "topology/random_tree.hpp"
+#include "topology/simulated_cluster.hpp"
 
 #include <spar/collective/flex_cost.hpp>
 #include <spar/model/tree_cost.hpp>
@@ -20,16 +19,8 @@ namespace {
 using spar::tree;
 using spar::tree_node;
 
-/// Hosts with so many ranks each, a narrow link to each host.
 tree narrow(const std::vector<int>& ranks_of_each, double latency = 0) {
-  tree_node root{.links = {1e8, latency}};
-  spar::rank_t next = 0;
-  for (const int ranks : ranks_of_each) {
-    tree_node host{.links = {1e10, latency}};
-    for (int r = 0; r < ranks; ++r) host.children.push_back({.rank = next++});
-    root.children.push_back(host);
-  }
-  return tree(root);
+  return cluster(ranks_of_each, latency, latency);
 }
 
 TEST(tree_cost, of_two_and_three_ranks_by_hand) {
@@ -82,24 +73,6 @@ TEST(tree_cost, is_blueconnects_on_symmetric_trees) {
   }
 }
 
-template <class Algorithm>
-struct reduce_over {
-  Algorithm algorithm;
-  std::vector<std::vector<float>>* x;
-  spar::task<void> operator()(spar::sim& net) const& {
-    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
-    auto pending = spar::start_allreduce(net, mine, algorithm);
-    co_await std::move(pending);
-  }
-};
-
-template <class Algorithm>
-double simulated(const tree& topology, std::size_t n, const Algorithm& algorithm) {
-  std::vector<std::vector<float>> x(static_cast<std::size_t>(topology.ranks()), std::vector<float>(n));
-  spar::simulator_options options;
-  options.tree = topology.network();
-  return run_sim(topology.ranks(), reduce_over<Algorithm>{algorithm, &x}, options);
-}
 double simulated(const tree& topology, std::size_t n) {
   const spar::flex_plan plan(topology, n);
   return simulated(topology, n, spar::flexreduce{plan});

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The choice among ring, Rabenseifner's algorithm, BlueConnect and FlexReduce on a tree: it is the fastest in the
 // simulator, or nearly so, and all of them give the sum.
-#include "support/ranks.hpp"
-#include "topology/random_tree.hpp"
+#include "topology/simulated_cluster.hpp"
 
 #include <spar/system/tree_dense.hpp>
 
@@ -20,37 +19,10 @@ namespace {
 
 using spar::tree;
 using spar::tree_choice;
-using spar::tree_node;
 
-tree cluster(const std::vector<int>& ranks_of_each, double latency) {
-  tree_node root{.links = {1e8, latency}};
-  spar::rank_t next = 0;
-  for (const int ranks : ranks_of_each) {
-    tree_node host{.links = {1e10, latency / 10}};
-    for (int r = 0; r < ranks; ++r) host.children.push_back({.rank = next++});
-    root.children.push_back(host);
-  }
-  return tree(root);
-}
-
-template <class Algorithm>
-struct reduce_with {
-  Algorithm algorithm;
-  std::vector<std::vector<float>>* x;
-  template <class Net>
-  spar::task<void> operator()(Net& net) const& {
-    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
-    auto pending = spar::start_allreduce(net, mine, algorithm);
-    co_await std::move(pending);
-  }
-};
-
-template <class Algorithm>
-double simulated(const tree& topology, std::size_t n, const Algorithm& algorithm) {
-  std::vector<std::vector<float>> x(static_cast<std::size_t>(topology.ranks()), std::vector<float>(n));
-  spar::simulator_options options;
-  options.tree = topology.network();
-  return run_sim(topology.ranks(), reduce_with<Algorithm>{algorithm, &x}, options);
+/// Ranks of a host are nearer to each other.
+tree hosts_at(const std::vector<int>& ranks_of_each, double latency) {
+  return cluster(ranks_of_each, latency, latency / 10);
 }
 
 TEST(tree_dense, chooses_the_fastest_in_the_simulator) {
@@ -58,8 +30,8 @@ TEST(tree_dense, chooses_the_fastest_in_the_simulator) {
   for (const double latency : {1e-7, 1e-5, 1e-3}) {
     for (const std::size_t n : {100U, 60'000U}) {
       for (const tree& topology :
-           {cluster({2, 3}, latency), cluster({4, 4}, latency), cluster({3, 3, 4}, latency),
-            tree::flat(8, {1e9, latency}), tree::flat(7, {1e9, latency}), cluster({2, 2, 2, 2}, latency)}) {
+           {hosts_at({2, 3}, latency), hosts_at({4, 4}, latency), hosts_at({3, 3, 4}, latency),
+            tree::flat(8, {1e9, latency}), tree::flat(7, {1e9, latency}), hosts_at({2, 2, 2, 2}, latency)}) {
         const spar::tree_dense_plan plan(topology, n, sizeof(float));
         chosen.insert(plan.choice());
         const spar::flex_plan by_tree(topology, n), around = spar::ring_plan(topology, n);
@@ -78,7 +50,7 @@ TEST(tree_dense, chooses_the_fastest_in_the_simulator) {
 TEST(tree_dense, sums_whatever_is_chosen) {
   for (const mode where : all_modes) {
     for (const tree& topology :
-         {cluster({2, 3}, 1e-7), cluster({2, 2}, 1e-7), tree::flat(4, {1e9, 1e-7}), tree::flat(4, {1e9, 1e-3})}) {
+         {hosts_at({2, 3}, 1e-7), hosts_at({2, 2}, 1e-7), tree::flat(4, {1e9, 1e-7}), tree::flat(4, {1e9, 1e-3})}) {
       for (const std::size_t n : {0U, 1U, 1000U, 60'000U}) {
         const spar::tree_dense_plan plan(topology, n, sizeof(float));
         const auto p = static_cast<std::size_t>(topology.ranks());

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Clusters whose hosts have narrow links, and the time of a dense allreduce over the links of a tree in the simulator.
+#pragma once
+
+#include "support/ranks.hpp"
+
+#include <spar/spar.hpp>
+#include <spar/topology/tree.hpp>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace spar_test {
+
+/// Hosts with so many ranks each, at 1e10 B/s inside and 1e8 B/s between.
+inline spar::tree cluster(const std::vector<int>& ranks_of_each, double latency_between, double latency_inside) {
+  spar::tree_node root{.links = {1e8, latency_between}};
+  spar::rank_t next = 0;
+  for (const int ranks : ranks_of_each) {
+    spar::tree_node host{.links = {1e10, latency_inside}};
+    for (int r = 0; r < ranks; ++r) host.children.push_back({.rank = next++});
+    root.children.push_back(host);
+  }
+  return spar::tree(root);
+}
+
+/// A rank's part of a dense allreduce in place.
+template <class Algorithm>
+struct reduce_with {
+  Algorithm algorithm;
+  std::vector<std::vector<float>>* x;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = spar::start_allreduce(net, mine, algorithm);
+    co_await std::move(pending);
+  }
+};
+
+/// Its virtual time, of n floats.
+template <class Algorithm>
+double simulated(const spar::tree& topology, std::size_t n, const Algorithm& algorithm) {
+  std::vector<std::vector<float>> x(static_cast<std::size_t>(topology.ranks()), std::vector<float>(n));
+  spar::simulator_options options;
+  options.tree = topology.network();
+  return run_sim(topology.ranks(), reduce_with<Algorithm>{algorithm, &x}, options);
+}
+
+} // namespace spar_test
