@@ -73,14 +73,14 @@ TEST(tree_cost, is_blueconnects_on_symmetric_trees) {
   }
 }
 
-double simulated(const tree& topology, std::size_t n) {
+double of_flexreduce(const tree& topology, std::size_t n) {
   const spar::flex_plan plan(topology, n);
   return simulated(topology, n, spar::flexreduce{plan});
 }
 
 void expect_time_of_the_model(const tree& topology) {
   const double model = spar::seconds_flexreduce(topology, 4.0 * 60'000);
-  EXPECT_NEAR(simulated(topology, 60'000) / model, 1, 0.05) << topology.picture();
+  EXPECT_NEAR(of_flexreduce(topology, 60'000) / model, 1, 0.05) << topology.picture();
 }
 
 TEST(tree_cost, is_the_simulated_time_where_links_are_wider_inside_than_between) {
@@ -126,8 +126,8 @@ TEST(tree_cost, of_a_slow_link_is_its_simulated_time) {
     for (spar::rank_t r = 0; r < ranks; ++r) root.children.push_back({.rank = r});
     root.children[1].link = {.bandwidth = 1e8, .latency = 0};
     const double model = spar::seconds_flexreduce(tree(root), 4.0 * 67'200);
-    EXPECT_GE(simulated(tree(root), 67'200), model) << ranks << " ranks";
-    EXPECT_LE(simulated(tree(root), 67'200), 1.15 * model) << ranks << " ranks";
+    EXPECT_GE(of_flexreduce(tree(root), 67'200), model) << ranks << " ranks";
+    EXPECT_LE(of_flexreduce(tree(root), 67'200), 1.15 * model) << ranks << " ranks";
   }
 }
 
@@ -135,8 +135,8 @@ TEST(tree_cost, of_a_slow_link_is_its_simulated_time) {
 TEST(tree_cost, is_a_bound_where_latencies_decide_and_hosts_differ) {
   const tree topology = narrow({8, 2, 3, 5}, 1e-5);
   const double model = spar::seconds_flexreduce(topology, 4.0 * 60'000);
-  EXPECT_LT(simulated(topology, 60'000), model);
-  EXPECT_GT(simulated(topology, 60'000), 0.9 * model);
+  EXPECT_LT(of_flexreduce(topology, 60'000), model);
+  EXPECT_GT(of_flexreduce(topology, 60'000), 0.9 * model);
 }
 
 } // namespace
