@@ -231,28 +231,28 @@ class flex_plan {
   }
 
   void add_given(const given_call& given) {
-    const std::string what = sentence("call ", calls_.size(), " of a plan");
+    const auto what = [&] { return sentence("call ", calls_.size(), " of a plan"); };
     const auto& [range, chain] = given;
     if (range.begin >= range.end || range.end > n_) {
-      raise<invalid_argument>({what, " is for [", range.begin, ", ", range.end, ") of ", n_, " values"});
+      raise<invalid_argument>({what(), " is for [", range.begin, ", ", range.end, ") of ", n_, " values"});
     }
-    if (chain.empty()) raise<invalid_argument>({what, " has no ranks"});
+    if (chain.empty()) raise<invalid_argument>({what(), " has no ranks"});
     std::vector<rank_t> sorted(chain);
     std::sort(sorted.begin(), sorted.end());
     if (sorted.front() < 0 || sorted.back() >= ranks_) {
       raise<invalid_argument>(
-          {what, " has rank ", sorted.front() < 0 ? sorted.front() : sorted.back(), " of ", ranks_});
+          {what(), " has rank ", sorted.front() < 0 ? sorted.front() : sorted.back(), " of ", ranks_});
     }
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-    if (twice != sorted.end()) raise<invalid_argument>({what, " has rank ", *twice, " twice"});
+    if (twice != sorted.end()) raise<invalid_argument>({what(), " has rank ", *twice, " twice"});
     const index_range root = held(chain.back());
     const bool root_holds = root.begin <= range.begin && range.end <= root.end;
     if (!root_holds && chain.size() == 1) {
-      raise<invalid_argument>({what, " is of rank ", chain.back(), " alone, which does not have these values"});
+      raise<invalid_argument>({what(), " is of rank ", chain.back(), " alone, which does not have these values"});
     }
     if (!root_holds && std::max(root.begin, range.begin) < std::min(root.end, range.end)) {
       raise<invalid_argument>(
-          {what, " has the root ", chain.back(), ", which has some of these values and not others"});
+          {what(), " has the root ", chain.back(), ", which has some of these values and not others"});
     }
     calls_.push_back({range, chains_.size(), chains_.size() + chain.size(), root_holds});
     chains_.insert(chains_.end(), chain.begin(), chain.end());
@@ -267,17 +267,18 @@ class flex_plan {
       std::uint64_t given = held(r).begin;
       for (const part& p : mine) {
         const index_range range = (*this)[p].range;
-        const std::string what = sentence("call ", p.call, " (", p.call - first, " of its level) of a plan");
+        const auto what = [&] { return sentence("call ", p.call, " (", p.call - first, " of its level) of a plan"); };
         if (adds(p)) {
           if (range.begin != given) {
-            raise<invalid_argument>({what, " begins at ", range.begin, ", where rank ", r, " has values from ", given,
+            raise<invalid_argument>({what(), " begins at ", range.begin, ", where rank ", r, " has values from ", given,
                                      " on that are in no call, or in two"});
           }
           given = range.end;
         }
         if (!is_root(p)) continue;
         if (owned.size() > 0 && owned.end != range.begin) {
-          raise<invalid_argument>({what, " leaves a gap in what rank ", r, " owns: ", owned.end, " to ", range.begin});
+          raise<invalid_argument>(
+              {what(), " leaves a gap in what rank ", r, " owns: ", owned.end, " to ", range.begin});
         }
         owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};
       }
