@@ -100,7 +100,7 @@ TEST(tree_cost, of_any_plan_is_its_simulated_time) {
     for (const tree& topology : {narrow({2, 2}, latency), narrow({2, 3}, latency), narrow({3, 3, 4}, latency),
                                  narrow({8, 2, 3, 5}, latency), symmetric({2, 3, 4}, {1e10, 1e9, 1e8})}) {
       for (const spar::flex_plan& plan : {spar::flex_plan(topology, 60'000), spar::ring_plan(topology, 60'000),
-                                          spar::hierarchical_plan(topology, 60'000)}) {
+                                          spar::flex_plan::hierarchical(topology, 60'000)}) {
         const double model = spar::seconds_of_plan(topology, plan, 4);
         EXPECT_NEAR(simulated(topology, 60'000, spar::flexreduce{plan}) / model, 1, 0.05)
             << topology.picture() << plan.picture();

@@ -279,7 +279,7 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add("dense", spar::dense{});
   systems.add_planned("flexreduce", [](const spar::tree& t, std::uint64_t n) { return spar::flex_plan(t, n); });
   systems.add_planned("blueconnect", spar::blueconnect_plan);
-  systems.add_planned("hierarchical", spar::hierarchical_plan);
+  systems.add_planned("hierarchical", spar::flex_plan::hierarchical);
   const auto chosen = systems.keep(spar::tree_dense_plan(systems.topology(), systems.planned("tree_dense"), sizeof(T)));
   systems.add("tree_dense", spar::tree_dense{*chosen});
   const bool on_cells = systems.planned("tree_sparcml") + systems.planned("tree_ok_topk") > 0;

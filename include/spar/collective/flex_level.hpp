@@ -52,7 +52,6 @@ class flex_messages {
       if (messages_[m].peer == messages_[m - 1].peer) messages_[m].number = messages_[m - 1].number + 1;
     }
   }
-  [[nodiscard]] std::size_t size() const noexcept { return messages_.size(); }
   [[nodiscard]] flex_message* begin() noexcept { return messages_.begin(); }
   [[nodiscard]] flex_message* end() noexcept { return messages_.end(); }
   /// The next one on the same lane, or null.

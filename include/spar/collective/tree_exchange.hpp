@@ -77,14 +77,13 @@ class on_tree {
     if (block.view().is_dense()) block = to_sparse(block.view(), op, net.memory());
     co_return block;
   }
-  /// All ranks' entries; `shares`: how many there are is the last of them.
+  /// All ranks' entries, sparse as each rank's are; `shares`: how many there are is the last of them.
   template <transport Net, element T, index_type Index>
   task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, std::span<const std::uint64_t> bounds,
                                    std::span<const std::uint64_t> shares, bool& evened) const {
     evened = false;
     const T absent{};
     stream<T, Index> all = co_await flex_allgather(net, &cells_->plan(), mine.view(), absent, bounds);
-    if (all.view().is_dense()) all = to_sparse(all.view(), sum{}, net.memory());
     if (all.view().count() != shares.back()) {
       raise<corrupt_message>({"shares of ", all.view().count(), " entries arrived where ", shares.back(), " are due"});
     }

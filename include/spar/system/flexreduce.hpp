@@ -79,10 +79,4 @@ inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
   return topology.is_symmetric() ? flex_plan(topology, n) : ring_plan(topology, n);
 }
 
-/// That with which it reduces to one rank of each host, does the allreduce among these, and broadcasts (Jia et al.
-/// 2018).
-inline flex_plan hierarchical_plan(const tree& topology, std::uint64_t n) {
-  return flex_plan::hierarchical(topology, n);
-}
-
 } // namespace spar

@@ -7,7 +7,6 @@
 #include <spar/model/tree_cost.hpp>
 #include <spar/system/flexreduce.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
