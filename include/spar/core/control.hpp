@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Control messages: 64 bytes that come unasked. They tell the others a rank's failure and the numbers of named
-// collectives.
+// Control messages: 64 bytes that come unasked. They tell the others a rank's failure, the numbers of named collectives
+// and what concerns the rounds of partial ones.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -23,7 +23,8 @@ struct control_message {
   enum class purpose : std::uint8_t {
     abort = 1, ///< the source has failed, for the reason that the text gives
     gone = 2,  ///< the source has given up what it was sending: its memory is not to be read any more
-    name = 3   ///< the source, rank 0, has given the name of a collective a number
+    name = 3,  ///< the source, rank 0, has given the name of a collective a number
+    round = 4  ///< about the rounds of a partial collective, for the listener of that number
   };
 
   purpose what = purpose::abort;
@@ -39,7 +40,7 @@ struct control_message {
   }
   /// Throws `corrupt_message` unless this is one.
   void validate(rank_t ranks) const {
-    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::name || length > text.size() ||
+    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::round || length > text.size() ||
         source < 0 || source >= ranks) {
       throw corrupt_message("a control message is damaged");
     }

@@ -6,6 +6,7 @@
 #include <spar/core/buffer.hpp>
 #include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/listeners.hpp>
 #include <spar/core/message.hpp>
 #include <spar/core/names.hpp>
 #include <spar/core/network_model.hpp>
@@ -150,6 +151,12 @@ class endpoint {
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { waiting_.add(r, waiting); }
   [[nodiscard]] bool awaits() const noexcept { return waiting_.first() != nullptr; }
 
+  /// A coroutine waits for what somebody may do some time: no deadline runs.
+  void await_idly(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { idle_.add(r, waiting); }
+  [[nodiscard]] bool awaits_idly() const noexcept { return idle_.first() != nullptr; }
+  /// Who is told control messages by number.
+  [[nodiscard]] detail::listeners& listeners() noexcept { return listeners_; }
+
   /// From now on the communicator is dead: whoever waits is resumed, and finds its operation not done.
   [[gnu::noinline, gnu::cold]] void die(rank_t who, std::string_view why) noexcept {
     if (dead_) return;
@@ -157,6 +164,7 @@ class endpoint {
     reason_[why.copy(reason_.data(), told_length)] = '\0';
     dead_ = true;
     while (detail::operation_record* r = waiting_.first()) r->wake(scheduler_);
+    while (detail::operation_record* r = idle_.first()) r->wake(scheduler_);
   }
 
   /// The name of a collective that is about to start. Throws `invalid_argument` where one of that name has not ended.
@@ -173,6 +181,7 @@ class endpoint {
 
   /// A control message has arrived.
   [[gnu::noinline, gnu::cold]] void heed(const control_message& part) {
+    if (part.what == control_message::purpose::round) return listeners_.hear(part);
     if (part.what == control_message::purpose::name) {
       names_.take_number({part.text.data(), part.length}).known.complete(scheduler_);
       return;
@@ -233,6 +242,8 @@ class endpoint {
   spar::statistics last_;
   spar::statistics total_;
   detail::waiting_list waiting_;
+  detail::waiting_list idle_;
+  detail::listeners listeners_;
   double seen_ = 0; // when the last call began or ended
   detail::turns* turns_ = nullptr;
   double deadline_ = 600;

@@ -207,11 +207,11 @@ class mpi : public endpoint {
   void poll(bool block) {
     if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
-      if (block && requests_.empty() && !awaits() && !dead()) {
+      if (block && requests_.empty() && !awaits() && !awaits_idly() && !dead()) {
         raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
       }
       const bool news = complete_some();
-      if (++polls_ % 32 == 0) look_around();
+      if (++polls_ % 32 == 0 || requests_.empty()) look_around(); // with nothing else to come, notes are awaited
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }

@@ -4,6 +4,7 @@
 
 #include <spar/core/endpoint.hpp>
 #include <spar/core/fixed_vector.hpp>
+#include <spar/core/mix.hpp>
 #include <spar/core/task.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
@@ -66,6 +67,10 @@ class sim : public endpoint {
   }
   void wake_at(double time);
 
+  /// Awaited in a simulated program: it computes or rests for so many virtual seconds, while its rank may do what comes
+  /// in.
+  auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
+
   /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
   /// block, and `deadlock` where nothing can happen any more.
   void progress(bool block);
@@ -85,6 +90,18 @@ class sim : public endpoint {
   /// Looks, at the time of the present event, whether what is awaited has stayed away for too long.
   void check_deadline();
 
+  class sleeping {
+   public:
+    sleeping(sim& net, double until) noexcept : net_(&net), until_(until) {}
+    [[nodiscard]] static bool await_ready() noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> program) const;
+    static void await_resume() noexcept {}
+
+   private:
+    sim* net_;
+    double until_;
+  };
+
   simulator* engine_;
   double clock_ = 0;
   bool deadline_scheduled_ = false;
@@ -95,7 +112,12 @@ class sim : public endpoint {
     control_message text;
   };
   std::vector<arriving_note> notes_; // on their way here
-  pool_requests requests_;           // of the pool that all ranks share
+  struct sleeper {
+    double until;
+    std::coroutine_handle<> program;
+  };
+  std::vector<sleeper> sleepers_;
+  pool_requests requests_; // of the pool that all ranks share
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 };
@@ -114,7 +136,7 @@ class simulator {
 
   /// Throws `invalid_argument` for less than one rank, a bandwidth that is not positive, and what is no tree.
   explicit simulator(rank_t size, const simulator_options& options = {})
-      : options_(checked(options, size)), network_(options_, size),
+      : options_(detail::sim_network::checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         shipments_(messages(size)) {
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
@@ -165,6 +187,7 @@ class simulator {
       for (auto& r : ranks_) {
         r.matching_.arrivals().clear();
         r.notes_.clear();
+        r.sleepers_.clear();
         r.deadline_scheduled_ = false;
       }
       throw;
@@ -176,8 +199,8 @@ class simulator {
   friend class sim;
 
   /// A rank's program begins; a message comes to its first link, has left it, comes to another link, has arrived;
-  /// a control message has arrived; a rank's deadline may be over; its alarm goes off.
-  enum class event_kind { start, leave, left, reach, arrive, control, deadline, alarm };
+  /// a control message has arrived; a rank's deadline may be over; its alarm goes off; its program has slept.
+  enum class event_kind { start, leave, left, reach, arrive, control, deadline, alarm, awake };
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
@@ -206,14 +229,10 @@ class simulator {
 
   /// One value per (seed, source, destination, tag): messages that must stay in order have the same.
   [[nodiscard]] std::uint64_t hash(rank_t source, rank_t destination, tag_t tag) const noexcept {
-    return mix(mix(mix(options_.seed ^ static_cast<std::uint32_t>(source)) ^ static_cast<std::uint32_t>(destination)) ^
-               static_cast<std::uint32_t>(tag));
-  }
-  [[nodiscard]] static std::uint64_t mix(std::uint64_t x) noexcept { // splitmix64
-    x += 0x9E3779B97F4A7C15U;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31);
+    using detail::splitmix;
+    return splitmix(splitmix(splitmix(options_.seed ^ static_cast<std::uint32_t>(source)) ^
+                             static_cast<std::uint32_t>(destination)) ^
+                    static_cast<std::uint32_t>(tag));
   }
 
   /// Processes one event and resumes the rank that it concerns.
@@ -249,8 +268,16 @@ class simulator {
       const auto first = std::min_element(rank.notes_.begin(), rank.notes_.end(), earlier);
       const control_message note = first->text;
       rank.notes_.erase(first);
-      if (rank.awaits()) rank.clock_ = std::max(rank.clock_, now_);
+      if (rank.awaits() || rank.awaits_idly()) rank.clock_ = std::max(rank.clock_, now_);
       rank.heed(note);
+      break;
+    }
+    case event_kind::awake: {
+      const auto earlier = [](const auto& a, const auto& b) { return a.until < b.until; };
+      const auto first = std::min_element(rank.sleepers_.begin(), rank.sleepers_.end(), earlier);
+      rank.scheduler().post(first->program);
+      rank.sleepers_.erase(first);
+      rank.clock_ = std::max(rank.clock_, now_);
       break;
     }
     case event_kind::deadline:
@@ -263,22 +290,6 @@ class simulator {
     }
     rank.scheduler().run();
     return rank;
-  }
-
-  /// Throws `invalid_argument` for what cannot be simulated.
-  static const simulator_options& checked(const simulator_options& options, rank_t size) {
-    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
-    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
-      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
-                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
-    }
-    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
-      raise<invalid_argument>(
-          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
-           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
-    }
-    detail::sim_network::check(options.tree, size);
-    return options;
   }
 
   /// When work has been done that a rank has at the time `begin`: on a core of its own; or on the one that has rested
@@ -304,7 +315,8 @@ class simulator {
   /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
   [[nodiscard]] double delayed(const sim::shipment& m, double arrival) {
     if (options_.jitter <= 0) return arrival;
-    arrival += options_.jitter * static_cast<double>(mix(options_.seed ^ mix(next_serial_)) >> 11) * 0x1p-53;
+    const std::uint64_t random = detail::splitmix(options_.seed ^ detail::splitmix(next_serial_));
+    arrival += options_.jitter * static_cast<double>(random >> 11) * 0x1p-53;
     // Keys that share a slot are kept in order as well, which does no harm.
     double& last = last_arrival_[hash(m.source, m.peer, m.tag) % last_arrival_.size()];
     return last = std::max(arrival, last);
@@ -434,6 +446,11 @@ inline void sim::post(const control_message& note, rank_t peer) {
 }
 
 inline void sim::wake_at(double time) { engine_->schedule({time, simulator::event_kind::alarm, this, nullptr}, 0); }
+
+inline void sim::sleeping::await_suspend(std::coroutine_handle<> program) const {
+  net_->sleepers_.push_back({until_, program});
+  net_->engine_->schedule({until_, simulator::event_kind::awake, net_, nullptr}, 0);
+}
 
 inline void sim::await(detail::operation_record& r, std::coroutine_handle<> waiting) {
   endpoint::await(r, waiting);

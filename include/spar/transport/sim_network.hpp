@@ -43,6 +43,21 @@ class sim_network {
     if (options.ranks_per_host > 1) last_between_.assign(pairs, 0);
   }
 
+  /// Throws `invalid_argument` for what cannot be simulated.
+  static const simulator_options& checked(const simulator_options& options, rank_t size) {
+    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
+    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
+      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
+                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
+    }
+    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
+      raise<invalid_argument>(
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
+           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
+    }
+    check(options.tree, size);
+    return options;
+  }
   /// Throws `invalid_argument` for a tree that is none, or none of so many ranks. One without nodes is no tree at all.
   static void check(const network_tree& tree, rank_t ranks) {
     if (tree.nodes.empty()) return;

@@ -4,6 +4,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/mix.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,17 +19,14 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// The mixing function of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+using spar::detail::mix;
+using spar::detail::mix_step;
 
 /// 32 uniform random bits for each position, a pure function of (seed, call, position).
 class position_random {
  public:
-  constexpr position_random(std::uint64_t seed, std::uint64_t call) : key_(mix(mix(seed + step) + call * step)) {}
+  constexpr position_random(std::uint64_t seed, std::uint64_t call)
+      : key_(mix(mix(seed + mix_step) + call * mix_step)) {}
 
   constexpr std::uint32_t operator()(std::uint64_t position) const {
     const std::uint64_t pair = both(position / 2);
@@ -46,8 +44,7 @@ class position_random {
   }
 
  private:
-  static constexpr std::uint64_t step = 0x9e3779b97f4a7c15u;
-  constexpr std::uint64_t both(std::uint64_t half) const { return mix(key_ + half * step); }
+  constexpr std::uint64_t both(std::uint64_t half) const { return mix(key_ + half * mix_step); }
   std::uint64_t key_;
 };
 

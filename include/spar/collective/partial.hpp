@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A collective that goes on without the ranks that are late, which contribute later: persistent rounds, started by
+// calls or by the activations of others (eager-SGD, sections 4 and 5).
+#pragma once
+
+#include <spar/collective/activation.hpp>
+#include <spar/collective/allgather.hpp>
+#include <spar/collective/finishing.hpp>
+#include <spar/collective/held_back.hpp>
+#include <spar/collective/participants.hpp>
+#include <spar/collective/pending.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+struct partial_options {
+  static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+  /// Rounds that may run ahead of a rank's calls, and so results that are kept for it; with 0 a round waits for every
+  /// rank.
+  std::uint64_t tau = 64;
+};
+
+/// One rank's end of a partial allreduce: an engine that runs one round after the other, and the calls that feed it.
+///
+/// - Call t returns the result of round t, at once where that has run already; all ranks get the same bits, and learn
+///   the same `participants`.
+/// - Round r starts on this rank when it makes its call r and may start rounds, or when another's activation has come
+///   and it has made at least r - tau calls. What it holds back then, all calls that are in no earlier round, is what
+///   it contributes: nothing is lost, nothing counts twice.
+/// - All ranks make equally many calls; then `drain` is a round of everyone, which delivers what is still held back.
+///   Ranks that have made another number of calls end in `mismatch`, and so do those that go on where one has destroyed
+///   its object.
+/// - Rounds go on while the application is elsewhere where the rank has a progress_thread, or calls `progress()`.
+///
+/// One call at a time. The transport outlives it. Made in the same order on all ranks, as collectives are started.
+template <transport Net, class Held, participation Participation, class Algorithm, class Op>
+class partial {
+ public:
+  using argument = typename Held::argument;
+  using result = typename Held::result;
+
+  partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
+          Op op, const partial_options& options)
+      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), activation_(net, who),
+        algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
+    const detail::turn mine(node().shared());
+    if (node().dead()) node().throw_dead();
+    listener_.self = this;
+    listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
+    node().listeners().add(listener_);
+    name_ = sentence("spar::partial ", listener_.number);
+    detail::call_name& name = node().name_call({name_});
+    if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
+    engine_.emplace(rounds(net));
+  }
+  partial(const partial&) = delete;
+  /// Waits until a round that runs has ended. Other ranks that make a further call end in `mismatch`.
+  ~partial() {
+    const detail::turn mine(node().shared());
+    try {
+      if (!drained_ && !node().dead()) activation_.close(listener_.number, detail::round_note::kind::left, calls_ + 1);
+      while (running_ && !engine_->done() && !node().dead()) net_->progress(true);
+    } catch (...) { // nothing more can happen
+    }
+    engine_.reset();
+    node().listeners().remove(listener_);
+  }
+
+  /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.
+  /// Throws `invalid_argument` for another dimension than n, before the call counts, and after `drain`; `mismatch`
+  /// where another rank has drained, or has left, after fewer calls.
+  result operator()(const argument& x) { return start(x).wait(); }
+  /// The same, non-blocking.
+  auto start(const argument& x) {
+    check(x);
+    return begin(x, false);
+  }
+
+  /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten.
+  result drain(const argument& x) { return start_drain(x).wait(); }
+  auto start_drain(const argument& x) {
+    check(x);
+    return begin(x, true);
+  }
+
+  /// Looks for what has come in, for programs without a progress thread to call while they compute.
+  void progress() {
+    const detail::turn mine(node().shared());
+    net_->progress(false);
+  }
+
+  /// Calls of this rank so far.
+  [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
+  /// Control messages that this rank has sent to start rounds and to tell of calls.
+  [[nodiscard]] std::uint64_t activations_sent() const noexcept { return activation_.messages(); }
+
+ private:
+  [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
+
+  /// Waits until somebody wakes it, or the communicator has died.
+  class idly {
+   public:
+    idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
+    idly(const idly&) = delete;
+    ~idly() { record_->forget(); }
+    [[nodiscard]] bool await_ready() const noexcept { return node_->dead(); }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept { node_->await_idly(*record_, waiting); }
+    static void await_resume() noexcept {}
+
+   private:
+    endpoint* node_;
+    detail::operation_record* record_;
+  };
+
+  /// A round that has run.
+  struct finished {
+    typename Held::share share;
+    participants who;
+    statistics cost;
+  };
+
+  // Calls.
+
+  void check(const argument& x) const {
+    if (drained_) throw invalid_argument("a partial allreduce has been drained: no call can follow");
+    if (calling_) throw invalid_argument("a partial allreduce's call has not ended: they are made one at a time");
+    if (Held::dimension(x) != n_) {
+      raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
+    }
+  }
+
+  auto begin(const argument& x, bool last) {
+    const detail::turn mine(node().shared());
+    call_record& record = node().acquire();
+    calling_ = true;
+    pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
+    net_->progress(false); // the round starts now, if it can
+    return handle;
+  }
+
+  task<result> call(Net&, argument x, call_record* record, bool last) {
+    const end_of_call end(*this);
+    if (error_) std::rethrow_exception(error_);
+    if (node().dead()) node().throw_dead();
+    const std::uint64_t round = calls_ + 1;
+    if (last)
+      begin_drain(round);
+    else
+      begin_call(x, round);
+    waiting_ = started_ < round ? &x : nullptr;
+    engine_wait_.wake(node().scheduler());
+    while (ended_ < round && !error_ && !node().dead()) {
+      idly wait(node(), call_wait_);
+      co_await wait;
+    }
+    if (ended_ < round && error_) std::rethrow_exception(error_);
+    if (ended_ < round) node().throw_dead();
+    finished its = std::move(results_.front());
+    results_.erase(results_.begin()); // at most tau
+    record->cost = its.cost;
+    co_return Held::deliver(its.share, its.who, x);
+  }
+  class end_of_call {
+   public:
+    explicit end_of_call(partial& its) noexcept : its_(&its) {}
+    end_of_call(const end_of_call&) = delete;
+    ~end_of_call() {
+      its_->calling_ = false;
+      its_->waiting_ = nullptr;
+    }
+
+   private:
+    partial* its_;
+  };
+
+  void begin_call(const argument& x, std::uint64_t round) {
+    calls_ = round;
+    check_closing();
+    if (started_ >= round) {
+      if (held_.empty()) oldest_held_ = round;
+      held_.add(x);
+    }
+    activation_.call(listener_.number, round);
+  }
+
+  void begin_drain(std::uint64_t round) {
+    if (activation_.started() >= round) {
+      fail_with(sentence("rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made ",
+                         activation_.started()));
+    }
+    drained_ = true;
+    check_closing();
+    activation_.close(listener_.number, detail::round_note::kind::drained, round);
+  }
+
+  /// Throws `mismatch` where another rank has ended after another number of calls.
+  void check_closing() {
+    const detail::round_note& note = activation_.closing();
+    const bool drains = note.what == detail::round_note::kind::drained;
+    if (note.round == 0 || (drained_ ? drains && note.round == calls_ + 1 : note.round > calls_)) return;
+    const char* what = drains ? " has drained a partial allreduce after " : " has left a partial allreduce after ";
+    fail_with(
+        sentence("rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_));
+  }
+  [[noreturn]] void fail_with(const std::string& text) {
+    detail::abort(*net_, text);
+    error_ = std::make_exception_ptr(mismatch(text));
+    std::rethrow_exception(error_);
+  }
+
+  void hear(const control_message& note) {
+    activation_.hear(note);
+    try {
+      check_closing();
+    } catch (const mismatch&) { // whoever waits has been woken
+    }
+    engine_wait_.wake(node().scheduler());
+  }
+
+  // The engine.
+
+  [[nodiscard]] bool is_due(std::uint64_t round) const noexcept {
+    if (drained_ && round == calls_ + 1) return true;
+    return activation_.started() >= round && (round <= calls_ || round - calls_ <= tau_);
+  }
+
+  task<void> rounds(Net& net) {
+    try {
+      for (std::uint64_t round = 1; !drained_ || round <= calls_ + 1; ++round) {
+        while (!is_due(round) && !node().dead()) {
+          idly wait(node(), engine_wait_);
+          co_await wait;
+        }
+        if (node().dead()) node().throw_dead();
+        started_ = round;
+        running_ = true;
+        finished next = contribution(round);
+        detail::validate_call(algorithm_, net.size(), Held::mine(next.share), op_);
+        call_record call;
+        call.name = &node().name_call({name_});
+        const bool last = drained_ && round == calls_ + 1;
+        const channel<Net> calls(net, call, signature_of_round(last));
+        const one_round reduce;
+        co_await detail::drive_named(calls, &call, reduce, this, &next);
+        next.cost = call.cost;
+        results_.push_back(std::move(next));
+        ended_ = round;
+        running_ = false;
+        call_wait_.wake(node().scheduler());
+      }
+    } catch (...) {
+      if (!error_) error_ = std::current_exception();
+    }
+    running_ = false;
+    if (error_) {
+      detail::abort(net, what_of(error_));
+      call_wait_.wake(node().scheduler());
+    }
+  }
+
+  /// What this rank brings to a round, at the instant at which it starts.
+  finished contribution(std::uint64_t round) {
+    finished next;
+    next.who = participants(round, net_->size(), net_->memory());
+    const argument* const call = drained_ ? nullptr : waiting_;
+    const bool fresh = call != nullptr;
+    if (!held_.empty())
+      next.who.set(net_->rank(), fresh ? presence::fresh : presence::stale, round - oldest_held_);
+    else if (fresh)
+      next.who.set(net_->rank(), presence::fresh, 0);
+    next.share = held_.take(call);
+    waiting_ = nullptr;
+    return next;
+  }
+
+  struct one_round {
+    task<void> operator()(channel<Net> net, partial* its, finished* next) const& {
+      const bruck_allgather gather;
+      co_await gather(net.template with_element<std::int32_t>(), next->who.marks());
+      co_await Held::reduce(net, its->algorithm_, next->share, its->op_);
+      Held::finish(next->share, its->op_, net.size());
+    }
+  };
+
+  [[nodiscard]] signature signature_of_round(bool last) const noexcept {
+    signature agreed = agreed_;
+    if (last) agreed.algorithm = static_cast<std::uint16_t>(agreed.algorithm ^ name_code("drain"));
+    return agreed;
+  }
+
+  Net* net_;
+  std::uint64_t n_;
+  signature agreed_;
+  Held held_;
+  detail::activation<Net, Participation> activation_;
+  Algorithm algorithm_;
+  Op op_;
+  std::uint64_t tau_;
+  detail::listener listener_;
+  std::string name_;
+
+  std::uint64_t calls_ = 0;
+  std::uint64_t started_ = 0;         // rounds
+  std::uint64_t ended_ = 0;           // rounds
+  std::uint64_t oldest_held_ = 0;     // call, where something is held back
+  const argument* waiting_ = nullptr; // the values of a call whose round has not started
+  std::vector<finished> results_;     // of rounds whose calls have not been made
+  bool calling_ = false;
+  bool running_ = false;
+  bool drained_ = false;
+  std::exception_ptr error_;
+  detail::operation_record engine_wait_;
+  detail::operation_record call_wait_;
+  std::optional<task<void>> engine_;
+};
+
+} // namespace spar

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Who must take part in a round of a collective before it runs without the others (eager-SGD, section 4): everyone,
+// anyone (solo), a rank drawn for each round (majority), or so many of them (quorum).
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/mix.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+namespace spar {
+
+namespace detail {
+
+/// The rank drawn for a round: each with the same probability, the same on all ranks.
+constexpr rank_t drawn(std::uint64_t seed, std::uint64_t round, rank_t ranks) noexcept {
+  return static_cast<rank_t>(splitmix(splitmix(seed) ^ round) % static_cast<std::uint64_t>(ranks));
+}
+
+} // namespace detail
+
+/// Each round waits for every rank's call, as a collective does that is not partial.
+struct everyone {
+  static constexpr std::string_view name = "everyone";
+  static constexpr void validate(rank_t) noexcept {}
+  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 0; }
+};
+
+/// The first rank that makes its call starts the round on all: nobody waits for anybody.
+struct solo {
+  static constexpr std::string_view name = "solo";
+  static constexpr void validate(rank_t) noexcept {}
+  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 1; }
+  [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
+};
+
+/// A rank that is drawn for the round starts it when it makes its call. Where all ranks call at different times,
+/// (P + 1) / 2 of them have called by then in the mean over rounds; no single round is sure of more than one.
+struct majority {
+  static constexpr std::string_view name = "majority";
+  std::uint64_t seed = 1; ///< the same on every rank
+
+  static constexpr void validate(rank_t) noexcept {}
+  [[nodiscard]] constexpr std::uint64_t agreed() const noexcept { return detail::splitmix(2 ^ detail::splitmix(seed)); }
+  [[nodiscard]] constexpr bool initiates(rank_t rank, std::uint64_t round, rank_t ranks) const noexcept {
+    return rank == detail::drawn(seed, round, ranks);
+  }
+};
+
+/// The q-th call starts the round: every result has the calls of at least q ranks. They tell a rank that is drawn for
+/// the round, which counts.
+struct quorum {
+  static constexpr std::string_view name = "quorum";
+  rank_t q = 1;           ///< in [1, P]
+  std::uint64_t seed = 1; ///< the same on every rank
+
+  /// Throws `invalid_argument` where there are less ranks than q, or q is not positive.
+  constexpr void validate(rank_t ranks) const {
+    if (q < 1 || q > ranks)
+      raise<invalid_argument>({"a quorum is from 1 to ", ranks, ", the number of ranks, not ", q});
+  }
+  [[nodiscard]] constexpr std::uint64_t agreed() const noexcept {
+    return detail::splitmix(static_cast<std::uint64_t>(q) ^ detail::splitmix(seed)) ^ 3;
+  }
+  [[nodiscard]] constexpr rank_t counter(std::uint64_t round, rank_t ranks) const noexcept {
+    return detail::drawn(seed, round, ranks);
+  }
+};
+
+namespace detail {
+
+/// Some ranks start rounds by their own calls.
+template <class P>
+concept initiated = requires(const P& who, rank_t rank, std::uint64_t round) {
+  { who.initiates(rank, round, rank) } -> std::same_as<bool>;
+};
+/// A rank counts the calls of a round.
+template <class P>
+concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
+  { who.q } -> std::convertible_to<rank_t>;
+  { who.counter(round, ranks) } -> std::same_as<rank_t>;
+};
+
+} // namespace detail
+
+/// Who must take part. Besides `everyone`, one whose ranks start rounds by their own calls, by
+/// `initiates(rank, round, P)`, or one whose calls are counted, by `q` and `counter(round, P)`. `agreed()` is a number
+/// that must be the same on all ranks; `validate(P)` throws `invalid_argument`.
+template <class P>
+concept participation = std::copyable<P> && requires(const P& who, rank_t ranks) {
+  { P::name } -> std::convertible_to<std::string_view>;
+  { who.agreed() } -> std::same_as<std::uint64_t>;
+  who.validate(ranks);
+} && (std::same_as<P, everyone> || detail::initiated<P> || detail::counted<P>);
+
+} // namespace spar

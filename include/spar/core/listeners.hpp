@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Those on a rank to whom control messages are addressed by number.
+#pragma once
+
+#include <spar/core/control.hpp>
+#include <spar/core/record_queue.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+namespace spar::detail {
+
+/// Is told the control messages that begin with its number, by whoever makes progress on its rank.
+struct listener {
+  std::uint32_t number = 0; // the same on every rank, as all add their listeners in the same order
+  void (*hear)(void* self, const control_message& note) = nullptr;
+  void* self = nullptr;
+  listener* next = nullptr;
+};
+
+class listeners {
+ public:
+  listeners() = default;
+  listeners(const listeners&) = delete;
+  ~listeners() {
+    while (early_note* note = early_.pop_front()) delete note;
+  }
+
+  /// Gives it the next number, and tells it what has come for that number already.
+  void add(listener& l) {
+    l.number = next_++;
+    all_.push_back(&l);
+    while (early_note* note = early_.take([&](const early_note& n) { return number_of(n.text) == l.number; })) {
+      const control_message text = note->text;
+      delete note;
+      l.hear(l.self, text);
+    }
+  }
+  void remove(listener& l) noexcept {
+    all_.take([&](const listener& other) { return &other == &l; });
+  }
+
+  /// What comes for a listener that has gone is of no use any more.
+  void hear(const control_message& note) {
+    const std::uint32_t number = number_of(note);
+    if (number >= next_) return early_.push_back(new early_note{note});
+    for (listener* l = all_.first(); l != nullptr; l = l->next) {
+      if (l->number == number) return l->hear(l->self, note);
+    }
+  }
+
+ private:
+  struct early_note {
+    control_message text;
+    early_note* next = nullptr;
+  };
+  static std::uint32_t number_of(const control_message& note) noexcept {
+    std::uint32_t number = 0;
+    std::memcpy(&number, note.text.data(), sizeof(number));
+    return number;
+  }
+
+  record_queue<listener> all_;
+  record_queue<early_note> early_; // for listeners that other ranks have added, this one not yet
+  std::uint32_t next_ = 0;
+};
+
+} // namespace spar::detail

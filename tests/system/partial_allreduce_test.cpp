@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Partial allreduces: who is waited for, how many are in a round, what starting one costs, its end, bad input.
+#include "support/ranks.hpp"
+
+#include <spar/system/partial_allreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+static_assert(spar::participation<spar::everyone>);
+static_assert(spar::participation<spar::solo>);
+static_assert(spar::participation<spar::majority>);
+static_assert(spar::participation<spar::quorum>);
+/// It does not say who starts a round.
+struct nobody {
+  static constexpr std::string_view name = "nobody";
+  static constexpr void validate(spar::rank_t) noexcept {}
+  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 9; }
+};
+static_assert(!spar::participation<nobody>);
+static_assert(!spar::participation<int>);
+
+// --- how many are in a round ---
+
+/// Ranks call at times that are far apart: `rank` steps after the round began, in an order that changes.
+template <class Participation>
+struct skewed {
+  Participation who;
+  std::uint64_t rounds;
+  std::uint64_t* fresh;
+  std::uint64_t* messages; // in all
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    spar::partial_options options;
+    options.tau = spar::partial_options::unlimited;
+    auto reduce = spar::partial_allreduce<float>(net, 4, who, spar::recursive_doubling{}, spar::sum{}, options);
+    std::vector<float> x(4);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      const double step = 1 + static_cast<double>((static_cast<std::uint64_t>(net.rank()) + round) %
+                                                  static_cast<std::uint64_t>(net.size()));
+      const double until = 100.0 * static_cast<double>(round) + step;
+      co_await net.sleep(until - net.now());
+      auto call = reduce.start(std::span(x));
+      const auto by = co_await std::move(call);
+      if (net.rank() == 0) *fresh += static_cast<std::uint64_t>(by.fresh());
+    }
+    *messages += reduce.activations_sent();
+    auto rest = reduce.start_drain(std::span(x));
+    co_await std::move(rest);
+  }
+};
+
+template <class Participation>
+double mean_fresh(const Participation& who, spar::rank_t ranks, std::uint64_t rounds, std::uint64_t* messages) {
+  std::uint64_t fresh = 0;
+  *messages = 0;
+  run_sim(ranks, skewed<Participation>{who, rounds, &fresh, messages});
+  return static_cast<double>(fresh) / static_cast<double>(rounds);
+}
+
+TEST(partial_allreduce, half_of_the_ranks_are_in_the_mean_round_of_majority) {
+  for (const spar::rank_t ranks : {3, 8, 32}) {
+    std::uint64_t messages = 0;
+    const double mean = mean_fresh(spar::majority{}, ranks, 2000, &messages);
+    EXPECT_NEAR(mean, (ranks + 1) / 2.0, 0.05 * (ranks + 1) / 2.0) << ranks;
+  }
+}
+
+TEST(partial_allreduce, one_rank_is_in_a_round_of_solo_and_the_quorum_in_one_of_a_quorum) {
+  for (const spar::rank_t ranks : {1, 2, 3, 7, 8}) {
+    std::uint64_t messages = 0;
+    EXPECT_EQ(mean_fresh(spar::solo{}, ranks, 100, &messages), 1.0);
+    // The broadcast: each edge at most once, and every other rank is told.
+    const auto edges = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint32_t>(ranks - 1)));
+    EXPECT_GE(messages, 100 * static_cast<std::uint64_t>(ranks - 1));
+    EXPECT_LE(messages, 100 * std::min((std::uint64_t{1} << edges) - 1, static_cast<std::uint64_t>(ranks) * edges));
+    for (spar::rank_t q = 1; q <= ranks; ++q) {
+      EXPECT_EQ(mean_fresh(spar::quorum{q}, ranks, 20, &messages), q) << "P = " << ranks;
+    }
+    EXPECT_EQ(mean_fresh(spar::everyone{}, ranks, 20, &messages), ranks);
+    EXPECT_EQ(messages, 0U);
+  }
+}
+
+struct in_step {
+  std::vector<std::uint64_t>* messages;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    auto reduce = spar::partial_allreduce<float>(net, 4);
+    std::vector<float> x(4, 1.0F);
+    for (int round = 0; round < 10; ++round) {
+      co_await net.sleep(1.0 * (round + 1) - net.now());
+      auto call = reduce.start(std::span(x));
+      const auto by = co_await std::move(call);
+      EXPECT_EQ(by.fresh(), net.size());
+    }
+    (*messages)[static_cast<std::size_t>(net.rank())] = reduce.activations_sent();
+    auto rest = reduce.start_drain(std::span(x));
+    co_await std::move(rest);
+  }
+};
+
+TEST(partial_allreduce, without_skew_each_rank_sends_log_p_activations) {
+  for (const spar::rank_t ranks : all_ranks) {
+    std::vector<std::uint64_t> messages(static_cast<std::size_t>(ranks));
+    run_sim(ranks, in_step{&messages});
+    const auto edges = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint32_t>(ranks - 1)));
+    for (const std::uint64_t m : messages) EXPECT_EQ(m, 10 * edges) << ranks;
+  }
+}
+
+// --- what is reduced ---
+
+struct averaged {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    auto reduce = spar::partial_allreduce<double>(net, 3, spar::everyone{}, spar::ring{}, spar::average{});
+    std::vector<double> x{1.0 * net.rank(), 2.0, -4.0};
+    auto call = reduce.start(std::span(x));
+    const auto by = co_await std::move(call);
+    EXPECT_EQ(by.round(), 1U);
+    EXPECT_EQ(x, (std::vector<double>{0.5 * (net.size() - 1), 2.0, -4.0}));
+    auto largest =
+        spar::partial_allreduce<std::int32_t>(net, 1, spar::quorum{net.size()}, spar::dense{}, spar::maximum{});
+    std::vector<std::int32_t> y{-net.rank()};
+    auto second = largest.start(std::span(y));
+    co_await std::move(second);
+    EXPECT_EQ(y[0], 0);
+    auto nothing = spar::partial_allreduce<float>(net, 0, spar::everyone{});
+    auto empty = nothing.start(std::span<float>{});
+    const auto all = co_await std::move(empty);
+    EXPECT_EQ(all.fresh(), net.size());
+    auto end = largest.start_drain(std::span(y));
+    const auto last = co_await std::move(end);
+    EXPECT_EQ(last.absent(), net.size());
+    EXPECT_EQ(y[0], std::numeric_limits<std::int32_t>::lowest()); // the neutral element: nothing was held back
+    auto mean_end = reduce.start_drain(std::span(x));
+    co_await std::move(mean_end);
+    auto no_end = nothing.start_drain(std::span<float>{});
+    co_await std::move(no_end);
+  }
+};
+
+TEST(partial_allreduce, any_operation_and_several_at_a_time) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
+      run(where, ranks, averaged{});
+    }
+  }
+}
+
+/// A rank that is absent sends headers only: no entries.
+struct idle_rank {
+  std::vector<std::uint64_t>* bytes;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    auto reduce = spar::partial_allreduce<spar::stream<float>>(net, 1000, spar::solo{}, spar::ssar_split{});
+    const std::vector<std::uint32_t> indices{1, 600};
+    const std::vector<float> values{1.0F, 2.0F};
+    if (net.rank() != 0) co_await net.sleep(1.0);
+    auto call = reduce.start(spar::sparse_view(1000, indices, values));
+    const auto result = co_await std::move(call);
+    EXPECT_EQ(result.by.fresh(), 1);
+    EXPECT_EQ(result.by[0], spar::presence::fresh);
+    EXPECT_EQ(result.by.absent(), net.size() - 1);
+    EXPECT_EQ(result.sum.count(), 2U);
+    (*bytes)[static_cast<std::size_t>(net.rank())] = call.statistics().bytes_sent;
+    auto rest = reduce.start_drain(spar::stream_view<float, std::uint32_t>::sparse(1000, {}, {}));
+    const auto late = co_await std::move(rest);
+    EXPECT_EQ(late.by.stale(), net.size() - 1);
+    EXPECT_EQ(late.sum.values()[0], static_cast<float>(net.size() - 1));
+    EXPECT_EQ(late.by.staleness(), net.size() > 1 ? 1U : 0U);
+  }
+};
+
+TEST(partial_allreduce, of_streams_an_absent_rank_sends_headers_only) {
+  for (const spar::rank_t ranks : {2, 4, 8}) {
+    std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks));
+    run_sim(ranks, idle_rank{&bytes});
+    // The marks, 4 bytes of each rank to each other, and in the allgather the two entries of 8 bytes with their counts.
+    EXPECT_GT(bytes[0], bytes.back());
+  }
+}
+
+// --- with threads ---
+
+TEST(partial_allreduce, a_progress_thread_serves_the_others_while_its_rank_computes) {
+  std::atomic<int> through = 0;
+  spar::thread_group group{4};
+  group.run([&](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    auto reduce = spar::partial_allreduce<std::int64_t>(net, 100);
+    std::vector<std::int64_t> x(100);
+    std::int64_t total = 0;
+    if (net.rank() == 0) {
+      const auto give_up = std::chrono::steady_clock::now() + 20s;
+      while (through < 3 && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(1ms);
+      EXPECT_EQ(through, 3); // they did not need this rank's application
+    }
+    for (int round = 0; round < 20; ++round) {
+      std::fill(x.begin(), x.end(), std::int64_t{1});
+      reduce(std::span(x));
+      total += x[99];
+    }
+    ++through;
+    reduce.drain(std::span(x));
+    total += x[99];
+    EXPECT_EQ(total, 80);
+  });
+}
+
+TEST(partial_allreduce, a_rank_without_a_progress_thread_serves_the_others_by_progress) {
+  std::atomic<bool> through = false;
+  spar::thread_group group{3};
+  group.run([&](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<float>(net, 10);
+    std::vector<float> x(10, 1.0F);
+    if (net.rank() != 1) {
+      while (!through) reduce.progress();
+    }
+    reduce(std::span(x));
+    if (net.rank() == 1) {
+      EXPECT_EQ(x[0], 1.0F);
+      through = true;
+    }
+    reduce.drain(std::span(x));
+    EXPECT_EQ(x[0], 2.0F);
+  });
+}
+
+TEST(partial_allreduce, no_rank_is_further_ahead_than_tau) {
+  spar::thread_group group{2};
+  std::atomic<int> rounds = 0;
+  group.run([&](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    spar::partial_options options;
+    options.tau = 3;
+    auto reduce = spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::dense{}, spar::sum{}, options);
+    std::vector<float> x(10, 1.0F);
+    if (net.rank() == 1) {
+      std::this_thread::sleep_for(100ms);
+      EXPECT_EQ(rounds, 3); // it waits for this rank's first call
+    }
+    for (int round = 0; round < 10; ++round) {
+      reduce(std::span(x));
+      if (net.rank() == 0) ++rounds;
+    }
+    reduce.drain(std::span(x));
+  });
+}
+
+TEST(partial_allreduce, no_deadline_runs_while_a_round_awaits_its_activation) {
+  for (const bool served : {false, true}) {
+    spar::thread_group group{2};
+    group.run([&](spar::threads& net) {
+      std::unique_ptr<spar::progress_thread<spar::threads>> progress;
+      if (served) progress = std::make_unique<spar::progress_thread<spar::threads>>(net);
+      net.set_deadline(0.05);
+      auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{2});
+      std::vector<float> x(10, 1.0F);
+      if (net.rank() == 1) std::this_thread::sleep_for(300ms);
+      EXPECT_EQ(reduce(std::span(x)).fresh(), 2);
+      reduce.drain(std::span(x));
+    });
+  }
+}
+
+// --- the end ---
+
+TEST(partial_allreduce, made_and_destroyed_again_and_again) {
+  for (const bool drained : {false, true}) {
+    spar::thread_group group{3};
+    group.run([&](spar::threads& net) {
+      const spar::progress_thread progress(net);
+      for (int round = 0; round < 50; ++round) {
+        auto reduce = spar::partial_allreduce<float>(net, 10, spar::everyone{});
+        std::vector<float> x(10, 1.0F);
+        if (round % 3 != 0) reduce(std::span(x));
+        if (drained) reduce.drain(std::span(x));
+      }
+    });
+  }
+}
+
+template <class Error, class F>
+void expect_error(const std::string& part, F f) {
+  try {
+    f();
+    ADD_FAILURE() << "no error: " << part;
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+/// How each rank's program ended.
+template <class Program>
+std::vector<std::string> errors_of(spar::rank_t ranks, Program program) {
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  spar::thread_group group{ranks};
+  group.run([&](spar::threads& net) {
+    try {
+      program(net);
+    } catch (const spar::mismatch& e) {
+      errors[static_cast<std::size_t>(net.rank())] = std::string("mismatch: ") + e.what();
+    } catch (const spar::peer_failed& e) {
+      errors[static_cast<std::size_t>(net.rank())] = std::string("peer_failed: ") + e.what();
+    }
+  });
+  return errors;
+}
+
+TEST(partial_allreduce, ranks_that_drain_after_different_numbers_of_calls_end_in_an_error) {
+  for (const bool leaves : {false, true}) {
+    const auto errors = errors_of(3, [&](spar::threads& net) {
+      const spar::progress_thread progress(net);
+      auto reduce = spar::partial_allreduce<float>(net, 10, spar::majority{});
+      std::vector<float> x(10, 1.0F);
+      for (int round = 0; round < (net.rank() == 1 ? 3 : 4); ++round) reduce(std::span(x));
+      if (!leaves || net.rank() != 1) reduce.drain(std::span(x));
+    });
+    for (const auto& e : errors) {
+      if (leaves && e.empty()) continue; // rank 1 has left in peace
+      EXPECT_NE(e.find("3 calls"), std::string::npos) << e;
+      EXPECT_NE(e.find("4"), std::string::npos) << e;
+    }
+    EXPECT_NE(errors[0] + errors[2], "");
+  }
+}
+
+TEST(partial_allreduce, a_rank_that_dies_takes_the_others_along) {
+  const auto errors = errors_of(4, [&](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{4});
+    std::vector<float> x(10, 1.0F);
+    reduce(std::span(x));
+    if (net.rank() == 2) spar::abort(net, "out of luck");
+    reduce(std::span(x));
+  });
+  for (const auto& e : errors) EXPECT_NE(e.find("out of luck"), std::string::npos) << e;
+}
+
+TEST(partial_allreduce, ranks_that_disagree_find_it_out) {
+  const auto n = errors_of(2, [](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<float>(net, 10 + static_cast<std::uint64_t>(net.rank()));
+    std::vector<float> x(10 + static_cast<std::size_t>(net.rank()));
+    reduce(std::span(x));
+  });
+  EXPECT_NE((n[0] + n[1]).find("mismatch: ranks disagree on the dimension n"), std::string::npos) << n[0] << n[1];
+  const auto q = errors_of(2, [](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{1 + net.rank()});
+    std::vector<float> x(10);
+    reduce(std::span(x));
+    reduce(std::span(x));
+  });
+  EXPECT_NE((q[0] + q[1]).find("mismatch: ranks disagree on the algorithm"), std::string::npos) << q[0] << q[1];
+}
+
+// --- bad input ---
+
+TEST(partial_allreduce, bad_input_is_told_and_changes_nothing) {
+  spar::thread_group group{1};
+  spar::threads& net = group.rank(0);
+  for (const int q : {-1, 0, 2}) {
+    expect_error<spar::invalid_argument>("a quorum is from 1 to 1, the number of ranks, not " + std::to_string(q), [&] {
+      auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{q});
+    });
+  }
+  auto reduce = spar::partial_allreduce<float>(net, 10);
+  std::vector<float> x(11, 1.0F);
+  expect_error<spar::invalid_argument>("of dimension 10 is called with 11", [&] { reduce(std::span(x)); });
+  expect_error<spar::invalid_argument>("of dimension 10 is called with 11", [&] { reduce.drain(std::span(x)); });
+  x.resize(10);
+  EXPECT_EQ(reduce(std::span(x)).round(), 1U);
+  reduce.drain(std::span(x));
+  expect_error<spar::invalid_argument>("has been drained", [&] { reduce(std::span(x)); });
+  expect_error<spar::invalid_argument>("has been drained", [&] { reduce.drain(std::span(x)); });
+}
+
+TEST(partial_allreduce, one_call_at_a_time) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{2});
+    std::vector<float> x(10, 1.0F);
+    auto call = reduce.start(std::span(x));
+    std::vector<float> y(10, 1.0F);
+    if (!call.done()) {
+      expect_error<spar::invalid_argument>("has not ended", [&] { reduce(std::span(y)); });
+    }
+    EXPECT_EQ(call.wait().fresh(), 2);
+    EXPECT_EQ(x[9], 2.0F);
+    reduce.drain(std::span(x));
+  });
+}
+
+} // namespace
+} // namespace spar_test
