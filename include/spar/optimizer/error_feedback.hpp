@@ -42,6 +42,7 @@ class error_feedback {
  public:
   using value_type = T;
   using algorithm_type = Algorithm;
+  static constexpr std::string_view name = Algorithm::name;
 
   explicit error_feedback(Algorithm algorithm = {}, const feedback_options& options = {})
       : algorithm_(std::move(algorithm)), next_(algorithm_), options_(options) {}
@@ -81,6 +82,30 @@ class error_feedback {
   template <transport Net, reduction<T> Op = sum>
   auto start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
     return begin(detail::nonblocking_by_name{which}, net, out_of_place{under_way(*this)}, x, op);
+  }
+
+  /// As the algorithm of a partial allreduce, whose rounds run one after the other.
+  template <transport Net, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op) & {
+    next_ = algorithm_;
+    const in_place call{under_way(*this)};
+    co_await call(net, x, sum{}); // the partial allreduce divides an average
+  }
+  template <reduction<T> Op>
+  void validate(std::span<const T> x, const Op&) const {
+    check_operation<Op>();
+    check_values(x);
+  }
+  void validate_ranks(rank_t ranks) const {
+    if constexpr (requires { algorithm_.validate_ranks(ranks); }) algorithm_.validate_ranks(ranks);
+  }
+  /// What of the options and the state all ranks must have alike, as one number.
+  [[nodiscard]] std::uint64_t agreed() const {
+    detail::state_hash hash;
+    Algorithm algorithm = algorithm_;
+    if constexpr (requires { algorithm.options(hash); }) algorithm.options(hash);
+    if constexpr (requires { algorithm.shared_state(hash); }) algorithm.shared_state(hash);
+    return hash.value ^ hash.value >> 32;
   }
 
   /// What this rank has not sent yet; empty before the first call.
@@ -128,13 +153,6 @@ class error_feedback {
   }
 
  private:
-  /// What of the options and the state of the next call all ranks must have alike, as one number.
-  [[nodiscard]] std::uint64_t agreed() {
-    detail::state_hash hash;
-    if constexpr (requires { next_.options(hash); }) next_.options(hash);
-    if constexpr (requires { next_.shared_state(hash); }) next_.shared_state(hash);
-    return hash.value ^ hash.value >> 32;
-  }
   /// Of the algorithm, and of its selector where it has one.
   static std::uint64_t saved_name() noexcept {
     detail::state_hash hash;
@@ -219,11 +237,23 @@ class error_feedback {
 
   template <class Mode, class Net, class Call, class U, class Op>
   auto begin(Mode mode, Net& net, Call&& call, std::span<U> x, Op op) {
-    static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
-                  "error feedback adds what was not sent to later values: its operation is sum or average");
+    check_operation<Op>();
     static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
                   "this algorithm does not allreduce what it selects: it must be callable as "
                   "algorithm.operator()<Index>(channel<Net>, std::span<T>, Op) -> task<selected_sum<T, Index>>");
+    check_values(std::span<const T>(x));
+    validate_ranks(net.size());
+    next_ = algorithm_;
+    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), std::move(call), x, op);
+  }
+
+  template <class Op>
+  static void check_operation() {
+    static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
+                  "error feedback adds what was not sent to later values: its operation is sum or average");
+  }
+  /// Throws `invalid_argument` for values that cannot be summed, and bad options.
+  void check_values(std::span<const T> x) const {
     if (!residual_.empty() && residual_.size() != x.size()) {
       raise<invalid_argument>({"the values have length ", x.size(), ", the residual ", residual_.size()});
     }
@@ -234,9 +264,6 @@ class error_feedback {
       if (options_.reject_nan) check_numbers(x);
     }
     if constexpr (requires { algorithm_.validate(x.size()); }) algorithm_.validate(x.size());
-    if constexpr (requires { algorithm_.validate_ranks(net.size()); }) algorithm_.validate_ranks(net.size());
-    next_ = algorithm_;
-    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), std::move(call), x, op);
   }
 
   error_feedback& idle() {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// eager-SGD: stochastic gradient descent that does not wait for late ranks (eager-SGD, section 5).
+#pragma once
+
+#include <spar/optimizer/eager_step.hpp>
+#include <spar/system/partial_allreduce.hpp>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+struct eager_sgd_options {
+  partial_options rounds{};
+  /// Steps after which the ranks average their weights; 0: never. Ranks get every round's result, so weights that began
+  /// equal stay equal, and averaging them is for what else a program does to its weights.
+  std::uint64_t period = 0;
+};
+
+/// The optimizer on one rank, for n weights. Any participation, and any algorithm for dense values, `collective` and
+/// `error_feedback` among them, make another one: all ranks make the same, and as many steps.
+template <element T, transport Net, participation Participation = solo, class Algorithm = dense>
+class eager_sgd {
+ public:
+  eager_sgd(Net& net, std::uint64_t n, const Participation& who = {}, Algorithm algorithm = {},
+            const eager_sgd_options& options = {})
+      : net_(&net), period_(options.period),
+        reduce_(partial_allreduce<T>(net, n, who, std::move(algorithm), average{}, options.rounds)) {}
+
+  /// One step (see sgd_step). Throws `invalid_argument` where lengths differ, before anything is sent.
+  participants step(std::span<T> weights, std::span<T> gradient, T rate) {
+    participants by = sgd_step(weights, gradient, rate, reduce_);
+    if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, dense{}, average{});
+    return by;
+  }
+
+  /// After the last step: the gradients that have come too late for it.
+  participants finish(std::span<T> weights) {
+    buffer<T> rest(net_->memory(), weights.size());
+    participants by = reduce_.drain(rest.span());
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - rest.data()[i]);
+    return by;
+  }
+
+  /// Looks for what has come in (see partial::progress).
+  void progress() { reduce_.progress(); }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return reduce_.calls(); }
+
+ private:
+  using partial_type = decltype(partial_allreduce<T>(std::declval<Net&>(), 0, std::declval<Participation>(),
+                                                     std::declval<Algorithm>(), average{}, partial_options{}));
+  Net* net_;
+  std::uint64_t period_;
+  partial_type reduce_;
+};
+
+} // namespace spar
