@@ -6,6 +6,7 @@
 #include <spar/collective/participation.hpp>
 #include <spar/core/assertion.hpp>
 #include <spar/core/control.hpp>
+#include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ namespace spar::detail {
 /// The text of a control message about rounds.
 struct round_note {
   enum class kind : std::uint8_t {
+    made,    // the source has made its object, of that dimension and signature
     start,   // the round is to run
     called,  // the source has made its call of that number
     drained, // rank `who` has made one call less and drains
@@ -31,10 +33,10 @@ struct round_note {
   std::uint32_t listener = 0;
   kind what{};
   std::uint8_t edge = 0; // it went to the rank 2^edge further on
-  std::uint16_t reserved = 0;
-  std::uint64_t round = 0;
+  std::uint16_t agreed = 0;
+  std::uint64_t round = 0; // or the dimension
   rank_t who = 0;
-  std::uint32_t reserved2 = 0;
+  std::uint32_t reserved = 0;
 };
 static_assert(sizeof(round_note) == 24 && std::is_trivially_copyable_v<round_note>);
 
@@ -44,7 +46,8 @@ static_assert(sizeof(round_note) == 24 && std::is_trivially_copyable_v<round_not
 template <transport Net, participation Participation>
 class activation {
  public:
-  activation(Net& net, const Participation& who) noexcept : net_(&net), who_(who) {}
+  activation(Net& net, const Participation& who, std::uint64_t n, const signature& agreed) noexcept
+      : net_(&net), who_(who), n_(n), agreed_(agreed.algorithm) {}
 
   /// Rounds up to this one are to run.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
@@ -52,6 +55,14 @@ class activation {
   [[nodiscard]] const round_note& closing() const noexcept { return closing_; }
   /// Messages that this rank has sent to start rounds and to tell of its calls.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
+
+  /// This rank has made its object, and tells the next one: where ranks disagree on who starts rounds, none may ever
+  /// start, and nothing else would tell.
+  void greet(std::uint32_t listener) {
+    if (net_->size() == 1) return;
+    send({.listener = listener, .what = round_note::kind::made, .agreed = agreed_, .round = n_},
+         (net_->rank() + 1) % net_->size());
+  }
 
   /// This rank makes its call of that number.
   void call(std::uint32_t listener, std::uint64_t round) {
@@ -75,15 +86,18 @@ class activation {
     take({.listener = listener, .what = why, .round = round, .who = net_->rank()}, 0);
   }
 
-  /// A message has arrived. Throws `corrupt_message` for one that no rank sends.
+  /// A message has arrived. Throws `corrupt_message` for one that no rank sends, `mismatch` where ranks disagree.
   void hear(const control_message& message) {
     round_note note;
     std::memcpy(&note, message.text.data(), sizeof(note));
     const bool sound = message.length == sizeof(note) && note.what <= round_note::kind::left && note.edge < edges() &&
-                       note.who >= 0 && note.who < net_->size() && note.round > 0;
+                       note.who >= 0 && note.who < net_->size() &&
+                       (note.round > 0 || note.what == round_note::kind::made);
     if (!sound) throw corrupt_message("a control message about a round is damaged");
     listener_ = note.listener;
-    if (note.what == round_note::kind::called) {
+    if (note.what == round_note::kind::made) {
+      check(note, message.source);
+    } else if (note.what == round_note::kind::called) {
       if constexpr (counted<Participation>) count(note.round);
     } else {
       take(note, note.edge + 1);
@@ -92,6 +106,18 @@ class activation {
 
  private:
   [[nodiscard]] int edges() const noexcept { return std::bit_width(static_cast<std::uint32_t>(net_->size() - 1)); }
+
+  void check(const round_note& theirs, rank_t peer) const {
+    if (theirs.round != n_) {
+      raise<mismatch>({"ranks disagree on the dimension n of a partial allreduce: rank ", peer, " has ", theirs.round,
+                       ", rank ", net_->rank(), " has ", n_});
+    }
+    if (theirs.agreed != agreed_) {
+      raise<mismatch>(
+          {"ranks disagree on the algorithm, the participation or the options of a partial allreduce: rank ", peer,
+           " has others (code ", theirs.agreed, ") than rank ", net_->rank(), " (code ", agreed_, ")"});
+    }
+  }
 
   void start(std::uint64_t round) {
     if (round > started_) take({.listener = listener_, .what = round_note::kind::start, .round = round}, 0);
@@ -130,11 +156,13 @@ class activation {
   void send(const round_note& note, rank_t peer) {
     const std::string_view text(reinterpret_cast<const char*>(&note), sizeof(note));
     net_->post(part_of(control_message::purpose::round, net_->rank(), text, 0), peer);
-    if (note.what <= round_note::kind::called) ++messages_;
+    if (note.what == round_note::kind::start || note.what == round_note::kind::called) ++messages_;
   }
 
   Net* net_;
   Participation who_;
+  std::uint64_t n_;
+  std::uint16_t agreed_;
   std::uint32_t listener_ = 0;
   std::uint64_t started_ = 0;
   round_note closing_;

@@ -50,13 +50,14 @@ class partial {
 
   partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
           Op op, const partial_options& options)
-      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), activation_(net, who),
+      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), activation_(net, who, n, agreed),
         algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
     const detail::turn mine(node().shared());
     if (node().dead()) node().throw_dead();
     listener_.self = this;
     listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
     node().listeners().add(listener_);
+    activation_.greet(listener_.number);
     name_ = sentence("spar::partial ", listener_.number);
     detail::call_name& name = node().name_call({name_});
     if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
@@ -106,13 +107,13 @@ class partial {
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
 
-  /// Waits until somebody wakes it, or the communicator has died.
+  /// Waits until somebody wakes it, or the communicator dies.
   class idly {
    public:
     idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
     idly(const idly&) = delete;
     ~idly() { record_->forget(); }
-    [[nodiscard]] bool await_ready() const noexcept { return node_->dead(); }
+    [[nodiscard]] static bool await_ready() noexcept { return false; }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { node_->await_idly(*record_, waiting); }
     static void await_resume() noexcept {}
 
@@ -149,21 +150,20 @@ class partial {
 
   task<result> call(Net&, argument x, call_record* record, bool last) {
     const end_of_call end(*this);
-    if (error_) std::rethrow_exception(error_);
-    if (node().dead()) node().throw_dead();
     const std::uint64_t round = calls_ + 1;
-    if (last)
-      begin_drain(round);
-    else
-      begin_call(x, round);
-    waiting_ = started_ < round ? &x : nullptr;
-    engine_wait_.wake(node().scheduler());
-    while (ended_ < round && !error_ && !node().dead()) {
+    if (!node().dead()) {
+      if (last)
+        begin_drain(round);
+      else
+        begin_call(x, round);
+      waiting_ = started_ < round ? &x : nullptr;
+      engine_wait_.wake(node().scheduler());
+    }
+    while (ended_ < round && !error_) { // the engine knows best of what a communicator has died
       idly wait(node(), call_wait_);
       co_await wait;
     }
-    if (ended_ < round && error_) std::rethrow_exception(error_);
-    if (ended_ < round) node().throw_dead();
+    if (ended_ < round) std::rethrow_exception(error_);
     finished its = std::move(results_.front());
     results_.erase(results_.begin()); // at most tau
     record->cost = its.cost;
@@ -212,16 +212,19 @@ class partial {
         sentence("rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_));
   }
   [[noreturn]] void fail_with(const std::string& text) {
+    error_ = std::make_exception_ptr(mismatch(text)); // before those who wait are woken
     detail::abort(*net_, text);
-    error_ = std::make_exception_ptr(mismatch(text));
-    std::rethrow_exception(error_);
+    throw mismatch(text);
   }
 
   void hear(const control_message& note) {
-    activation_.hear(note);
+    if (node().dead()) return;
     try {
+      activation_.hear(note);
       check_closing();
-    } catch (const mismatch&) { // whoever waits has been woken
+    } catch (const mismatch& e) {
+      error_ = std::current_exception();
+      detail::abort(*net_, e.what());
     }
     engine_wait_.wake(node().scheduler());
   }
