@@ -10,6 +10,7 @@
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/system/tree_sparcml.hpp>
 #include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
@@ -318,6 +319,26 @@ TEST(allocations_of_flexreduce, none_after_the_first_call) {
       const auto mine = contributions<float, index>(shape, ranks, 30'000, 1, exact_value<float>);
       expect_none_after_one(ranks, planned_calls<const inputs>{&plan, &mine});
     }
+  }
+}
+
+/// The cells are made before.
+struct calls_on_cells {
+  const spar::tree_cells* cells;
+  const inputs* mine;
+  template <class Net>
+  auto operator()(Net& net) const {
+    return spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), spar::tree_sparcml{*cells});
+  }
+};
+
+TEST(allocations_of_tree_sparcml, none_after_the_first_call) {
+  for (const spar::rank_t ranks : some_ranks) {
+    std::vector<spar::rank_t> host_of;
+    for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
+    const spar::tree_cells cells(spar::tree_of_hosts(host_of));
+    const auto mine = contributions<float, index>(pattern::random, ranks, 30'000, 1, exact_value<float>);
+    expect_none_after_one(ranks, calls_on_cells{&cells, &mine});
   }
 }
 

@@ -3,6 +3,8 @@
 #include <spar/collective/tree_exchange.hpp>
 #include <spar/mpi.hpp>
 #include <spar/system/flexreduce.hpp>
+#include <spar/system/tree_dense.hpp>
+#include <spar/system/tree_sparcml.hpp>
 #include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
@@ -17,8 +19,11 @@ namespace spar_test {
 namespace {
 
 void expect_sums(spar::mpi& net, const spar::tree& topology) {
+  const spar::tree_cells cells(topology);
   for (const std::size_t n : {0U, 3U, 1000U, 100'000U}) {
     const spar::flex_plan plan(topology, n);
+    const auto by_masters = spar::flex_plan::hierarchical(topology, n);
+    const spar::tree_dense_plan chosen(topology, n, sizeof(float));
     std::vector<float> x(n);
     std::vector<std::uint32_t> indices;
     std::vector<float> values;
@@ -31,7 +36,17 @@ void expect_sums(spar::mpi& net, const spar::tree& topology) {
     const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::flexreduce{plan});
     std::vector<float> sixes(n);
     sum.to_dense(sixes);
+    const auto same = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::tree_sparcml{cells});
+    std::vector<float> again(n);
+    same.to_dense(again);
+    ASSERT_EQ(again, sixes);
+    std::vector<float> y(x);
+    std::vector<float> z(x);
+    spar::allreduce(net, std::span(y), spar::flexreduce{by_masters});
+    spar::allreduce(net, std::span(z), spar::tree_dense{chosen});
     spar::allreduce(net, std::span(x), spar::flexreduce{plan});
+    ASSERT_EQ(y, x);
+    ASSERT_EQ(z, x);
     for (std::size_t i = 0; i < n; ++i) {
       float total = 0, count = 0;
       for (std::size_t r = 0; r < static_cast<std::size_t>(net.size()); ++r) {

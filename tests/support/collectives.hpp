@@ -8,6 +8,7 @@
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/system/tree_sparcml.hpp>
 #include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
@@ -203,6 +204,15 @@ struct dense_on_tree {
     co_return bits_of(x);
   }
 };
+struct sparse_by_quantiles_on_tree {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    const spar::tree_cells cells(two_hosts(net.size()));
+    auto pending = spar::start_allreduce(net, mine->view(), spar::tree_sparcml{cells});
+    const auto sum = co_await std::move(pending);
+    co_return bits_of(sum);
+  }
+};
 /// So many entries that each rank owns some of them.
 struct feedback_on_tree {
   template <class Net>
@@ -222,8 +232,8 @@ using collectives =
                    sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
                    feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
                    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
-                   dense<spar::collective<>>, sparse_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter,
-                   dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce, dense_reduce,
-                   sparse_broadcast, dense_broadcast>;
+                   dense<spar::collective<>>, sparse_on_tree, sparse_by_quantiles_on_tree, dense_on_tree,
+                   feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather, dense_allgather,
+                   sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
 
 } // namespace spar_test
