@@ -73,7 +73,7 @@ class partial {
     } catch (...) { // nothing more can happen
     }
     engine_.reset();
-    listener_.leave();
+    node().listeners().remove(listener_);
   }
 
   /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.

@@ -7,23 +7,14 @@
 
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 namespace spar::detail {
 
-class listeners;
-
-/// Is told the control messages that begin with its number, by whoever makes progress on its rank, until it leaves.
+/// Is told the control messages that begin with its number, by whoever makes progress on its rank.
 struct listener {
-  listener() = default;
-  listener(const listener&) = delete;
-  ~listener() { leave(); }
-  inline void leave() noexcept;
-
   std::uint32_t number = 0; // the same on every rank, as all add their listeners in the same order
   void (*hear)(void* self, const control_message& note) = nullptr;
   void* self = nullptr;
-  listeners* among = nullptr;
   listener* next = nullptr;
 };
 
@@ -38,7 +29,6 @@ class listeners {
   /// Gives it the next number, and tells it what has come for that number already.
   void add(listener& l) {
     l.number = next_++;
-    l.among = this;
     all_.push_back(&l);
     while (early_note* note = early_.take([&](const early_note& n) { return number_of(n.text) == l.number; })) {
       const control_message text = note->text;
@@ -74,9 +64,5 @@ class listeners {
   record_queue<early_note> early_; // for listeners that other ranks have added, this one not yet
   std::uint32_t next_ = 0;
 };
-
-void listener::leave() noexcept {
-  if (among != nullptr) std::exchange(among, nullptr)->remove(*this);
-}
 
 } // namespace spar::detail
