@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -110,18 +111,24 @@ class activation {
     }
   }
 
+  /// Of those that close the first round counts, and that a rank has left more than that one drains: what counts more
+  /// goes over an edge too that the other one has consumed.
+  static std::uint64_t weight(const round_note& note) noexcept {
+    if (note.what == round_note::kind::start) return note.round;
+    return std::numeric_limits<std::uint64_t>::max() - 2 * note.round - (note.what == round_note::kind::drained ? 1 : 0);
+  }
+
   /// Believes a note, and passes it on over its edges from the first one.
   void take(round_note note, int first) {
     const bool closes = note.what != round_note::kind::start;
     if (!closes)
       started_ = std::max(started_, note.round);
-    else if (closing_.round == 0 || note.round < closing_.round ||
-             (note.round == closing_.round && note.what == round_note::kind::left))
+    else if (closing_.round == 0 || weight(note) > weight(closing_))
       closing_ = note;
     for (int edge = first; edge < edges(); ++edge) {
       std::uint64_t& sent = sent_[static_cast<std::size_t>(2 * edge + (closes ? 1 : 0))];
-      if (sent >= note.round) continue;
-      sent = note.round;
+      if (sent >= weight(note)) continue;
+      sent = weight(note);
       note.edge = static_cast<std::uint8_t>(edge);
       send(note, static_cast<rank_t>((net_->rank() + (std::int64_t{1} << edge)) % net_->size()));
     }
@@ -141,7 +148,7 @@ class activation {
   std::uint64_t counted_round_ = 0;
   rank_t calls_ = 0;
   std::uint64_t messages_ = 0;
-  std::array<std::uint64_t, 64> sent_{}; // over each edge: the last round that starts, the last that closes
+  std::array<std::uint64_t, 64> sent_{}; // over each edge: the weight of what started a round, of what closed one
 };
 
 } // namespace spar::detail

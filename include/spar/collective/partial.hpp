@@ -9,6 +9,8 @@
 #include <spar/collective/held_back.hpp>
 #include <spar/collective/participants.hpp>
 #include <spar/collective/pending.hpp>
+#include <spar/core/record_queue.hpp>
+#include <spar/core/slab.hpp>
 
 #include <coroutine>
 #include <cstddef>
@@ -18,7 +20,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
@@ -54,13 +55,13 @@ class partial {
         algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
     const detail::turn mine(node().shared());
     if (node().dead()) node().throw_dead();
-    listener_.self = this;
-    listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
-    node().listeners().add(listener_);
-    name_ = sentence("spar::partial ", listener_.number);
+    name_ = sentence("spar::partial ", node().listeners().next());
     detail::call_name& name = node().name_call({name_});
     if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
     engine_.emplace(rounds(net));
+    listener_.self = this;
+    listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
+    node().listeners().add(listener_); // last: nobody is told of what has not been made
   }
   partial(const partial&) = delete;
   /// Waits until a round that runs has ended. Other ranks that make a further call end in `mismatch`.
@@ -76,21 +77,15 @@ class partial {
   }
 
   /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.
-  /// Throws `invalid_argument` for another dimension than n, before the call counts, and after `drain`; `mismatch`
-  /// where another rank has drained, or has left, after fewer calls.
+  /// Throws `invalid_argument` for another dimension than n and for a stream that is not well formed, before the call
+  /// counts, and after `drain`; `mismatch` where another rank has drained, or has left, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
   /// The same, non-blocking.
-  auto start(const argument& x) {
-    check(x);
-    return begin(x, false);
-  }
+  auto start(const argument& x) { return begin(x, false); }
 
   /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten.
   result drain(const argument& x) { return start_drain(x).wait(); }
-  auto start_drain(const argument& x) {
-    check(x);
-    return begin(x, true);
-  }
+  auto start_drain(const argument& x) { return begin(x, true); }
 
   /// Looks for what has come in, for programs without a progress thread to call while they compute.
   void progress() {
@@ -101,18 +96,21 @@ class partial {
   /// Calls of this rank so far.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
   /// Control messages that this rank has sent to start rounds and to tell of calls.
-  [[nodiscard]] std::uint64_t activations_sent() const noexcept { return activation_.messages(); }
+  [[nodiscard]] std::uint64_t activations_sent() const {
+    const detail::turn mine(node().shared()); // a progress thread sends them too
+    return activation_.messages();
+  }
 
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
 
-  /// Waits until somebody wakes it, or the communicator has died.
+  /// Waits until somebody wakes it, or the communicator dies.
   class idly {
    public:
     idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
     idly(const idly&) = delete;
     ~idly() { record_->forget(); }
-    [[nodiscard]] bool await_ready() const noexcept { return node_->dead(); }
+    [[nodiscard]] static bool await_ready() noexcept { return false; }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { node_->await_idly(*record_, waiting); }
     static void await_resume() noexcept {}
 
@@ -126,6 +124,7 @@ class partial {
     typename Held::share share;
     participants who;
     statistics cost;
+    finished* next = nullptr;
   };
 
   // Calls.
@@ -136,12 +135,13 @@ class partial {
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
     }
+    Held::check(x);
   }
 
   auto begin(const argument& x, bool last) {
     const detail::turn mine(node().shared());
+    check(x);
     call_record& record = node().acquire();
-    calling_ = true;
     pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
     net_->progress(false); // the round starts now, if it can
     return handle;
@@ -158,20 +158,21 @@ class partial {
       begin_call(x, round);
     waiting_ = started_ < round ? &x : nullptr;
     engine_wait_.wake(node().scheduler());
-    while (ended_ < round && !error_ && !node().dead()) {
+    while (ended_ < round && (running_ || (!error_ && !node().dead()))) { // a round that fails lets go of x first
       idly wait(node(), call_wait_);
       co_await wait;
     }
     if (ended_ < round && error_) std::rethrow_exception(error_);
     if (ended_ < round) node().throw_dead();
-    finished its = std::move(results_.front());
-    results_.erase(results_.begin()); // at most tau
+    finished* const next = results_.pop_front();
+    finished its = std::move(*next);
+    finished_.recycle(next);
     record->cost = its.cost;
     co_return Held::deliver(its.share, its.who, x);
   }
   class end_of_call {
    public:
-    explicit end_of_call(partial& its) noexcept : its_(&its) {}
+    explicit end_of_call(partial& its) noexcept : its_(&its) { its_->calling_ = true; }
     end_of_call(const end_of_call&) = delete;
     ~end_of_call() {
       its_->calling_ = false;
@@ -243,7 +244,8 @@ class partial {
         if (node().dead()) node().throw_dead();
         started_ = round;
         running_ = true;
-        finished next = contribution(round);
+        finished& next = *finished_.acquire();
+        contribute(next, round);
         detail::validate_call(algorithm_, net.size(), Held::mine(next.share), op_);
         call_record call;
         call.name = &node().name_call({name_});
@@ -252,7 +254,7 @@ class partial {
         const one_round reduce;
         co_await detail::drive_named(calls, &call, reduce, this, &next);
         next.cost = call.cost;
-        results_.push_back(std::move(next));
+        results_.push_back(&next);
         ended_ = round;
         running_ = false;
         call_wait_.wake(node().scheduler());
@@ -268,8 +270,7 @@ class partial {
   }
 
   /// What this rank brings to a round, at the instant at which it starts.
-  finished contribution(std::uint64_t round) {
-    finished next;
+  void contribute(finished& next, std::uint64_t round) {
     next.who = participants(round, net_->size(), net_->memory());
     const argument* const call = drained_ ? nullptr : waiting_;
     const bool fresh = call != nullptr;
@@ -279,7 +280,6 @@ class partial {
       next.who.set(net_->rank(), presence::fresh, 0);
     next.share = held_.take(call);
     waiting_ = nullptr;
-    return next;
   }
 
   struct one_round {
@@ -313,7 +313,8 @@ class partial {
   std::uint64_t ended_ = 0;           // rounds
   std::uint64_t oldest_held_ = 0;     // call, where something is held back
   const argument* waiting_ = nullptr; // the values of a call whose round has not started
-  std::vector<finished> results_;     // of rounds whose calls have not been made
+  detail::slab<finished> finished_;
+  detail::record_queue<finished> results_; // of rounds whose calls have not been made
   bool calling_ = false;
   bool running_ = false;
   bool drained_ = false;
