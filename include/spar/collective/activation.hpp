@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -71,7 +70,8 @@ class activation {
     }
   }
 
-  /// This rank makes no further call after those before `round`.
+  /// This rank makes no further call after those before `round`. Others may have closed it before, but never over this
+  /// rank's first edge: the next rank always hears of it.
   void close(std::uint32_t listener, round_note::kind why, std::uint64_t round) {
     take({.listener = listener, .what = why, .round = round, .who = net_->rank()}, 0);
   }
@@ -111,24 +111,18 @@ class activation {
     }
   }
 
-  /// Of those that close the first round counts, and that a rank has left more than that one drains: what counts more
-  /// goes over an edge too that the other one has consumed.
-  static std::uint64_t weight(const round_note& note) noexcept {
-    if (note.what == round_note::kind::start) return note.round;
-    return std::numeric_limits<std::uint64_t>::max() - 2 * note.round - (note.what == round_note::kind::drained ? 1 : 0);
-  }
-
   /// Believes a note, and passes it on over its edges from the first one.
   void take(round_note note, int first) {
     const bool closes = note.what != round_note::kind::start;
     if (!closes)
       started_ = std::max(started_, note.round);
-    else if (closing_.round == 0 || weight(note) > weight(closing_))
+    else if (closing_.round == 0 || note.round < closing_.round ||
+             (note.round == closing_.round && note.what == round_note::kind::left))
       closing_ = note;
     for (int edge = first; edge < edges(); ++edge) {
       std::uint64_t& sent = sent_[static_cast<std::size_t>(2 * edge + (closes ? 1 : 0))];
-      if (sent >= weight(note)) continue;
-      sent = weight(note);
+      if (sent >= note.round) continue;
+      sent = note.round;
       note.edge = static_cast<std::uint8_t>(edge);
       send(note, static_cast<rank_t>((net_->rank() + (std::int64_t{1} << edge)) % net_->size()));
     }
@@ -148,7 +142,7 @@ class activation {
   std::uint64_t counted_round_ = 0;
   rank_t calls_ = 0;
   std::uint64_t messages_ = 0;
-  std::array<std::uint64_t, 64> sent_{}; // over each edge: the weight of what started a round, of what closed one
+  std::array<std::uint64_t, 64> sent_{}; // over each edge: the last round that starts, the last that closes
 };
 
 } // namespace spar::detail

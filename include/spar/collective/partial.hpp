@@ -93,6 +93,8 @@ class partial {
     net_->progress(false);
   }
 
+  /// The algorithm with its state, such as a residual; a round may change it until `drain` has ended.
+  [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
   /// Calls of this rank so far.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
   /// Control messages that this rank has sent to start rounds and to tell of calls.
