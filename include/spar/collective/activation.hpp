@@ -81,7 +81,8 @@ class activation {
     }
   }
 
-  /// This rank makes no further call after those before `round`.
+  /// This rank makes no further call after those before `round`. Others may have closed it before, but never over this
+  /// rank's first edge: the next rank always hears of it.
   void close(std::uint32_t listener, round_note::kind why, std::uint64_t round) {
     take({.listener = listener, .what = why, .round = round, .who = net_->rank()}, 0);
   }

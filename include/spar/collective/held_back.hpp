@@ -33,6 +33,7 @@ class held_values {
   held_values(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(argument x) noexcept { return x.size(); }
+  static void check(argument) noexcept {}
   [[nodiscard]] bool empty() const noexcept { return !any_; }
 
   void add(argument x) {
@@ -99,6 +100,7 @@ class held_stream {
   held_stream(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(const argument& x) noexcept { return x.dimension(); }
+  static void check(const argument& x) { validate(x); }
   [[nodiscard]] bool empty() const noexcept { return !any_; }
 
   void add(const argument& x) {

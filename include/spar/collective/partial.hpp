@@ -9,6 +9,8 @@
 #include <spar/collective/held_back.hpp>
 #include <spar/collective/participants.hpp>
 #include <spar/collective/pending.hpp>
+#include <spar/core/record_queue.hpp>
+#include <spar/core/slab.hpp>
 
 #include <coroutine>
 #include <cstddef>
@@ -18,7 +20,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
@@ -54,14 +55,14 @@ class partial {
         algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
     const detail::turn mine(node().shared());
     if (node().dead()) node().throw_dead();
-    listener_.self = this;
-    listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
-    node().listeners().add(listener_);
-    activation_.greet(listener_.number);
-    name_ = sentence("spar::partial ", listener_.number);
+    name_ = sentence("spar::partial ", node().listeners().next());
     detail::call_name& name = node().name_call({name_});
     if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
     engine_.emplace(rounds(net));
+    listener_.self = this;
+    listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
+    node().listeners().add(listener_); // last: nobody is told of what has not been made
+    activation_.greet(listener_.number);
   }
   partial(const partial&) = delete;
   /// Waits until a round that runs has ended. Other ranks that make a further call end in `mismatch`.
@@ -77,21 +78,15 @@ class partial {
   }
 
   /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.
-  /// Throws `invalid_argument` for another dimension than n, before the call counts, and after `drain`; `mismatch`
-  /// where another rank has drained, or has left, after fewer calls.
+  /// Throws `invalid_argument` for another dimension than n and for a stream that is not well formed, before the call
+  /// counts, and after `drain`; `mismatch` where another rank has drained, or has left, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
   /// The same, non-blocking.
-  auto start(const argument& x) {
-    check(x);
-    return begin(x, false);
-  }
+  auto start(const argument& x) { return begin(x, false); }
 
   /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten.
   result drain(const argument& x) { return start_drain(x).wait(); }
-  auto start_drain(const argument& x) {
-    check(x);
-    return begin(x, true);
-  }
+  auto start_drain(const argument& x) { return begin(x, true); }
 
   /// Looks for what has come in, for programs without a progress thread to call while they compute.
   void progress() {
@@ -99,10 +94,15 @@ class partial {
     net_->progress(false);
   }
 
+  /// The algorithm with its state, such as a residual; a round may change it until `drain` has ended.
+  [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
   /// Calls of this rank so far.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
   /// Control messages that this rank has sent to start rounds and to tell of calls.
-  [[nodiscard]] std::uint64_t activations_sent() const noexcept { return activation_.messages(); }
+  [[nodiscard]] std::uint64_t activations_sent() const {
+    const detail::turn mine(node().shared()); // a progress thread sends them too
+    return activation_.messages();
+  }
 
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
@@ -127,6 +127,7 @@ class partial {
     typename Held::share share;
     participants who;
     statistics cost;
+    finished* next = nullptr;
   };
 
   // Calls.
@@ -137,12 +138,13 @@ class partial {
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
     }
+    Held::check(x);
   }
 
   auto begin(const argument& x, bool last) {
     const detail::turn mine(node().shared());
+    check(x);
     call_record& record = node().acquire();
-    calling_ = true;
     pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
     net_->progress(false); // the round starts now, if it can
     return handle;
@@ -151,7 +153,8 @@ class partial {
   task<result> call(Net&, argument x, call_record* record, bool last) {
     const end_of_call end(*this);
     const std::uint64_t round = calls_ + 1;
-    if (!node().dead()) {
+    const bool alive = !node().dead();
+    if (alive) {
       if (last)
         begin_drain(round);
       else
@@ -159,19 +162,22 @@ class partial {
       waiting_ = started_ < round ? &x : nullptr;
       engine_wait_.wake(node().scheduler());
     }
-    while (ended_ < round && !error_) { // the engine knows best of what a communicator has died
+    // The engine knows best of what a communicator has died; and a round that fails lets go of x first.
+    const auto in_time = [&] { return alive && ended_ >= round; };
+    while (!in_time() && (running_ || !error_)) {
       idly wait(node(), call_wait_);
       co_await wait;
     }
-    if (ended_ < round) std::rethrow_exception(error_);
-    finished its = std::move(results_.front());
-    results_.erase(results_.begin()); // at most tau
+    if (!in_time()) std::rethrow_exception(error_);
+    finished* const next = results_.pop_front();
+    finished its = std::move(*next);
+    finished_.recycle(next);
     record->cost = its.cost;
     co_return Held::deliver(its.share, its.who, x);
   }
   class end_of_call {
    public:
-    explicit end_of_call(partial& its) noexcept : its_(&its) {}
+    explicit end_of_call(partial& its) noexcept : its_(&its) { its_->calling_ = true; }
     end_of_call(const end_of_call&) = delete;
     ~end_of_call() {
       its_->calling_ = false;
@@ -246,7 +252,8 @@ class partial {
         if (node().dead()) node().throw_dead();
         started_ = round;
         running_ = true;
-        finished next = contribution(round);
+        finished& next = *finished_.acquire();
+        contribute(next, round);
         detail::validate_call(algorithm_, net.size(), Held::mine(next.share), op_);
         call_record call;
         call.name = &node().name_call({name_});
@@ -255,7 +262,7 @@ class partial {
         const one_round reduce;
         co_await detail::drive_named(calls, &call, reduce, this, &next);
         next.cost = call.cost;
-        results_.push_back(std::move(next));
+        results_.push_back(&next);
         ended_ = round;
         running_ = false;
         call_wait_.wake(node().scheduler());
@@ -271,8 +278,7 @@ class partial {
   }
 
   /// What this rank brings to a round, at the instant at which it starts.
-  finished contribution(std::uint64_t round) {
-    finished next;
+  void contribute(finished& next, std::uint64_t round) {
     next.who = participants(round, net_->size(), net_->memory());
     const argument* const call = drained_ ? nullptr : waiting_;
     const bool fresh = call != nullptr;
@@ -282,7 +288,6 @@ class partial {
       next.who.set(net_->rank(), presence::fresh, 0);
     next.share = held_.take(call);
     waiting_ = nullptr;
-    return next;
   }
 
   struct one_round {
@@ -316,7 +321,8 @@ class partial {
   std::uint64_t ended_ = 0;           // rounds
   std::uint64_t oldest_held_ = 0;     // call, where something is held back
   const argument* waiting_ = nullptr; // the values of a call whose round has not started
-  std::vector<finished> results_;     // of rounds whose calls have not been made
+  detail::slab<finished> finished_;
+  detail::record_queue<finished> results_; // of rounds whose calls have not been made
   bool calling_ = false;
   bool running_ = false;
   bool drained_ = false;

@@ -33,6 +33,7 @@ class [[nodiscard]] pending {
   ~pending() {
     if (call_ == nullptr) return;
     const detail::turn mine(net_->node().shared());
+    work_.await_suspend(std::noop_coroutine()); // who awaited it is being destroyed
     try {
       while (!work_.done()) net_->progress(true);
     } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed

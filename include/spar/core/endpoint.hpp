@@ -111,13 +111,19 @@ class endpoint {
 
   /// Seconds for which an awaited message may stay away before the call ends in `timeout`; 600 unless set, infinite
   /// without the argument. Counted from the first look for it.
-  void set_deadline(double seconds = infinity) noexcept { deadline_ = seconds; }
+  void set_deadline(double seconds = infinity) {
+    const detail::turn mine(turns_);
+    deadline_ = seconds;
+  }
   [[nodiscard]] double deadline() const noexcept { return deadline_; }
 
   /// Whether messages carry a checksum of their payload, which the receiver verifies, and their number, by which it
   /// sees that one is missing: the same on every rank, set between calls. Off unless set; it costs a pass over what is
   /// sent and over what is received.
-  void set_checksums(bool on) noexcept { checksums_ = on; }
+  void set_checksums(bool on) {
+    const detail::turn mine(turns_);
+    checksums_ = on;
+  }
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
   /// The model of the network by which algorithms are chosen, the same on every rank; `set_network` changes it.

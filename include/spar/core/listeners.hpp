@@ -26,15 +26,17 @@ class listeners {
     while (early_note* note = early_.pop_front()) delete note;
   }
 
-  /// Gives it the next number, and tells it what has come for that number already.
+  /// The number of the one that is added next.
+  [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
+  /// Gives it the next number, and tells it what has come for that number already; not added where it throws.
   void add(listener& l) {
     l.number = next_++;
-    all_.push_back(&l);
     while (early_note* note = early_.take([&](const early_note& n) { return number_of(n.text) == l.number; })) {
       const control_message text = note->text;
       delete note;
       l.hear(l.self, text);
     }
+    all_.push_back(&l);
   }
   void remove(listener& l) noexcept {
     all_.take([&](const listener& other) { return &other == &l; });

@@ -308,17 +308,17 @@ class simulator {
     const bool first = !m.way.begun;
     const auto [left, next, arrives] = network_.pass(now_, m.way, m.source, m.peer, m.head.payload_bytes());
     if (first && !options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
-    schedule({arrives ? delayed(m, next) : next, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer), &m},
-             tie);
+    const double then = arrives ? delayed(m.source, m.peer, m.tag, next) : next;
+    schedule({then, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer), &m}, tie);
   }
 
   /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
-  [[nodiscard]] double delayed(const sim::shipment& m, double arrival) {
+  [[nodiscard]] double delayed(rank_t source, rank_t destination, tag_t tag, double arrival) {
     if (options_.jitter <= 0) return arrival;
     const std::uint64_t random = detail::splitmix(options_.seed ^ detail::splitmix(next_serial_));
     arrival += options_.jitter * static_cast<double>(random >> 11) * 0x1p-53;
     // Keys that share a slot are kept in order as well, which does no harm.
-    double& last = last_arrival_[hash(m.source, m.peer, m.tag) % last_arrival_.size()];
+    double& last = last_arrival_[hash(source, destination, tag) % last_arrival_.size()];
     return last = std::max(arrival, last);
   }
 
@@ -440,7 +440,7 @@ inline void sim::deliver(shipment* s, expectation* r) {
 
 inline void sim::post(const control_message& note, rank_t peer) {
   sim& to = engine_->rank(peer);
-  const double arrival = clock_ + engine_->network_.latency(rank(), peer);
+  const double arrival = engine_->delayed(rank(), peer, -1, clock_ + engine_->network_.latency(rank(), peer));
   to.notes_.push_back({arrival, note});
   engine_->schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0);
 }

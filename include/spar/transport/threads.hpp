@@ -37,10 +37,7 @@ class threads : public endpoint {
  public:
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
-        shipments_(4 * static_cast<std::size_t>(size) + 16) {}
-  ~threads() {
-    while (note* n = notes_.pop_front()) delete n;
-  }
+        shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -170,6 +167,8 @@ class threads : public endpoint {
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
   detail::record_queue<note> notes_;
+  detail::slab<note> spare_notes_;
+
   std::uint32_t polls_ = 0;
 };
 
@@ -259,7 +258,9 @@ inline operation<threads, threads::shipment> threads::send(const message_pieces&
 inline void threads::post(const control_message& text, rank_t peer) {
   threads& to = group_->rank(peer);
   const std::lock_guard lock(to.mutex_);
-  to.notes_.push_back(new note{text});
+  note* const n = to.spare_notes_.acquire();
+  n->text = text;
+  to.notes_.push_back(n);
   to.signal_.notify_all();
 }
 
@@ -287,12 +288,16 @@ inline bool threads::collect() {
     }
   }
   while (note* n = notes.pop_front()) {
+    const control_message text = n->text;
+    {
+      const std::lock_guard lock(mutex_);
+      spare_notes_.recycle(n);
+    }
     try {
-      heed(n->text);
+      heed(text);
     } catch (...) {
       detail::abort(*this, what_of(std::current_exception()));
     }
-    delete n;
   }
   const bool any = !arrived.empty() || !scheduler().idle();
   while (shipment* s = arrived.pop_front()) {
