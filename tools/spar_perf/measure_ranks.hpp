@@ -61,7 +61,8 @@ call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_dat
 template <class Net>
 void combine(Net& net, record& r, std::uint64_t hash) {
   constexpr spar::recursive_doubling any_size;
-  spar::allreduce(net, std::span<double>(r.latencies), any_size, spar::average{});
+  spar::allreduce(net, std::span<double>(r.latencies), any_size);
+  for (double& seconds : r.latencies) seconds /= static_cast<double>(net.size());
   spar::allreduce(net, std::span<double>(r.seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(r.select_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});

@@ -42,6 +42,11 @@ std::string correct_text(const row& r, const options& o) {
 }
 
 std::size_t ratio_width(const std::string& to) { return std::max<std::size_t>(9, to.size() + 4); }
+std::size_t name_width(const std::vector<row>& rows) {
+  std::size_t width = 14;
+  for (const row& r : rows) width = std::max(width, r.system.size() + 2);
+  return width;
+}
 
 /// How long ranks wait that call at different times, and for how many.
 void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::vector<row>& rows, const options& o) {
@@ -51,17 +56,18 @@ void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::ve
                  skew_names[static_cast<std::size_t>(o.skew.kind)], time_text(o.skew.delay),
                  rows.front().measured.seconds.size(), o.warmup);
   const std::string& to = rows.front().compared_to;
-  fmt::format_to(out, "{:<26}{:>12}{:>10}{:>12}  {:<26}{:>{}}{:>9}{:>7}{:>7}  {}\n", "system", "n", "density",
-                 "latency", "(min .. max)", to.empty() ? "ratio" : "/ " + to, ratio_width(to), "active", "least",
-                 "stale", "correct");
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>12}  {:<26}{:>{}}{:>9}{:>7}{:>7}  {}\n", "system", name_width(rows), "n",
+                 "density", "latency", "(min .. max)", to.empty() ? "ratio" : "/ " + to, ratio_width(to), "active",
+                 "least", "stale", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.latencies);
-    fmt::format_to(
-        out, "{:<26}{:>12}{:>10g}{:>12}  {:<26}{:>{}}{:>9.4g}{:>7}{:>7}  {}\n", r.system, r.work.n, r.density,
-        time_text(mean_of(m.latencies)), fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
-        to.empty() ? "-" : fmt::format("{:.4f}", r.ratio), ratio_width(to),
-        m.total_active / static_cast<double>(m.seconds.size()), m.least_active, m.most_stale, correct_text(r, o));
+    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>12}  {:<26}{:>{}}{:>9.4g}{:>7}{:>7}  {}\n", r.system, name_width(rows),
+                   r.work.n, r.density, time_text(mean_of(m.latencies)),
+                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
+                   to.empty() ? "-" : fmt::format("{:.4f}", r.ratio), ratio_width(to),
+                   m.total_active / static_cast<double>(m.seconds.size()), m.least_active, m.most_stale,
+                   correct_text(r, o));
   }
 }
 
@@ -107,13 +113,15 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
                  "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
                  "rank that sends most\n",
                  rows.front().measured.seconds.size(), o.warmup);
-  fmt::format_to(out, "{:<14}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", "n", "density",
-                 "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi", "correct");
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", name_width(rows),
+                 "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi",
+                 "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
-    fmt::format_to(out, "{:<14}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system, r.work.n,
-                   r.density, r.work.k, m.nnz_out, m.counted ? fmt::to_string(m.messages) : "-",
+    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system,
+                   name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
+                   m.counted ? fmt::to_string(m.messages) : "-",
                    m.counted ? fmt::format("{:.4g}", static_cast<double>(m.bytes_sent) / 1e6) : "-",
                    time_text(s.median), fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
                    r.ratios.empty() ? "-" : fmt::format("{:.3f}", r.ratio), correct_text(r, o));
