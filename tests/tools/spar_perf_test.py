@@ -15,7 +15,8 @@ import tempfile
 
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
 header_bytes words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi alpha beta gamma_sparse
-gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime""".split()
+gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
+skew delay latency_mean nap_mean nap_min stale_max""".split()
 
 program = sys.argv[1]
 failures = []
@@ -46,6 +47,7 @@ def rows(*arguments):
 # Usage.
 run("--help", says="--pattern")
 run("--list", says="zipf")
+run("--list", says="quorum:Q")
 for arguments, says in {
     "--bogus": "--bogus",
     "--count 0": "--count is at least 1",
@@ -81,10 +83,22 @@ for arguments, says in {
     "--tau-prime 0": "--tau-prime",
     "--type half --systems topka": "for half",
     "--calibrate /dev/null --ranks 1": "at least two ranks",
+    "--tau some": "where it is not unlimited, is a whole number of at least 1, not 'some'",
+    "--skew sideways": "--skew is one of none linear one random, not 'sideways'",
+    "--skew one --delay 1": "--delay is a number like",
+    "--delay 1ms": "--delay is of late ranks: add --skew",
+    "--systems quorum": "named like quorum:3, not 'quorum'",
+    "--systems quorum:x+ring": "named like quorum:3, not 'quorum:x'",
+    "--systems quorum:0": "a quorum is from 1 to 2, the number of ranks",
+    "--transport sim --ranks 4 --systems quorum:5+ring": "a quorum is from 1 to 4",
+    "--systems eager_solo+fast": "there is no system 'fast' to go within; there are: sparcml",
+    "--systems everyone+": "there is no system '' to go within",
+    "--systems ring+sparcml": "there is no system 'ring+sparcml'",
 }.items():
     run(*arguments.split(), status=2, says=says)
 run("--transport", "mpi", status=77, says="without MPI")
 run("--systems", "mpi", status=77, says="--transport mpi")
+run(*"--systems eager_solo --type double".split(), status=77, says="for float with 32-bit indices, not for eager_solo")
 
 # Every system on threads, sparse and dense.
 every = "sparcml,ssar_split,dsar_split,rec_doubling,ring,rabenseifner,allgather,dense,dsar_qsgd8,dsar_qsgd4,dsar_qsgd2"
@@ -174,6 +188,44 @@ with tempfile.TemporaryDirectory() as directory:
     expect(all(row["correct"] is True for row in r.values()), f"over a tree: {r}")
     expect(rows(*over, "--ranks", "5", "--iterations", "2")["flexreduce", 1]["correct"] is True, "on threads: wrong")
     run(*over, "--ranks", "4", status=2, says=f"--topology {path} has 5 ranks, the run 4")
+
+# Partial systems beside the others: all that was brought is in some result.
+within = "--systems eager_solo,quorum:2+ssar_split,eager_majority+ok_topk,everyone+dsar_qsgd4,ring --ranks 3 --check"
+for transport in ["threads", "sim"]:
+    for of in ["--density 0.01", "--density 1 --in-place", "--pattern drift --iterations 12", "--input dense"]:
+        on = f"--transport {transport} --count 5000 {of}"
+        found = rows(*f"{within} {on}".split())
+        for (system, _), r in found.items():
+            expect(r["correct"] is True, f"{system} {on} is wrong by {r['max_error']}, bound {r['error_bound']}")
+            expect(r["messages"] > 0 and r["nnz_out"] > 0, f"{system} {on} does nothing: {r}")
+            expect(r["nap_mean"] is None and r["latency_mean"] is None, f"{system} {on}: nobody is late, but {r}")
+        found = rows(*f"{within} {on} --skew random --delay 2ms --tau unlimited".split())
+        for (system, _), r in found.items():
+            expect(r["correct"] is True, f"{system} {on} skewed: wrong by {r['max_error']}, bound {r['error_bound']}")
+            expect(1 <= r["nap_min"] <= r["nap_mean"] <= 3 and r["tau"] == "unlimited", f"{system} {on}: {r}")
+
+# Ranks that are late, in the simulator: what eager-SGD's figure 9 shows.
+late = "--transport sim --ranks 8 --count 1000 --density 1 --iterations 400 --delay 1ms --check --skew"
+systems = "eager_solo,eager_majority,quorum:3,everyone,eager_solo+ring,rec_doubling"
+r = {system: x for (system, _), x in rows(*late.split(), "linear", "--systems", systems).items()}
+for system, x in r.items():
+    expect(x["correct"] is True, f"{system}, late: wrong by {x['max_error']}")
+    expect(x["skew"] == "linear" and x["delay"] == 1e-3 and x["iterations"] == 400, f"{system}: {x}")
+for system in ["rec_doubling", "everyone"]:
+    x = r[system]
+    expect(x["nap_min"] == x["nap_mean"] == 8 and x["stale_max"] == 0, f"{system} is partial: {x}")
+    expect(3.5e-3 < x["latency_mean"] < 3.6e-3, f"{system} waits for the last: {x['latency_mean']} s")
+for system in ["eager_solo", "eager_solo+ring"]:
+    expect(r[system]["nap_mean"] < 1.05 and r[system]["stale_max"] == 1, f"{system} waits: {r[system]}")
+    expect(r[system]["latency_mean"] < 0.02 * r["rec_doubling"]["latency_mean"], f"{system} waits: {r[system]}")
+x = r["eager_majority"]
+expect(abs(x["nap_mean"] / 4.5 - 1) < 0.2 and x["nap_min"] == 1, f"no half: {x}")
+expect(0.25e-3 < x["latency_mean"] < 0.5 * r["rec_doubling"]["latency_mean"], f"majority: {x['latency_mean']} s")
+expect(r["quorum:3"]["nap_min"] >= 3 and r["quorum:3"]["nap_mean"] < 3.1, f"not three: {r['quorum:3']}")
+for skew, lowest, highest in [("one", 1, 7), ("random", 1, 2)]:
+    x = rows(*late.split(), skew, "--systems", "eager_solo")["eager_solo", 1]
+    expect(x["correct"] is True and lowest <= x["nap_min"] <= x["nap_mean"] <= highest, f"{skew}: {x}")
+run(*late.split(), "one", "--systems", "eager_solo,ring", says="/ ring")
 
 # Calibration, and the choice by what it wrote.
 with tempfile.TemporaryDirectory() as directory:

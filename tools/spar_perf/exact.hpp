@@ -100,6 +100,11 @@ class balance {
         for (std::size_t i = 0; i < values.size(); ++i) open_[i] += static_cast<double>(static_cast<T>(values[i]));
       }
     }
+    take(result);
+  }
+  /// What was held back and is reduced after the last call.
+  template <class T, class Index>
+  void take(const spar::stream_view<T, Index>& result) {
     result.slice(range_.begin, range_.end).for_each([&](Index index, T value) {
       open_[index - range_.begin] -= static_cast<double>(value);
     });

@@ -70,10 +70,11 @@ void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step)
   }
 }
 
-/// Whether results are checked together with residuals, call after call, and not each by itself.
+/// Whether results are checked together with residuals, call after call, and not each by itself; of a partial system
+/// after the last one, with what was held back.
 template <class Net, class T, class Index>
 bool is_balanced(const system_entry<Net, T, Index>& system, const workload& w) {
-  return system.feedback || w.pattern == pattern_kind::drift;
+  return system.feedback || system.partial || w.pattern == pattern_kind::drift;
 }
 
 /// The largest magnitude that a rank's residual and new values may have together.
@@ -85,6 +86,15 @@ double largest_of(std::span<const T> residual, std::span<const T> x) {
     largest = std::max(largest, kept + std::abs(static_cast<double>(x[i])));
   }
   return largest;
+}
+
+/// The largest magnitude that a rank may bring to a call. To a partial one it brings at most that before as well, as
+/// all have called when the next iteration begins.
+template <class Net, class T, class Index>
+double largest_brought(const system_entry<Net, T, Index>& system, const rank_system<Net, T, Index>& own,
+                       const rank_data<T, Index>& data) {
+  const std::span<const T> x(system.dense ? data.dense_in : data.values);
+  return largest_of<T>(own.residual(), x) * (system.partial ? 2 : 1);
 }
 
 /// By how much a call may err, where no sum of what the ranks have has a larger magnitude: each rank rounds when it
@@ -110,6 +120,13 @@ inline void note_cost(record& r, const call_cost& call) {
   r.header_bytes = std::max(r.header_bytes, call.cost.header_bytes_sent);
   r.total_bytes_sent += call.cost.bytes_sent;
   r.total_bytes_received += call.cost.bytes_received;
+}
+/// Who was in it: the same on all ranks. Without a partial system all of them.
+inline void note_active(record& r, const call_cost& call, bool partial, int ranks) {
+  const int active = partial ? call.active : ranks;
+  r.total_active += active;
+  r.least_active = std::min(r.least_active, active);
+  r.most_stale = std::max(r.most_stale, call.stale);
 }
 inline void note_entries(record& r, std::uint64_t nnz) {
   r.nnz_out = std::max(r.nnz_out, nnz);
@@ -143,6 +160,7 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
   for (std::size_t s = 0; s < systems.size(); ++s) {
     row r;
     r.system = systems[s].name;
+    r.partial = systems[s].partial;
     r.work = w;
     r.density = density;
     r.measured = std::move(records[s]);
@@ -151,7 +169,7 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     if (sums && !is_balanced(systems[s], w)) r.measured.error_bound = systems[s].relative_error * sums->largest();
     rows.push_back(std::move(r));
   }
-  compare_to_mpi(rows);
+  compare(rows);
   return rows;
 }
 

@@ -4,13 +4,20 @@
 
 #include "measure.hpp"
 
+#include <spar/collective/progress_thread.hpp>
+
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
+#include <thread>
 #include <vector>
+
+#include <sched.h>
 
 namespace perf {
 
@@ -20,10 +27,42 @@ void barrier(Net& net) {
   spar::allreduce(net, std::span<std::uint64_t>(nothing), spar::recursive_doubling{});
 }
 
+/// Rests until then. `serves`: does meanwhile what rounds need that others have started. Between them a rank needs no
+/// core but for a look every 100 us, so that there may be many more ranks than cores; while one is under way it goes on
+/// with it as a rank in a call does.
+template <class Net>
+void rest_until(Net& net, double until, bool serves) {
+  constexpr double nap = 100e-6;
+  for (double left = until - net.now(); left > 0; left = until - net.now()) {
+    if (serves) net.progress(false);
+    if (serves && net.node().busy())
+      sched_yield();
+    else
+      std::this_thread::sleep_for(std::chrono::duration<double>(serves ? std::min(nap, left) : left));
+  }
+}
+
+/// A call of a rank that is late for it by so many seconds. A partial system's rounds go on meanwhile by a progress
+/// thread, as in an application; over MPI, which would have to be initialised for threads, the rank looks by itself.
+template <class Net, class T, class Index>
+call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_data<T, Index>& data, bool partial,
+                    double seconds) {
+  const double begin = net.now() + seconds;
+  constexpr bool has_thread = requires { net.wake(); };
+  std::conditional_t<has_thread, std::optional<spar::progress_thread<Net>>, std::nullopt_t> serving(std::nullopt);
+  if constexpr (has_thread) {
+    if (partial) serving.emplace(net);
+  }
+  rest_until(net, begin, partial && !has_thread);
+  return spar::wait(net, system.call(net, data));
+}
+
 /// Makes one rank's record that of all ranks.
 template <class Net>
 void combine(Net& net, record& r, std::uint64_t hash) {
   constexpr spar::recursive_doubling any_size;
+  spar::allreduce(net, std::span<double>(r.latencies), any_size);
+  for (double& seconds : r.latencies) seconds /= static_cast<double>(net.size());
   spar::allreduce(net, std::span<double>(r.seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(r.select_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});
@@ -63,6 +102,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
   std::vector<balance> balances;
   for (const auto& system : systems) {
     own.push_back(system.on_rank());
+    if (own.back().open) own.back().open(net);
     balances.emplace_back(w, sums, o.check && is_balanced(system, w) ? block : spar::index_range{});
   }
   std::vector<record> records(systems.size());
@@ -70,6 +110,10 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
   std::vector<std::size_t> order(systems.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937_64 random(o.seed);
+  const auto check_balance = [&](std::size_t s) {
+    const double error = balances[s].max_error(residuals_of_all(net, own[s].residual(), block));
+    records[s].max_error = std::max(records[s].max_error, error);
+  };
   for (int i = -o.warmup; i < o.iterations; ++i) {
     next_step(data, w, static_cast<int>(net.rank()), i);
     std::shuffle(order.begin(), order.end(), random);
@@ -77,13 +121,17 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       record& r = records[s];
       const bool balanced = o.check && is_balanced(systems[s], w);
       restore(data, systems[s].dense);
-      double largest = balanced ? largest_of<T>(own[s].residual(), data.dense_in) : 0;
+      double largest = balanced ? largest_brought(systems[s], own[s], data) : 0;
       barrier(net);
       net.count_in(i >= 0 ? &r.root_link_bytes : nullptr);
-      const call_cost call = spar::wait(net, own[s].call(net, data));
+      const double late = o.skew.of(static_cast<int>(net.rank()), w.ranks, i);
+      const call_cost call = o.skew.any() ? call_late(net, own[s], data, systems[s].partial, late)
+                                          : spar::wait(net, own[s].call(net, data));
       net.count_in(nullptr);
       if (i >= 0) {
         r.seconds.push_back(call.seconds);
+        if (o.skew.any()) r.latencies.push_back(call.seconds);
+        note_active(r, call, systems[s].partial, w.ranks);
         if (call.select_seconds) r.select_seconds.push_back(*call.select_seconds);
         note_cost(r, call);
         note_entries(r, nonzeros(data.result));
@@ -92,7 +140,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
         balances[s].add_call(i, data.result);
         spar::allreduce(net, std::span<double>(&largest, 1), spar::recursive_doubling{});
         r.error_bound += allowed_error<T>(w, systems[s].relative_error, largest);
-        r.max_error = std::max(r.max_error, balances[s].max_error(residuals_of_all(net, own[s].residual(), block)));
+        if (!systems[s].partial) check_balance(s);
       } else if (o.check && i >= 0) {
         r.max_error = std::max(r.max_error, sums->max_error(data.result));
       }
@@ -100,7 +148,14 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       data.sum = {};
     }
   }
-  for (std::size_t s = 0; s < systems.size(); ++s) combine(net, records[s], hashes[s]);
+  for (std::size_t s = 0; s < systems.size(); ++s) {
+    if (systems[s].partial) {
+      spar::wait(net, own[s].drain(net, data));
+      balances[s].take(data.result);
+      if (o.check) check_balance(s);
+    }
+    combine(net, records[s], hashes[s]);
+  }
   return records;
 }
 

@@ -2,6 +2,7 @@
 // The command line.
 #include "options.hpp"
 
+#include "partial_name.hpp"
 #include "units.hpp"
 
 #include <CLI/CLI.hpp>
@@ -54,6 +55,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   std::vector<std::string> densities{"0.01"};
   std::string count = "1M", index = "32", pattern = "uniform", iterations = "20", warmup = "5", ranks, seed = "1";
   std::string input = "sparse", epsilon = "0.1", tau = "64", tau_prime = "32";
+  std::string skew = "none", delay = "10ms";
   std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1", cores = "0";
 
   CLI::App app("Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
@@ -90,9 +92,17 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
                  "The network's tree for flexreduce and blueconnect: a JSON file, or auto, the\n"
                  "hosts and their ranks. With sim: simulate the file's links");
   app.add_option("--epsilon", epsilon, "By how much a selection may exceed k (ok_topk)")->group("Ok-Topk");
-  app.add_option("--tau", tau, "Calls after which regions are balanced again (ok_topk)")->group("Ok-Topk");
+  app.add_option("--tau", tau,
+                 "Calls after which regions are balanced again (ok_topk), and rounds that may run ahead of a rank\n"
+                 "(partial systems): a number or unlimited")
+      ->group("Ok-Topk");
   app.add_option("--tau-prime", tau_prime, "Calls after which thresholds are evaluated again (ok_topk)")
       ->group("Ok-Topk");
+  app.add_option("--skew", skew,
+                 "Which ranks are late for a call: none; linear, rank r by r delays; one, which is drawn, by a delay;\n"
+                 "random, each by up to a delay")
+      ->group("Late ranks");
+  app.add_option("--delay", delay, "Of late ranks (--skew)")->group("Late ranks");
   app.add_option("--latency", latency, "Of a message (sim)")->group("Simulator");
   app.add_option("--bandwidth", bandwidth, "Of each link and direction (sim)")->group("Simulator");
   app.add_option("--compute", compute, "Time of local work on an entry, like 1ns (sim)")->group("Simulator");
@@ -130,9 +140,14 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     o.warmup = 0;
   }
   o.epsilon = parse_fraction("--epsilon", epsilon);
-  o.tau = parse_int("--tau", tau, 1);
+  o.tau = tau == "unlimited" ? unlimited
+                             : static_cast<std::uint64_t>(parse_int("--tau, where it is not unlimited,", tau, 1));
   o.tau_prime = parse_int("--tau-prime", tau_prime, 1);
   o.seed = parse_count("--seed", seed);
+  o.skew.kind = static_cast<skew_kind>(one_of("--skew", skew, skew_names));
+  o.skew.delay = parse_seconds("--delay", delay);
+  o.skew.seed = o.seed;
+  if (app.count("--delay") > 0 && !o.skew.any()) throw usage_error("--delay is of late ranks: add --skew");
   constexpr std::string_view transports[] = {"mpi", "threads", "sim"};
   one_of("--transport", o.transport, transports);
   if (!ranks.empty()) o.ranks = parse_int("--ranks", ranks, 1);
@@ -152,7 +167,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     if (file != nullptr && o.network.empty() && o.calibrate.empty()) o.network = file;
   } else {
     o.warmup = 0;
-    if (o.jitter == 0 && o.pattern != pattern_kind::drift) o.iterations = 1; // all would be the same
+    if (o.jitter == 0 && o.pattern != pattern_kind::drift && !o.skew.any()) o.iterations = 1; // all would be the same
     for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
       if (!o.network.empty() && app.count(name) > 0) throw usage_error(std::string(name) + " is in the --network file");
     }
@@ -171,6 +186,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     if (o.transport == "mpi") o.systems.emplace_back("mpi");
   }
   for (std::size_t s = 0; s < o.systems.size(); ++s) {
+    parse_partial(o.systems[s]); // throws for a quorum of nothing
     if (std::find(o.systems.begin(), o.systems.begin() + static_cast<std::ptrdiff_t>(s), o.systems[s]) !=
         o.systems.begin() + static_cast<std::ptrdiff_t>(s)) {
       throw usage_error("--systems names " + o.systems[s] + " twice");

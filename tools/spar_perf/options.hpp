@@ -3,14 +3,19 @@
 #pragma once
 
 #include "patterns.hpp"
+#include "skew.hpp"
 
 #include <spar/core/network_model.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace perf {
+
+/// As `--tau unlimited`.
+inline constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
 struct options {
   std::vector<std::string> systems; ///< empty: all that the transport has
@@ -29,9 +34,10 @@ struct options {
   int ranks = 0; ///< 0: not given
   std::uint64_t seed = 1;
   std::string topology = "auto"; ///< a file, or auto
+  perf::skew skew;
   // of Ok-Topk:
   double epsilon = 0.1;
-  int tau = 64;
+  std::uint64_t tau = 64; ///< of partial systems as well
   int tau_prime = 32;
   // of the simulator:
   double latency = 1e-6;

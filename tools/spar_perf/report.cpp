@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace perf {
 
@@ -23,10 +24,51 @@ spread spread_of(std::vector<double> x) {
   return {x.size() % 2 == 1 ? x[half] : (x[half - 1] + x[half]) / 2, x.front(), x.back()};
 }
 
+double mean_of(const std::vector<double>& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
 std::string time_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
   return fmt::format("{:.3f} s", seconds);
+}
+
+std::string correct_text(const row& r, const options& o) {
+  if (!o.check) return "-";
+  if (r.correct()) return "yes";
+  return fmt::format("NO: error {:g}, bound {:g}{}", r.measured.max_error, r.measured.error_bound,
+                     r.measured.same_bits ? "" : ", ranks differ");
+}
+
+std::size_t ratio_width(const std::string& to) { return std::max<std::size_t>(9, to.size() + 4); }
+std::size_t name_width(const std::vector<row>& rows) {
+  std::size_t width = 14;
+  for (const row& r : rows) width = std::max(width, r.system.size() + 2);
+  return width;
+}
+
+/// How long ranks wait that call at different times, and for how many.
+void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::vector<row>& rows, const options& o) {
+  fmt::format_to(out,
+                 "# skew {}, delay {}; the mean time of a rank's own call, over {} iterations after {} of warm-up;\n"
+                 "# active: ranks whose own call is in the result, in the mean and at least; stale: rounds, at most\n",
+                 skew_names[static_cast<std::size_t>(o.skew.kind)], time_text(o.skew.delay),
+                 rows.front().measured.seconds.size(), o.warmup);
+  const std::string& to = rows.front().compared_to;
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>12}  {:<26}{:>{}}{:>9}{:>7}{:>7}  {}\n", "system", name_width(rows), "n",
+                 "density", "latency", "(min .. max)", to.empty() ? "ratio" : "/ " + to, ratio_width(to), "active",
+                 "least", "stale", "correct");
+  for (const row& r : rows) {
+    const record& m = r.measured;
+    const spread s = spread_of(m.latencies);
+    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>12}  {:<26}{:>{}}{:>9.4g}{:>7}{:>7}  {}\n", r.system, name_width(rows),
+                   r.work.n, r.density, time_text(mean_of(m.latencies)),
+                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
+                   to.empty() ? "-" : fmt::format("{:.4f}", r.ratio), ratio_width(to),
+                   m.total_active / static_cast<double>(m.seconds.size()), m.least_active, m.most_stale,
+                   correct_text(r, o));
+  }
 }
 
 /// Words of 4 bytes; a whole number where it is one.
@@ -37,13 +79,16 @@ nlohmann::ordered_json words(std::uint64_t bytes) {
 
 } // namespace
 
-void compare_to_mpi(std::vector<row>& rows) {
-  const auto mpi = std::find_if(rows.begin(), rows.end(), [](const row& r) { return r.system == "mpi"; });
-  if (mpi == rows.end()) return;
+void compare(std::vector<row>& rows) {
+  const bool late = std::any_of(rows.begin(), rows.end(), [](const row& r) { return !r.measured.latencies.empty(); });
+  auto to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return r.system == "mpi"; });
+  if (to == rows.end() && late) to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return !r.partial; });
+  if (to == rows.end()) return;
+  const auto times = [&](const row& r) -> const auto& { return late ? r.measured.latencies : r.measured.seconds; };
   for (row& r : rows) {
-    for (std::size_t i = 0; i < r.measured.seconds.size(); ++i) {
-      r.ratios.push_back(r.measured.seconds[i] / mpi->measured.seconds[i]);
-    }
+    r.compared_to = to->system;
+    for (std::size_t i = 0; i < times(r).size(); ++i) r.ratios.push_back(times(r)[i] / times(*to)[i]);
+    r.ratio = late ? mean_of(times(r)) / mean_of(times(*to)) : spread_of(r.ratios).median;
   }
 }
 
@@ -60,24 +105,26 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
                    o.cores > 0 ? fmt::format(" on {} cores in all", o.cores) : "", time_text(o.jitter),
                    o.ranks_per_host);
   }
+  if (o.skew.any()) {
+    late_table(out, rows, o);
+    return fmt::to_string(text);
+  }
   fmt::format_to(out,
                  "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
                  "rank that sends most\n",
                  rows.front().measured.seconds.size(), o.warmup);
-  fmt::format_to(out, "{:<14}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", "n", "density",
-                 "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi", "correct");
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", name_width(rows),
+                 "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi",
+                 "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
-    fmt::format_to(out, "{:<14}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system, r.work.n,
-                   r.density, r.work.k, m.nnz_out, m.counted ? fmt::to_string(m.messages) : "-",
+    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system,
+                   name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
+                   m.counted ? fmt::to_string(m.messages) : "-",
                    m.counted ? fmt::format("{:.4g}", static_cast<double>(m.bytes_sent) / 1e6) : "-",
                    time_text(s.median), fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
-                   r.ratios.empty() ? "-" : fmt::format("{:.3f}", spread_of(r.ratios).median),
-                   !o.check      ? "-"
-                   : r.correct() ? "yes"
-                                 : fmt::format("NO: error {:g}, bound {:g}{}", m.max_error, m.error_bound,
-                                               m.same_bits ? "" : ", ranks differ"));
+                   r.ratios.empty() ? "-" : fmt::format("{:.3f}", r.ratio), correct_text(r, o));
   }
   return fmt::to_string(text);
 }
@@ -92,7 +139,8 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     const auto calls = static_cast<double>(m.seconds.size());
     const double all_calls = r.work.ranks * calls;
     const auto if_counted = [&](const json& value) { return m.counted ? value : json(); };
-    const auto if_compared = [&](double value) { return r.ratios.empty() ? json() : json(value); };
+    const auto if_compared = [&](double value) { return r.compared_to == "mpi" ? json(value) : json(); };
+    const auto if_late = [&](const json& value) { return o.skew.any() ? value : json(); };
     json x;
     x["system"] = r.system;
     x["transport"] = o.transport;
@@ -128,11 +176,17 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     x["model_seconds"] = r.model_seconds ? json(*r.model_seconds) : json();
     x["model_reached"] = r.model_seconds && s.median > 0 ? json(*r.model_seconds / s.median) : json();
     x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
-    x["ratio_to_mpi"] = if_compared(ratio.median);
+    x["ratio_to_mpi"] = if_compared(r.ratio);
     x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
     x["ratio_to_mpi_max"] = if_compared(ratio.highest);
+    x["skew"] = if_late(skew_names[static_cast<std::size_t>(o.skew.kind)]);
+    x["delay"] = if_late(o.skew.delay);
+    x["latency_mean"] = if_late(mean_of(m.latencies));
+    x["nap_mean"] = if_late(m.total_active / calls);
+    x["nap_min"] = if_late(m.least_active);
+    x["stale_max"] = if_late(m.most_stale);
     x["epsilon"] = o.epsilon;
-    x["tau"] = o.tau;
+    x["tau"] = o.tau == unlimited ? json("unlimited") : json(o.tau);
     x["tau_prime"] = o.tau_prime;
     x["alpha"] = o.model.alpha;
     x["beta"] = o.model.beta;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,22 +37,32 @@ struct record {
   double max_error = 0;
   double error_bound = 0;
   bool same_bits = true; ///< on all ranks
+
+  // Where ranks are late:
+  std::vector<double> latencies{}; ///< of each iteration: the mean over the ranks of their own calls' times
+  double total_active = 0;         ///< ranks whose own call is in the result, of all calls together
+  int least_active = std::numeric_limits<int>::max();
+  std::uint64_t most_stale = 0; ///< rounds
 };
 
 struct row {
   std::string system;
+  bool partial = false;
   workload work;
   double density = 0;
   record measured;
   std::optional<double> model_seconds;                    ///< by the model of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls; ///< where the system has a plan
-  std::vector<double> ratios;                             ///< to mpi, of each iteration; empty without mpi
+  std::string compared_to;                                ///< the system, or empty
+  std::vector<double> ratios;                             ///< to it, of each iteration
+  double ratio = 0;                                       ///< the median; where ranks are late, of the mean latencies
 
   [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= measured.error_bound; }
 };
 
-/// Fills the ratios of the rows of one workload, if one of them is mpi.
-void compare_to_mpi(std::vector<row>& rows);
+/// Fills the ratios of the rows of one workload, to mpi if it is there; where ranks are late, else to the first system
+/// that waits for all.
+void compare(std::vector<row>& rows);
 
 /// `ranks` and `library` (may be empty) for the head of the table.
 std::string to_table(const std::vector<row>& rows, const options& o, const std::string& library);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement in the simulator: each call in a simulation of its own, which begins at time 0 on every rank.
-#include "measure.hpp"
+// The measurement in the simulator: each call in a simulation of its own, which begins at time 0 on every rank; where
+// ranks are late, or a system is partial, all its calls in one.
+#include "measure_sim.hpp"
+#include "partial_systems.hpp"
 #include "run.hpp"
 #include "topology.hpp"
 
@@ -11,55 +13,53 @@ namespace perf {
 
 namespace {
 
-/// What the ranks of one simulation share; they run on one thread.
-template <class T, class Index>
-struct shared_state {
-  std::vector<rank_data<T, Index>> ranks;
-  const exact_sums* sums = nullptr; // to compare each result with
-  const root_links* links = nullptr;
-  bool check = false;
-  record all;
-  double slowest = 0;
-  std::uint64_t hash = 0; // of rank 0's result
-  bool hashed = false;
-};
-
-template <class T, class Index>
-void note(shared_state<T, Index>& shared, const counting_links<spar::sim>& net, rank_data<T, Index>& data,
-          const call_cost& call) {
-  record own;
-  note_cost(own, call);
-  record& r = shared.all;
-  r.counted = own.counted;
-  r.messages = std::max(r.messages, own.messages);
-  r.bytes_sent = std::max(r.bytes_sent, own.bytes_sent);
-  r.bytes_received = std::max(r.bytes_received, own.bytes_received);
-  r.header_bytes = std::max(r.header_bytes, own.header_bytes);
-  r.total_bytes_sent += own.total_bytes_sent;
-  r.total_bytes_received += own.total_bytes_received;
-  shared.slowest = std::max(shared.slowest, call.seconds);
-  if (net.rank() == 0) note_entries(r, nonzeros(data.result));
-  if (shared.sums != nullptr) r.max_error = std::max(r.max_error, shared.sums->max_error(data.result));
-  if (shared.check) {
-    const std::uint64_t hash = hash_of(data.result);
-    if (shared.hashed && hash != shared.hash) r.same_bits = false;
-    shared.hash = hash;
-    shared.hashed = true;
-  }
-  if (net.rank() > 0) data.sum = {}; // the first one's is needed once more
+/// The network that a system finds in an iteration.
+template <class System>
+spar::simulator_options network_of(const options& o, const System& system, const spar::tree& topology, int iteration) {
+  spar::simulator_options network;
+  network.latency = o.latency;
+  network.bandwidth = o.bandwidth;
+  network.compute = system.dense && !system.feedback ? o.model.gamma_dense : o.model.gamma_sparse;
+  network.cores = o.cores;
+  network.jitter = o.jitter;
+  // Without jitter, messages that a rank sends at the same time leave in its order, not in a random one.
+  network.seed = o.jitter > 0 ? o.seed + static_cast<std::uint64_t>(iteration) : 0;
+  network.ranks_per_host = o.ranks_per_host;
+  if (o.topology != "auto") network.tree = topology.network();
+  return network;
 }
 
+template <class Program>
+void simulate(const options& o, const spar::simulator_options& network, int ranks, const Program& program) {
+  spar::simulator engine(ranks, network);
+  if (o.topology == "auto" || !o.network.empty()) {
+    for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
+  }
+  engine.run(program);
+}
+
+/// All calls of a system in one simulation.
 template <class T, class Index>
-spar::task<void> simulated_rank(spar::sim& inner,
-                                const std::vector<rank_system<counting_links<spar::sim>, T, Index>>* system,
-                                shared_state<T, Index>* shared) {
-  counting_links<spar::sim> net(inner, *shared->links);
-  net.count_in(&shared->all.root_link_bytes);
-  const auto rank = static_cast<std::size_t>(net.rank());
-  auto& data = shared->ranks[rank];
-  auto running = (*system)[rank].call(net, data);
-  const call_cost call = co_await std::move(running);
-  note(*shared, net, data, call);
+record simulate_calls(const options& o, const workload& w, const spar::tree& topology,
+                      const system_entry<counting_links<spar::sim>, T, Index>& system, shared_state<T, Index>& state,
+                      const exact_sums* sums) {
+  const bool balanced = o.check && is_balanced(system, w);
+  balance open(w, sums, spar::index_range{0, balanced ? w.n : 0});
+  shared_calls<T, Index> shared;
+  shared.ranks = std::move(state.ranks);
+  shared.links = state.links;
+  shared.check = state.check;
+  shared.sums = balanced ? nullptr : sums;
+  shared.given = &o;
+  shared.work = &w;
+  shared.system = &system;
+  if (balanced) shared.open = &open;
+  shared.residuals.resize(balanced ? w.n : 0);
+  simulate(o, network_of(o, system, topology, 0), w.ranks,
+           [&](spar::sim& net) { return simulated_calls(net, &shared); });
+  if (balanced) shared.all.max_error = open.max_error(shared.residuals);
+  state.ranks = std::move(shared.ranks);
+  return std::move(shared.all);
 }
 
 } // namespace
@@ -79,6 +79,7 @@ std::vector<row> run_sim(const options& o) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::sim>, T, Index> all(o, density, topology);
       register_systems(all);
+      register_partial(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       const bool any_dense = std::any_of(systems.begin(), systems.end(), [](const auto& s) { return s.dense; });
@@ -86,17 +87,22 @@ std::vector<row> run_sim(const options& o) {
       shared.check = o.check;
       shared.links = &links;
       for (int r = 0; r < ranks; ++r) shared.ranks.push_back(contribution<T, Index>(w, r, any_dense, o.in_place));
+      const auto in_one = [&](std::size_t s) { return o.skew.any() || systems[s].partial; };
       std::vector<std::vector<rank_system<counting_links<spar::sim>, T, Index>>> running(
           systems.size()); // each on each rank
       std::vector<balance> balances;
       for (std::size_t s = 0; s < systems.size(); ++s) {
         for (int r = 0; r < ranks; ++r) running[s].push_back(systems[s].on_rank());
-        balances.emplace_back(w, sums ? &*sums : nullptr, spar::index_range{0, o.check ? w.n : 0});
+        balances.emplace_back(w, sums ? &*sums : nullptr, spar::index_range{0, o.check && !in_one(s) ? w.n : 0});
       }
       std::vector<record> records(systems.size());
+      for (std::size_t s = 0; s < systems.size(); ++s) {
+        if (in_one(s)) records[s] = simulate_calls(o, w, topology, systems[s], shared, sums ? &*sums : nullptr);
+      }
       for (int i = 0; i < o.iterations; ++i) {
         for (int r = 0; r < ranks; ++r) next_step(shared.ranks[static_cast<std::size_t>(r)], w, r, i);
         for (std::size_t s = 0; s < systems.size(); ++s) {
+          if (in_one(s)) continue;
           const bool balanced = o.check && is_balanced(systems[s], w);
           double largest = 0;
           for (std::size_t r = 0; r < shared.ranks.size(); ++r) {
@@ -105,23 +111,9 @@ std::vector<row> run_sim(const options& o) {
           }
           shared.sums = sums && !balanced ? &*sums : nullptr;
           shared.all = std::move(records[s]);
-          shared.slowest = 0;
-          shared.hashed = false;
-          spar::simulator_options network;
-          network.latency = o.latency;
-          network.bandwidth = o.bandwidth;
-          network.compute = systems[s].dense && !systems[s].feedback ? o.model.gamma_dense : o.model.gamma_sparse;
-          network.cores = o.cores;
-          network.jitter = o.jitter;
-          // Without jitter, messages that a rank sends at the same time leave in its order, not in a random one.
-          network.seed = o.jitter > 0 ? o.seed + static_cast<std::uint64_t>(i) : 0;
-          network.ranks_per_host = o.ranks_per_host;
-          if (o.topology != "auto") network.tree = topology.network();
-          spar::simulator engine(ranks, network);
-          if (o.topology == "auto" || !o.network.empty()) {
-            for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
-          }
-          engine.run([&](spar::sim& net) { return simulated_rank(net, &running[s], &shared); });
+          shared.begin_call();
+          simulate(o, network_of(o, systems[s], topology, i), ranks,
+                   [&](spar::sim& net) { return simulated_rank(net, &running[s], &shared); });
           records[s] = std::move(shared.all);
           if (balanced) {
             balances[s].add_call(i, shared.ranks[0].result);

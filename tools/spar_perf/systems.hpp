@@ -5,6 +5,7 @@
 #include "element_types.hpp"
 #include "feedback.hpp"
 #include "options.hpp"
+#include "partial_name.hpp"
 
 #include <spar/collective/flex_cost.hpp>
 #include <spar/collective/tree_exchange.hpp>
@@ -48,6 +49,8 @@ struct call_cost {
   bool counted = false; ///< `cost` is known
   spar::statistics cost;
   std::optional<double> select_seconds{}; ///< of `seconds`, where the system tells
+  int active = 0;                         ///< of a partial system: ranks whose own call is in the result
+  std::uint64_t stale = 0;                ///< and rounds by which the oldest call in it is late
 };
 
 /// A system on one rank, with its state.
@@ -55,7 +58,23 @@ template <class Net, class T, class Index>
 struct rank_system {
   std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
   std::function<std::span<const T>()> residual; ///< what it has not sent yet; empty for systems that send all
+  // Of a partial one, before its first call and after its last, on all ranks in the same order:
+  std::function<void(Net&)> open{};
+  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> drain{}; ///< the result is what was held back
 };
+
+/// A system as the algorithm of partial ones, on one rank: for dense values or for streams.
+template <class Net, class T, class Index>
+struct inner_system {
+  std::function<spar::task<void>(spar::channel<Net>, std::span<T>, spar::sum)> dense{};
+  std::function<spar::task<spar::stream<T, Index>>(spar::channel<Net>, spar::stream_view<T, Index>, spar::sum)>
+      streams{};
+  std::function<std::span<const T>()> residual{};
+};
+
+/// Partial systems are made for these alone: they take long to compile.
+template <class T, class Index>
+inline constexpr bool has_partial = std::same_as<T, float> && std::same_as<Index, std::uint32_t>;
 
 template <class Net, class T, class Index>
 struct system_entry {
@@ -67,6 +86,8 @@ struct system_entry {
   std::function<rank_system<Net, T, Index>()> on_rank;
   std::optional<double> model_seconds{};                    ///< by the model of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< where it has a plan
+  bool partial = false;
+  std::function<inner_system<Net, T, Index>()> within{}; ///< partial ones; there where it can be
 };
 
 namespace detail {
@@ -158,6 +179,13 @@ class registry {
           return data.in_place ? spar::start_allreduce(net, out, algorithm)
                                : spar::start_allreduce(net, std::span<const T>(data.dense_in), out, algorithm);
         });
+        if constexpr (has_partial<T, Index>) {
+          inner_system<Net, T, Index> inner{.residual = no_residual};
+          inner.dense = [algorithm](spar::channel<Net> net, std::span<T> x, spar::sum op) {
+            return algorithm(net, x, op);
+          };
+          entries_.back().within = [inner] { return inner; };
+        }
       }
     }
     if constexpr (sparse) {
@@ -165,6 +193,13 @@ class registry {
         add_sparse(std::move(name), relative_error, [algorithm](Net& net, const spar::stream_view<T, Index>& mine) {
           return spar::start_allreduce(net, mine, algorithm);
         });
+        if constexpr (has_partial<T, Index>) {
+          inner_system<Net, T, Index> inner{.residual = no_residual};
+          inner.streams = [algorithm](spar::channel<Net> net, spar::stream_view<T, Index> mine, spar::sum op) {
+            return algorithm(net, mine, op);
+          };
+          entries_.back().within = [inner] { return inner; };
+        }
       }
     }
   }
@@ -186,6 +221,14 @@ class registry {
                               },
                               [=] { return reducer->residual(); });
                         }});
+    if constexpr (has_partial<T, Index>) {
+      entries_.back().within = [algorithm] {
+        auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
+        inner_system<Net, T, Index> inner{.residual = [=] { return reducer->residual(); }};
+        inner.dense = [=](spar::channel<Net> net, std::span<T> x, spar::sum op) { return (*reducer)(net, x, op); };
+        return inner;
+      };
+    }
   }
 
   /// Adds FlexReduce with what `make` plans for the tree.
@@ -203,8 +246,9 @@ class registry {
   }
   /// Values to plan for: none where nobody asks for the system, as plans may be large.
   [[nodiscard]] std::uint64_t planned(const std::string& name) const {
+    const auto asks = [&](const std::string& system) { return system == name || system.ends_with("+" + name); };
     const auto& asked = options_.systems;
-    return std::find(asked.begin(), asked.end(), name) != asked.end() ? options_.count : 0;
+    return std::any_of(asked.begin(), asked.end(), asks) ? options_.count : 0;
   }
   /// Keeps what algorithms borrow as long as the registry and what runs its systems.
   template <class Plan>
@@ -221,6 +265,8 @@ class registry {
   void add_call(std::string name, decltype(on_rank::call) call) {
     entries_.push_back({std::move(name), true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
   }
+
+  void add(entry system) { entries_.push_back(std::move(system)); }
 
   /// Entries of each rank at the density.
   [[nodiscard]] std::uint64_t k() const { return entries_of(options_, density_); }
@@ -299,13 +345,13 @@ void register_systems(registry<Net, T, Index>& systems) {
     systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top});
     systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
     const options& o = systems.given();
-    const auto tau = static_cast<std::uint64_t>(o.tau), tau_prime = static_cast<std::uint64_t>(o.tau_prime);
-    systems.add_feedback(
-        "ok_topk", spar::ok_topk_allreduce{.k = systems.k(), .epsilon = o.epsilon, .tau = tau, .tau_prime = tau_prime});
+    const auto tau_prime = static_cast<std::uint64_t>(o.tau_prime);
+    systems.add_feedback("ok_topk", spar::ok_topk_allreduce{
+                                        .k = systems.k(), .epsilon = o.epsilon, .tau = o.tau, .tau_prime = tau_prime});
     systems.add_feedback("tree_ok_topk",
                          spar::basic_ok_topk_allreduce<spar::on_tree>{.k = systems.k(),
                                                                       .epsilon = o.epsilon,
-                                                                      .tau = tau,
+                                                                      .tau = o.tau,
                                                                       .tau_prime = tau_prime,
                                                                       .topology = spar::on_tree(*cells)});
   }
