@@ -92,10 +92,12 @@ class partial {
     return begin(x, true);
   }
 
-  /// Looks for what has come in, for programs without a progress thread to call while they compute.
-  void progress() {
+  /// Looks for what has come in, for programs without a progress thread to call while they compute. Returns whether a
+  /// round is under way, in which others may be waiting for this rank: then again, soon.
+  bool progress() {
     const detail::turn mine(node().shared());
     net_->progress(false);
+    return running_;
   }
 
   /// Calls of this rank so far.
