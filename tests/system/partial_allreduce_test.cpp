@@ -245,6 +245,27 @@ TEST(partial_allreduce, a_rank_without_a_progress_thread_serves_the_others_by_pr
   });
 }
 
+TEST(partial_allreduce, progress_says_whether_a_round_is_under_way) {
+  std::atomic<bool> under_way = false;
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<float>(net, 10);
+    std::vector<float> x(10, 1.0F);
+    if (net.rank() == 0) {
+      EXPECT_FALSE(reduce.progress());
+      auto call = reduce.start(std::span(x));
+      EXPECT_TRUE(reduce.progress()); // it needs the other rank
+      under_way = true;
+      call.wait();
+      EXPECT_FALSE(reduce.progress());
+    } else {
+      while (!under_way) std::this_thread::sleep_for(1ms);
+      reduce(std::span(x));
+    }
+    reduce.drain(std::span(x));
+  });
+}
+
 TEST(partial_allreduce, no_rank_is_further_ahead_than_tau) {
   spar::thread_group group{2};
   std::atomic<int> rounds = 0;

@@ -88,10 +88,12 @@ class partial {
   result drain(const argument& x) { return start_drain(x).wait(); }
   auto start_drain(const argument& x) { return begin(x, true); }
 
-  /// Looks for what has come in, for programs without a progress thread to call while they compute.
-  void progress() {
+  /// Looks for what has come in, for programs without a progress thread to call while they compute. Returns whether a
+  /// round is under way, in which others may be waiting for this rank: then again, soon.
+  bool progress() {
     const detail::turn mine(node().shared());
     net_->progress(false);
+    return running_;
   }
 
   /// The algorithm with its state, such as a residual; a round may change it until `drain` has ended.

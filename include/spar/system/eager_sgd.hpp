@@ -44,7 +44,7 @@ class eager_sgd {
   }
 
   /// Looks for what has come in (see partial::progress).
-  void progress() { reduce_.progress(); }
+  bool progress() { return reduce_.progress(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return reduce_.calls(); }
 
  private:

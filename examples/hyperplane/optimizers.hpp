@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The optimizers that are compared: eager-SGD with each participation.
+#pragma once
+
+#include <spar/mpi.hpp>
+#include <spar/spar.hpp>
+#include <spar/system/eager_sgd.hpp>
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace hyperplane {
+
+using participation = std::variant<spar::everyone, spar::solo, spar::majority, spar::quorum>;
+
+/// Of "solo", "majority", "quorum:Q" or "everyone".
+inline participation participation_of(const std::string& name, spar::rank_t ranks) {
+  if (name == "everyone") return spar::everyone{};
+  if (name == "solo") return spar::solo{};
+  if (name == "majority") return spar::majority{};
+  const std::string prefix = "quorum:";
+  if (!name.starts_with(prefix)) {
+    throw std::runtime_error(
+        fmt::format("there is no participation '{}'; there are: everyone, solo, majority, quorum:Q", name));
+  }
+  spar::quorum some;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, some.q);
+  if (error != std::errc{} || stop != end) {
+    throw std::runtime_error(fmt::format("a quorum is a number of ranks, not '{}'", name.substr(prefix.size())));
+  }
+  some.validate(ranks);
+  return some;
+}
+
+/// eager-SGD with a participation that is known at run time only.
+class optimizer {
+ public:
+  virtual ~optimizer() = default;
+  virtual spar::participants step(std::span<float> weights, std::span<float> gradient, float rate) = 0;
+  /// After the last step.
+  virtual spar::participants finish(std::span<float> weights) = 0;
+  /// Lets the rounds of others go on. Whether one is under way.
+  virtual bool progress() = 0;
+};
+
+template <spar::participation Who>
+class eager final : public optimizer {
+ public:
+  eager(spar::mpi& world, std::size_t n, const Who& who, std::uint64_t tau)
+      : sgd_(world, n, who, {}, {.rounds = {.tau = tau}}) {}
+  spar::participants step(std::span<float> weights, std::span<float> gradient, float rate) override {
+    return sgd_.step(weights, gradient, rate);
+  }
+  spar::participants finish(std::span<float> weights) override { return sgd_.finish(weights); }
+  bool progress() override { return sgd_.progress(); }
+
+ private:
+  // Of all dense algorithms it has the fewest messages one after the other, each of which waits for a nap to end.
+  spar::eager_sgd<float, spar::mpi, Who, spar::recursive_doubling> sgd_;
+};
+
+/// Collective.
+inline std::unique_ptr<optimizer> optimizer_of(const participation& who, spar::mpi& world, std::size_t n,
+                                               std::uint64_t tau) {
+  return std::visit(
+      [&]<class Who>(const Who& by) -> std::unique_ptr<optimizer> {
+        return std::make_unique<eager<Who>>(world, n, by, tau);
+      },
+      who);
+}
+
+} // namespace hyperplane

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The command line.
+#pragma once
+
+#include "../ranks.hpp"
+#include "optimizers.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hyperplane {
+
+using namespace examples;
+
+struct options {
+  std::vector<std::string> participation = {"everyone", "solo"};
+  std::string json;
+  double step = 0, delay = 0, nap = 0; // seconds
+  unsigned steps = 768, batch = 32;
+  std::size_t dimension = 8192, points = 32768, validation = 1024;
+  std::uint64_t seed = 1, tau = 64; // see spar::partial_options
+  float rate = 0.02F;
+};
+
+/// Of "32ms", "300us" or "1.5s".
+inline double seconds_of(const std::string& name, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const std::string_view unit(stop, end);
+  const double scale = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 0;
+  if (error != std::errc{} || scale == 0 || !(number >= 0 && number * scale <= 60)) {
+    throw std::runtime_error(fmt::format("{} is from 0s to 60s, as 1.5s, 32ms or 300us, not '{}'", name, text));
+  }
+  return number * scale;
+}
+
+/// Fills `chosen`; returns the exit status if the program is to end, else -1.
+inline int parse(int argc, char** argv, options& chosen) {
+  CLI::App app("Finds the hyperplane that points are near, while a rank that is drawn for each step is late.",
+               "hyperplane");
+  app.option_defaults()->always_capture_default();
+  std::string step = "32ms", delay = "20ms", nap = "300us";
+  app.add_option("--participation", chosen.participation,
+                 "by comma, one after the other: everyone, solo, majority, quorum:Q")
+      ->delimiter(',');
+  app.add_option("--step", step, "time of a step, which sleeps when it has computed");
+  app.add_option("--delay", delay, "by how much longer it is on the rank that is drawn");
+  app.add_option("--nap", nap, "how long a rank sleeps before it looks at the rounds of others");
+  app.add_option("--steps", chosen.steps, "of each rank")->check(CLI::Range(1, 1000000));
+  app.add_option("--batch", chosen.batch, "points per rank and step")->check(CLI::Range(1, 10000));
+  app.add_option("--rate", chosen.rate, "learning rate of the first half")->check(CLI::PositiveNumber);
+  app.add_option("--dimension", chosen.dimension, "of the points")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--points", chosen.points, "to learn from")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--validation", chosen.validation, "other points, for the loss")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--tau", chosen.tau, "rounds that may run ahead of a rank");
+  app.add_option("--seed", chosen.seed, "of points and delays")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--json", chosen.json, "also write the results to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (my_rank() == 0) app.exit(error);
+    return error.get_exit_code() == 0 ? 0 : 2;
+  }
+  const bool good = on_all_ranks([&] {
+    chosen.step = seconds_of("--step", step);
+    chosen.delay = seconds_of("--delay", delay);
+    chosen.nap = seconds_of("--nap", nap);
+    if (!std::isfinite(chosen.rate)) throw std::runtime_error(fmt::format("--rate is a number, not {}", chosen.rate));
+    for (const std::string& name : chosen.participation) {
+      (void)participation_of(name, static_cast<spar::rank_t>(number_of_ranks()));
+    }
+    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
+      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
+    }
+  });
+  return good ? -1 : 2;
+}
+
+} // namespace hyperplane

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Training while a rank that is drawn for each step is late: steps of a given length, most of which is slept, so that
+// all ranks of a large machine have a place on the cores of a small one.
+#pragma once
+
+#include "data.hpp"
+#include "model.hpp"
+#include "optimizers.hpp"
+#include "options.hpp"
+
+#include <spar/mpi.hpp>
+#include <spar/spar.hpp>
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace hyperplane {
+
+/// The weights after some steps; those of all ranks are to be the same.
+struct snapshot {
+  unsigned step;
+  double seconds; // since all ranks began, of the slowest
+  double loss;    // mean squared error over the points for validation
+};
+
+/// What is measured.
+struct training {
+  double seconds = 0;      // until all ranks have finished
+  double computing = 0;    // of a core, for a mean step of a mean rank
+  double calling = 0;      // within the optimizer's step, likewise
+  double fresh = 0;        // ranks that are in a mean round with its own gradient
+  std::uint64_t stale = 0; // steps by which the oldest gradient of all was late
+  std::vector<snapshot> history;
+  bool ranks_agree = true;
+};
+
+/// Sleeps until then, and looks at the rounds of others between naps. While one is under way it naps not, as all others
+/// would wait for this rank at each message.
+inline void sleep_until(double then, optimizer& by, double nap) {
+  for (double now = MPI_Wtime(); now < then; now = MPI_Wtime()) {
+    if (by.progress())
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, then - now)));
+  }
+}
+
+/// The learning rate is constant, then falls to zero over the second half.
+inline float rate_at(unsigned step, const options& chosen) {
+  const float left = static_cast<float>(chosen.steps - step) / static_cast<float>(chosen.steps);
+  return chosen.rate * std::min(2 * left, 1.0F);
+}
+
+/// Puts the loss into each snapshot, whose weights are the columns, and compares the ranks' weights. Collective.
+inline void examine(training& job, const matrix& weights, const points& all, const options& chosen) {
+  Eigen::VectorXd sums = Eigen::VectorXd::Zero(weights.cols());
+  batch some(chosen.dimension, 32);
+  for (std::size_t at = 32 * my_rank(); at < chosen.validation; at += 32 * number_of_ranks()) {
+    if (chosen.validation - at < some.size()) some = batch(chosen.dimension, chosen.validation - at);
+    all.read(chosen.points + at, some);
+    sums += squared_errors(weights, some);
+  }
+  const auto count = static_cast<int>(job.history.size());
+  MPI_Allreduce(MPI_IN_PLACE, sums.data(), count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  for (snapshot& s : job.history) {
+    s.loss = sums[&s - job.history.data()] / static_cast<double>(chosen.validation);
+    s.seconds = over_ranks(s.seconds, MPI_MAX);
+  }
+  const auto bytes = static_cast<std::size_t>(weights.size()) * sizeof(float);
+  const std::uint32_t sum = spar::crc32c(weights.data(), bytes);
+  job.ranks_agree = over_ranks(sum, MPI_MIN) == over_ranks(sum, MPI_MAX);
+}
+
+/// Trains from zero with one participation. Collective.
+inline training train(spar::mpi& world, const participation& who, const points& all, const options& chosen) {
+  training job;
+  const std::size_t n = chosen.dimension;
+  const unsigned between = std::max(1U, chosen.steps / 48); // of two snapshots
+  std::vector<float> weights(n), slope(n);
+  matrix kept = matrix::Zero(static_cast<Eigen::Index>(n), chosen.steps / between + 2);
+  batch mine(n, chosen.batch);
+  std::mt19937_64 delays(chosen.seed); // the same on every rank
+  const std::unique_ptr<optimizer> by = optimizer_of(who, world, n, chosen.tau);
+
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = MPI_Wtime();
+  const auto keep = [&](unsigned step) {
+    std::copy(weights.begin(), weights.end(), kept.col(static_cast<Eigen::Index>(job.history.size())).begin());
+    job.history.push_back({step, MPI_Wtime() - start, 0});
+  };
+  const auto account = [&](const spar::participants& round) {
+    job.stale = std::max(job.stale, round.staleness());
+    return round.fresh();
+  };
+  keep(0);
+  for (unsigned s = 0; s < chosen.steps; ++s) {
+    const double begin = MPI_Wtime();
+    const std::clock_t before = std::clock();
+    const std::uint64_t first = (std::uint64_t{s} * number_of_ranks() + my_rank()) * chosen.batch;
+    all.read(first % chosen.points, mine);
+    gradient(weights, mine, slope);
+    job.computing += static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+
+    const bool late = delays() % number_of_ranks() == my_rank();
+    sleep_until(begin + chosen.step + (late ? chosen.delay : 0), *by, chosen.nap);
+
+    const double call = MPI_Wtime();
+    job.fresh += account(by->step(weights, slope, rate_at(s, chosen)));
+    job.calling += MPI_Wtime() - call;
+    if ((s + 1) % between == 0 && s + 1 < chosen.steps) keep(s + 1);
+  }
+  account(by->finish(weights));
+  keep(chosen.steps);
+
+  const double per_step = 1.0 / chosen.steps, per_rank = per_step / number_of_ranks();
+  job.fresh *= per_step;
+  job.computing = over_ranks(job.computing, MPI_SUM) * per_rank;
+  job.calling = over_ranks(job.calling, MPI_SUM) * per_rank;
+  examine(job, kept.leftCols(static_cast<Eigen::Index>(job.history.size())), all, chosen);
+  job.seconds = job.history.back().seconds;
+  return job;
+}
+
+} // namespace hyperplane
