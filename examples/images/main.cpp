@@ -40,7 +40,7 @@ int run(int argc, char** argv) {
   std::deque<training> jobs;
   for (std::uint64_t seed = 1; seed <= chosen.seeds; ++seed) {
     const std::size_t first = jobs.size();
-    for (const std::string& name : chosen.systems) jobs.emplace_back(system_of(name), seed);
+    for (const std::string& name : chosen.systems) jobs.emplace_back(world, system_of(name), chosen, seed);
     // From the same start, and taking turns, so that whatever else the machine does disturbs all.
     for (unsigned epoch = 0; epoch < chosen.epochs; ++epoch) {
       for (std::size_t j = first; j < jobs.size(); ++j) {

@@ -30,23 +30,24 @@ inline matrix columns_of(const image_set& set, std::span<const std::uint32_t> nu
   return columns;
 }
 
-/// Layers of 256, 128 and 10 neurons, with max(x, 0) between them: 235,146 weights.
+/// Two hidden layers and one of 10 neurons, with max(x, 0) between them: 235,146 weights where they have 256 and 128.
 class perceptron {
  public:
-  static constexpr std::array<std::size_t, 4> sizes{pixels, 256, 128, classes};
-  static constexpr std::size_t layers = sizes.size() - 1;
+  static constexpr std::size_t layers = 3;
+  std::array<std::size_t, layers + 1> sizes;
 
   /// Where a layer's matrix begins; its bias follows.
-  static constexpr std::size_t begin(std::size_t layer) {
+  std::size_t begin(std::size_t layer) const {
     std::size_t at = 0;
     for (std::size_t l = 0; l < layer; ++l) at += (sizes[l] + 1) * sizes[l + 1];
     return at;
   }
 
-  std::vector<float> weights = std::vector<float>(begin(layers));
+  std::vector<float> weights;
 
   /// Random weights, by He et al. (2015), the same for the same seed.
-  explicit perceptron(std::uint64_t seed) {
+  perceptron(std::array<std::size_t, 2> hidden, std::uint64_t seed)
+      : sizes{pixels, hidden[0], hidden[1], classes}, weights(begin(layers)) {
     std::mt19937_64 random(seed);
     for (std::size_t l = 0; l < layers; ++l) {
       std::normal_distribution<float> weight(0, std::sqrt(2 / static_cast<float>(sizes[l])));
@@ -57,16 +58,16 @@ class perceptron {
  private:
   // A layer's matrix and bias within the vector of all weights, or of their gradient.
   template <class Float>
-  static auto matrix_of(std::span<Float> all, std::size_t layer) {
+  auto matrix_of(std::span<Float> all, std::size_t layer) const {
     using map = Eigen::Map<std::conditional_t<std::is_const_v<Float>, const matrix, matrix>>;
     return map(all.data() + begin(layer), rows(layer), static_cast<Eigen::Index>(sizes[layer]));
   }
   template <class Float>
-  static auto bias_of(std::span<Float> all, std::size_t layer) {
+  auto bias_of(std::span<Float> all, std::size_t layer) const {
     using map = Eigen::Map<std::conditional_t<std::is_const_v<Float>, const Eigen::VectorXf, Eigen::VectorXf>>;
     return map(all.data() + begin(layer + 1) - sizes[layer + 1], rows(layer));
   }
-  static Eigen::Index rows(std::size_t layer) { return static_cast<Eigen::Index>(sizes[layer + 1]); }
+  Eigen::Index rows(std::size_t layer) const { return static_cast<Eigen::Index>(sizes[layer + 1]); }
 
  public:
   /// How many of these images are taken for what they are.

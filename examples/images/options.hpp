@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../ranks.hpp"
+#include "imbalance.hpp"
 #include "systems.hpp"
 
 #include <CLI/CLI.hpp>
@@ -25,6 +26,9 @@ struct options {
   unsigned seeds = 1, epochs = 6, batch = 32;
   std::size_t limit = 60000;
   float rate = 0.4F;
+  std::vector<std::size_t> neurons = {256, 128};
+  std::string imbalance = "none", step = "0ms", delays = "5ms:40ms";
+  pace paced; // out of these three
 };
 
 /// Fills `chosen`; returns the exit status if the program is to end, else -1.
@@ -32,7 +36,8 @@ inline int parse(int argc, char** argv, options& chosen) {
   CLI::App app("Learns what is on small images, with one system after the other for the sum of the gradients.",
                "images");
   app.option_defaults()->always_capture_default();
-  app.add_option("--systems", chosen.systems, "by comma; NAME or, with a density other than 1 %, NAME@DENSITY")
+  app.add_option("--systems", chosen.systems,
+                 "by comma; NAME or, with a density other than 1 %, NAME@DENSITY; quorum:RANKS")
       ->delimiter(',');
   app.add_option("--seeds", chosen.seeds, "trainings of each, from other weights and with other batches")
       ->check(CLI::Range(1, 1000));
@@ -41,6 +46,15 @@ inline int parse(int argc, char** argv, options& chosen) {
   app.add_option("--rate", chosen.rate, "largest learning rate")->check(CLI::PositiveNumber);
   app.add_option("--limit", chosen.limit, "images to learn from, and to be tested with, at most")
       ->check(CLI::Range(1, INT_MAX));
+  app.add_option("--neurons", chosen.neurons, "in the two hidden layers")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--imbalance", chosen.imbalance,
+                 "ranks that are late: none, a random one in each step by the longest delay, or all, by delays between "
+                 "the shortest and the longest that go from rank to rank (rotating)");
+  app.add_option("--step", chosen.step, "for how long a rank computes or sleeps in a step, at least");
+  app.add_option("--delays", chosen.delays, "shortest and longest time that a rank is late, beyond --step");
   app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
   app.add_option("--json", chosen.json, "also write the results to this file");
   try {
@@ -51,6 +65,7 @@ inline int parse(int argc, char** argv, options& chosen) {
   }
   const bool good = on_all_ranks([&] {
     for (const std::string& name : chosen.systems) (void)system_of(name);
+    chosen.paced = pace_of(chosen.imbalance, chosen.step, chosen.delays);
     if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
       throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
     }

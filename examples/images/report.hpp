@@ -31,7 +31,8 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
                         {"ranks", number_of_ranks()},  {"parameters", first.gradient.size()},
                         {"epochs", chosen.epochs},     {"seeds", runs.size()},
                         {"steps", first.steps}};
-  double accuracy = 0, lowest = 1, bytes = 0, seconds = 0, xi = 0;
+  double accuracy = 0, lowest = 1, bytes = 0, seconds = 0, xi = 0, fresh = 0;
+  std::uint64_t stale = 0;
   tally selected, summed; // of all seeds
   bool ranks_agree = true;
   for (const training* job : runs) {
@@ -41,6 +42,8 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
     bytes += job->bytes / steps / n;
     seconds += job->seconds / steps / n;
     xi = std::max(xi, job->xi);
+    fresh += job->fresh / steps / n;
+    stale = std::max(stale, job->stale);
     const auto join = [](tally& all, const tally& one) {
       all.most = std::max(all.most, one.most);
       all.sum += one.sum;
@@ -54,8 +57,11 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   row["accuracy_min"] = lowest;
   row["bytes_per_step"] = bytes;
   row["step_seconds"] = seconds;
+  row["steps_per_second"] = 1 / seconds;
+  row["fresh_mean"] = fresh;
+  row["stale_max"] = stale;
   row["xi_max"] = xi;
-  const bool selects = first.system.known->selects;
+  const bool selects = first.system.known->selects();
   const double steps = n * static_cast<double>(first.steps);
   const auto put = [&](const std::string& what, const tally& all) {
     row[what + "_max"] = selects ? all.most : first.gradient.size();
@@ -66,25 +72,26 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   put("summed", summed);
   row["ranks_agree"] = ranks_agree;
   for (std::size_t e = 0; e < chosen.epochs; ++e) {
-    double after = 0, sent = 0;
+    double after = 0, sent = 0, took = 0;
     for (const training* job : runs) {
       after += job->epochs[e].accuracy / n;
       sent += job->epochs[e].bytes / n;
+      took += job->epochs[e].seconds / n;
     }
-    row["history"].push_back({{"epoch", e + 1}, {"accuracy", after}, {"bytes", sent}});
+    row["history"].push_back({{"epoch", e + 1}, {"accuracy", after}, {"bytes", sent}, {"seconds", took}});
   }
   return row;
 }
 
 inline void report(const nlohmann::json& rows, const options& chosen) {
-  fmt::print("\n{:15}{:>10}{:>10}{:>14}{:>10}{:>8}{:>12}{:>12}\n", "", "accuracy", "lowest", "bytes / step",
-             "ms / step", "xi", "selected", "summed");
+  fmt::print("\n{:15}{:>10}{:>10}{:>14}{:>10}{:>8}{:>7}{:>8}{:>12}{:>12}\n", "", "accuracy", "lowest", "bytes / step",
+             "ms / step", "fresh", "stale", "xi", "selected", "summed");
   for (const auto& row : rows) {
     const auto number = [&](const char* key) { return row[key].get<double>(); };
-    fmt::print("{:15}{:>8.2f} %{:>8.2f} %{:>14.0f}{:>10.2f}{:>8.2f}{:>12.0f}{:>12.0f}\n",
+    fmt::print("{:15}{:>8.2f} %{:>8.2f} %{:>14.0f}{:>10.2f}{:>8.2f}{:>7.0f}{:>8.2f}{:>12.0f}{:>12.0f}\n",
                row["system"].get<std::string>(), 100 * number("accuracy_mean"), 100 * number("accuracy_min"),
-               number("bytes_per_step"), 1000 * number("step_seconds"), number("xi_max"), number("selected_mean"),
-               number("summed_mean"));
+               number("bytes_per_step"), 1000 * number("step_seconds"), number("fresh_mean"), number("stale_max"),
+               number("xi_max"), number("selected_mean"), number("summed_mean"));
   }
   if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
 }

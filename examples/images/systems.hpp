@@ -2,9 +2,12 @@
 // The systems that are compared: how the ranks' gradients become one step of all ranks.
 #pragma once
 
+#include "../ranks.hpp"
+
 #include <spar/mpi.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/eager_sgd.hpp>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -31,6 +34,12 @@ class exchange {
   /// Lowers the weights by the mean over ranks of `rate` times the gradient, or of what the system selects of it. What
   /// was subtracted, and this rank's share of it; empty where nothing was left out.
   virtual update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) = 0;
+  /// After the last step: lowers the weights by what came too late for it.
+  virtual void finish(std::span<float> /*weights*/) {}
+  /// Takes part in the steps that others make meanwhile.
+  virtual void progress() {}
+  /// Whose gradients were in the last step; null where everybody's were.
+  virtual const spar::participants* participants() const { return nullptr; }
   /// What this rank has left out so far.
   virtual std::span<const float> residual() const { return {}; }
   /// How many entries this rank selected for that step, whether or not they are in the sum.
@@ -85,38 +94,80 @@ using sparcml_q4 =
     spar::error_feedback<float,
                          spar::selected<spar::selector::exact_topk, spar::split_allgather<spar::storage::qsgd<4>>>>;
 
+/// eager-SGD: everything is summed, without waiting for everybody.
+template <spar::participation Participation>
+struct by_eager final : exchange {
+  spar::eager_sgd<float, spar::mpi, Participation> sgd;
+  spar::participants last;
+
+  by_eager(spar::mpi& world, std::uint64_t n, const Participation& who) : sgd(world, n, who) {}
+  update step(spar::mpi&, std::span<float> weights, std::span<float> gradient, float rate) override {
+    last = sgd.step(weights, gradient, rate);
+    return {};
+  }
+  void finish(std::span<float> weights) override { last = sgd.finish(weights); }
+  void progress() override { sgd.progress(); }
+  const spar::participants* participants() const override { return &last; }
+};
+
+/// What a system is made for.
+struct setting {
+  spar::mpi* world;
+  std::uint64_t n, k; // entries, in all and to be selected
+  spar::rank_t quorum;
+  std::uint64_t seed;
+};
+
+template <class By>
+std::unique_ptr<exchange> plain(const setting&) {
+  return std::make_unique<By>();
+}
+
 /// Error feedback that is to send k entries.
 template <class Reduce>
-std::unique_ptr<exchange> top_k(std::uint64_t k) {
+std::unique_ptr<exchange> top_k(const setting& its) {
   typename Reduce::algorithm_type algorithm{};
   if constexpr (requires { algorithm.k; })
-    algorithm.k = k;
+    algorithm.k = its.k;
   else
-    algorithm.select.k = k;
+    algorithm.select.k = its.k;
   return std::make_unique<by_feedback<Reduce>>(algorithm);
+}
+
+template <class Participation>
+std::unique_ptr<exchange> eager(const setting& its) {
+  Participation who;
+  if constexpr (requires { who.q; }) who.q = its.quorum;
+  if constexpr (requires { who.seed; }) who.seed = its.seed;
+  return std::make_unique<by_eager<Participation>>(*its.world, its.n, who);
 }
 
 struct known_system {
   std::string_view name;
-  bool selects; // k entries
-  std::unique_ptr<exchange> (*make)(std::uint64_t k);
+  char mark; // what its name may go on with: '@' and a density, ':' and a quorum, which must be there
+  std::unique_ptr<exchange> (*make)(const setting&);
+
+  constexpr bool selects() const { return mark == '@'; } // k entries
 };
 
 inline constexpr std::array known_systems{
-    known_system{"mpi", false, [](std::uint64_t) -> std::unique_ptr<exchange> { return std::make_unique<by_mpi>(); }},
-    known_system{"dense", false,
-                 [](std::uint64_t) -> std::unique_ptr<exchange> { return std::make_unique<by_dense>(); }},
-    known_system{"topka", true, top_k<spar::topka<float>>},
-    known_system{"gaussiank", true, top_k<spar::gaussiank<float>>},
-    known_system{"sparcml_q4", true, top_k<sparcml_q4>},
-    known_system{"gtopk", true, top_k<spar::gtopk<float>>},
-    known_system{"ok_topk", true, top_k<spar::ok_topk<float>>},
+    known_system{"mpi", 0, plain<by_mpi>},
+    known_system{"dense", 0, plain<by_dense>},
+    known_system{"topka", '@', top_k<spar::topka<float>>},
+    known_system{"gaussiank", '@', top_k<spar::gaussiank<float>>},
+    known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
+    known_system{"gtopk", '@', top_k<spar::gtopk<float>>},
+    known_system{"ok_topk", '@', top_k<spar::ok_topk<float>>},
+    known_system{"eager_solo", 0, eager<spar::solo>},
+    known_system{"eager_majority", 0, eager<spar::majority>},
+    known_system{"quorum", ':', eager<spar::quorum>},
 };
 
-/// "topka" or, with a density other than 1 %, "topka@0.02".
+/// "topka" or, with a density other than 1 %, "topka@0.02"; "quorum:4".
 struct named_system {
   std::string name;
   double density;
+  spar::rank_t quorum;
   const known_system* known;
 
   std::uint64_t selected_of(std::size_t n) const {
@@ -124,9 +175,10 @@ struct named_system {
   }
 };
 
+/// Throws std::runtime_error, or `invalid_argument` for a quorum that so many ranks do not have.
 inline named_system system_of(const std::string& name) {
-  const std::size_t at = name.find('@');
-  named_system found{name, 0.01, nullptr};
+  const std::size_t at = name.find_first_of("@:");
+  named_system found{name, 0.01, 1, nullptr};
   std::string all;
   for (const known_system& known : known_systems) {
     if (known.name == name.substr(0, at)) found.known = &known;
@@ -135,13 +187,28 @@ inline named_system system_of(const std::string& name) {
   if (found.known == nullptr) {
     throw std::runtime_error(fmt::format("there is no system '{}'; there are: {}", name.substr(0, at), all));
   }
-  if (!found.known->selects) found.density = 1;
-  if (at == std::string::npos) return found;
-  if (!found.known->selects) throw std::runtime_error(fmt::format("{} sends everything: it has no density", name));
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + at + 1, end, found.density);
-  if (error != std::errc{} || stop != end || !(found.density > 0 && found.density <= 1)) {
-    throw std::runtime_error(fmt::format("a density is above 0 and at most 1, not '{}'", name.substr(at + 1)));
+  const known_system& known = *found.known;
+  if (!known.selects()) found.density = 1;
+  const char mark = at == std::string::npos ? char{} : name[at];
+  if (known.mark == ':' && mark != ':')
+    throw std::runtime_error(fmt::format("{0} has a number, as in {0}:4", known.name));
+  if (mark == 0) return found;
+  if (mark != known.mark) {
+    throw std::runtime_error(mark == ':' ? fmt::format("{} has no quorum", known.name)
+                                         : fmt::format("{} sends everything: it has no density", name));
+  }
+  const std::string number = name.substr(at + 1);
+  const char* const end = number.data() + number.size();
+  if (mark == ':') {
+    const auto [stop, error] = std::from_chars(number.data(), end, found.quorum);
+    if (error != std::errc{} || stop != end)
+      throw std::runtime_error(fmt::format("a quorum is a number, not '{}'", number));
+    spar::quorum{.q = found.quorum}.validate(static_cast<spar::rank_t>(examples::number_of_ranks()));
+  } else {
+    const auto [stop, error] = std::from_chars(number.data(), end, found.density);
+    if (error != std::errc{} || stop != end || !(found.density > 0 && found.density <= 1)) {
+      throw std::runtime_error(fmt::format("a density is above 0 and at most 1, not '{}'", number));
+    }
   }
   return found;
 }

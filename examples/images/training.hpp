@@ -23,9 +23,10 @@
 
 namespace images {
 
-/// After an epoch: the part of the test images that are right, and the bytes that a rank has sent by then.
+/// After an epoch: the part of the test images that are right, the bytes that a rank has sent by then, and the seconds
+/// that its steps have taken.
 struct progress {
-  double accuracy, bytes;
+  double accuracy, bytes, seconds;
 };
 
 /// Numbers of entries, one for each step.
@@ -43,20 +44,23 @@ struct tally {
 
 /// A model in training with one system, and what it has cost so far.
 struct training {
-  training(const named_system& chosen, std::uint64_t from)
-      : system(chosen), seed(from), model(from), k(system.selected_of(model.weights.size())), by(system.known->make(k)),
-        gradient(model.weights.size()) {}
+  training(spar::mpi& world, const named_system& chosen, const options& how, std::uint64_t from)
+      : system(chosen), seed(from), model({how.neurons[0], how.neurons[1]}, from), gradient(model.weights.size()),
+        k(system.selected_of(gradient.size())),
+        by(system.known->make({&world, gradient.size(), k, system.quorum, seed})) {}
 
   named_system system;
   std::uint64_t seed;
   perceptron model;
+  std::vector<float> gradient;
   std::uint64_t k;
   std::unique_ptr<exchange> by;
-  std::vector<float> gradient;
   std::size_t steps = 0;
   double seconds = 0, bytes = 0; // of the slowest rank; of a mean rank
   double xi = 0;                 // the largest
   tally selected, summed;        // entries that this rank selects; of a sum
+  double fresh = 0;              // ranks whose gradients were in the step that they are of, summed up
+  std::uint64_t stale = 0;       // steps by which a gradient was late, at most
   bool ranks_agree = true;
   std::vector<progress> epochs;
 };
@@ -130,20 +134,31 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   double seconds = 0;
   for (std::size_t s = 0; s < steps; ++s, ++job.steps) {
     const float rate = rate_at(job.steps, steps, chosen);
+    const auto drawn = static_cast<unsigned>(random() % number_of_ranks());
     double start = MPI_Wtime();
     job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient);
+    sleep_until(start + chosen.paced.seconds(job.steps, my_rank(), drawn, number_of_ranks()), *job.by);
     seconds += MPI_Wtime() - start;
 
     std::unique_ptr<assumption> measured;
-    if (job.system.known->selects && s % 50 == 0) measured = std::make_unique<assumption>(job, rate);
+    if (job.system.known->selects() && s % 50 == 0) measured = std::make_unique<assumption>(job, rate);
 
     start = MPI_Wtime();
     const update made = job.by->step(world, job.model.weights, job.gradient, rate);
     seconds += MPI_Wtime() - start;
 
+    const spar::participants* const who = job.by->participants();
+    job.fresh += who == nullptr ? number_of_ranks() : static_cast<double>(who->fresh());
+    if (who != nullptr) job.stale = std::max(job.stale, who->staleness());
     job.selected.add(job.by->selected(made), job.k);
     job.summed.add(made.sum.count(), job.k);
     if (measured) job.xi = std::max(job.xi, measured->xi(made, world.memory()));
+  }
+  if (job.epochs.size() + 1 == chosen.epochs) {
+    const double start = MPI_Wtime();
+    job.by->finish(job.model.weights);
+    seconds += MPI_Wtime() - start;
+    if (const spar::participants* who = job.by->participants()) job.stale = std::max(job.stale, who->staleness());
   }
   const spar::statistics after = world.statistics();
   const auto sent = after.bytes_sent + after.header_bytes_sent - before.bytes_sent - before.header_bytes_sent;
@@ -161,7 +176,7 @@ inline void examine(training& job, const image_set& images) {
   for (std::size_t at = 0; at < mine.size(); at += 500) {
     right += job.model.right(images, std::span(mine).subspan(at, std::min<std::size_t>(500, mine.size() - at)));
   }
-  job.epochs.push_back({over_ranks(right, MPI_SUM) / static_cast<double>(images.size()), job.bytes});
+  job.epochs.push_back({over_ranks(right, MPI_SUM) / static_cast<double>(images.size()), job.bytes, job.seconds});
   const std::uint32_t weights = spar::crc32c(job.model.weights.data(), job.model.weights.size() * sizeof(float));
   job.ranks_agree = job.ranks_agree && over_ranks(weights, MPI_MIN) == over_ranks(weights, MPI_MAX);
 }

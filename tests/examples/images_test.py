@@ -18,8 +18,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min bytes_per_step step_seconds
-xi_max selected_max selected_mean selected_deviation summed_max summed_mean summed_deviation ranks_agree
-history""".split()
+steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation summed_max summed_mean
+summed_deviation ranks_agree history""".split()
 PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
 
 os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
@@ -79,6 +79,7 @@ with tempfile.TemporaryDirectory() as directory:
         expect(row["history"][1]["accuracy"] == row["accuracy_mean"], f"{name} ends elsewhere than its history")
         expect(abs(row["history"][1]["bytes"] - row["steps"] * row["bytes_per_step"]) < 1, f"{name}: other bytes")
         expect(row["step_seconds"] > 0, f"{name} takes no time")
+        expect(row["fresh_mean"] == 4 and row["stale_max"] == 0, f"{name} goes on without late ranks")
         k = int(row["density"] * PARAMETERS)
         most = 1.1 * k if "ok_topk" in name else PARAMETERS if name == "gaussiank" else k
         expect(k / 3 < row["selected_max"] <= most, f"{name} selects {row['selected_max']}, not {k}")
@@ -98,9 +99,38 @@ with tempfile.TemporaryDirectory() as directory:
     if draw.returncode != 77:  # without matplotlib
         expect(draw.returncode == 0 and "</svg>" in plot.read_text(), f"the plot: {draw.stderr}")
 
-    # The same again is the same, bit for bit; on one rank nothing is sent.
+    # Ranks that are late: of 4, by 2, 4, 6 and 8 ms in turn, and steps of 2 ms. 24 of them last 0.24 s where all wait
+    # for the last one, and at least 24 * 7 ms for each rank.
+    late = "--limit 800 --epochs 2 --batch 16 --neurons 16,16 --rate 0.2 --step 2ms --delays 2ms:8ms".split()
+    late += ["--systems", "dense,eager_solo,eager_majority,quorum:3,quorum:4", "--imbalance"]
+    found = train(results, *late, "rotating", command=on_ranks(4))
+    expect(len(found) == 5, f"the systems of late ranks are {list(found)}")
+    for name, row in found.items():
+        expect(set(KEYS) == set(row) and row["ranks_agree"] is True, f"{name}, with late ranks: {row}")
+        expect(row["steps"] == 24 and row["parameters"] == 13002, f"{name} makes other steps, with late ranks: {row}")
+        waits = name in ("dense", "quorum:4")
+        expect(row["step_seconds"] > (0.0095 if waits else 0.007), f"{name} does not wait for the late: {row}")
+        expect(abs(row["steps_per_second"] * row["step_seconds"] - 1) < 1e-9, f"{name} has other steps a second: {row}")
+        fewest = {"quorum:3": 3}.get(name, 4 if waits else 1)
+        expect(fewest <= row["fresh_mean"] <= 4, f"{name} is fresh of {row['fresh_mean']}")
+        expect(waits == (row["stale_max"] == 0), f"{name} is late by {row['stale_max']} steps at most")
+        expect(0.1 < row["accuracy_mean"] < 0.9, f"{name}, with late ranks, learns {row['accuracy_mean']}")
+        seconds = [h["seconds"] for h in row["history"]]
+        expect(0 < seconds[0] < seconds[1], f"{name} has the history {row['history']}")
+        expect(abs(seconds[1] / 24 - row["step_seconds"]) < 1e-9, f"{name} has other seconds: {row}")
+    draw = [ROOT / "tools/plot_training", results, "--out", plot, "--against"]
+    if subprocess.run([*draw, "epoch,seconds"], capture_output=True).returncode != 77:
+        expect("</svg>" in plot.read_text(), "the plot against seconds is none")
+        run(*draw, "rank", status=2, says="--against names some of epoch, bytes, seconds, not rank")
+    one = train(results, *late, "one", command=on_ranks(4))
+    expect(all(row["ranks_agree"] and row["steps"] == 24 for row in one.values()), f"one late rank: {one}")
+
+    # The same again is the same but for the time, bit for bit; on one rank nothing is sent.
     few += ["--systems", "topka,sparcml_q4"]
     one, other = [train(results, *few, command=on_ranks(3)) for _ in range(2)]
+    for row in [*one.values(), *other.values()]:
+        for point in row["history"]:
+            del point["seconds"]
     expect(all(one[name]["history"] == other[name]["history"] for name in one), f"two runs differ: {one}, {other}")
     alone = train(results, *few, command=on_ranks(1))["topka"]
     expect(alone["bytes_per_step"] == 0 and alone["accuracy_mean"] > 0.5, f"a single rank: {alone}")
@@ -113,6 +143,16 @@ with tempfile.TemporaryDirectory() as directory:
         "--systems topka@0": "a density is above 0 and at most 1, not '0'",
         "--systems topka@x": "not 'x'",
         "--systems dense@0.1": "it has no density",
+        "--systems eager_solo@0.1": "it has no density",
+        "--systems dense:1": "dense has no quorum",
+        "--systems quorum": "quorum has a number, as in quorum:4",
+        "--systems quorum:x": "a quorum is a number, not 'x'",
+        "--systems quorum:2": "a quorum is from 1 to 1, the number of ranks, not 2",
+        "--imbalance some": "--imbalance is none, one or rotating, not 'some'",
+        "--step 20": "a time is at most an hour, as 20ms, 500us or 1s, not '20'",
+        "--delays 5ms": "the shortest and the longest, as 5ms:40ms, not '5ms'",
+        "--delays 5ms:1ms": "the shortest delay comes first",
+        "--neurons 3": "--neurons",
         "--epochs 0": "--epochs",
         "--limit 10": "10 images are too few for one batch of 32 on each of 1 ranks",
         "--json /nonexistent/results.json": "cannot be written",
