@@ -30,6 +30,13 @@ class decorator {
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
 
+  // In a simulated program.
+  auto sleep(double seconds)
+    requires requires(Net& net) { net.sleep(seconds); }
+  {
+    return inner_->sleep(seconds);
+  }
+
   // For a progress thread, where the wrapped transport can have one.
   void share() const
     requires requires(Net& net) { net.share(); }
