@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // However partial collectives end: ranks that drain, that leave, that have made other numbers of calls, or of which one
-// aborts at any time. Every rank ends, with right results as far as it gets and the right error. SPAR_SCHEDULES: a fifth
-// or a tenth of the seeds, 100 unless set.
+// aborts at any time. Every rank ends, with right results as far as it gets and the right error. SPAR_SCHEDULES: a
+// fifth or a tenth of the seeds, 100 unless set.
 #include "support/partial_program.hpp"
 
 #include <gtest/gtest.h>
@@ -163,10 +163,11 @@ void check_differing_ends(const Participation& who) {
     const bool all_drain = random() % 2 == 0;
     for (plan& p : plans) {
       p.calls = alike ? calls : calls + random() % 3;
-      p.drains = all_drain || !alike || random() % 3 != 0; // a program that is simulated cannot leave while a round runs
+      p.drains =
+          all_drain || !alike || random() % 3 != 0; // a program that is simulated cannot leave while a round runs
     }
-    const bool right = std::all_of(plans.begin(), plans.end(),
-                                   [&](const plan& p) { return p.drains && p.calls == plans[0].calls; });
+    const bool right =
+        std::all_of(plans.begin(), plans.end(), [&](const plan& p) { return p.drains && p.calls == plans[0].calls; });
     const auto endings = endings_of<number>(plans, who, seed);
     for (std::size_t r = 0; r < plans.size(); ++r) {
       if (right) {

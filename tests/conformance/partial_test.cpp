@@ -30,7 +30,8 @@ TEST(partial, majority_keeps_every_call_once) {
     const auto ranks = static_cast<spar::rank_t>(1 + seed % 17);
     const std::uint64_t tau = bounds[seed / 17 % bounds.size()];
     const spar::majority who{seed};
-    for (const auto& fresh : {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
+    for (const auto& fresh :
+         {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
       for (const spar::rank_t f : fresh) ASSERT_GE(f, tau == 0 ? ranks : 1);
     }
     ASSERT_FALSE(HasFailure());
@@ -44,7 +45,8 @@ TEST(partial, a_quorum_is_kept_in_every_round) {
     const auto q = static_cast<spar::rank_t>(1 + seed % static_cast<std::uint64_t>(ranks));
     const std::uint64_t tau = bounds[seed / 17 % bounds.size()];
     const spar::quorum who{q, seed};
-    for (const auto& fresh : {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
+    for (const auto& fresh :
+         {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
       for (const spar::rank_t f : fresh) ASSERT_GE(f, tau == 0 ? ranks : q);
     }
     ASSERT_FALSE(HasFailure());

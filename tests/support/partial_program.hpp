@@ -65,7 +65,8 @@ struct program {
       } else {
         const std::array<std::uint32_t, 1> place{last ? 0 : static_cast<std::uint32_t>(marked.place(net.rank(), t))};
         const std::array<number, 1> value{1};
-        const auto own = spar::sparse_view(n, std::span(place).first(last ? 0 : 1), std::span(value).first(last ? 0 : 1));
+        const auto own =
+            spar::sparse_view(n, std::span(place).first(last ? 0 : 1), std::span(value).first(last ? 0 : 1));
         auto call = last ? reduce.start_drain(own) : reduce.start(own);
         auto result = co_await std::move(call);
         result.sum.to_dense(std::span(x));

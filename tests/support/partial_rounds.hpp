@@ -16,8 +16,8 @@ namespace spar_test {
 
 using number = std::int64_t;
 
-/// Each rank makes so many calls of dimension P * calls. Element `place(rank, t)` is 1 in call t of that rank, so that a
-/// result shows which calls are in it. Calls count from 1.
+/// Each rank makes so many calls of dimension P * calls. Element `place(rank, t)` is 1 in call t of that rank, so that
+/// a result shows which calls are in it. Calls count from 1.
 struct marked_calls {
   std::uint64_t calls;
   [[nodiscard]] std::size_t dimension(spar::rank_t ranks) const {
