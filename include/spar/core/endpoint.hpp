@@ -94,7 +94,8 @@ class endpoint {
     call.started = now;
     seen_ = now;
     in_flight_.set(call.sequence % max_in_flight);
-    if (open_++ == 0) memory().begin_call();
+    const bool between = !listeners_.empty(); // what a partial collective does between its rounds counts with them
+    if (open_++ == 0 && !between) memory().begin_call();
   }
   /// The collective has ended at time `now`: its tags are free.
   [[gnu::noinline]] void finish(call_record& call, double now) noexcept {

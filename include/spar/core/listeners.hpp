@@ -26,6 +26,7 @@ class listeners {
     while (early_note* note = early_.pop_front()) delete note;
   }
 
+  [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
   /// The number of the one that is added next.
   [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
   /// Gives it the next number, and tells it what has come for that number already; not added where it throws.

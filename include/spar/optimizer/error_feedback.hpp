@@ -101,11 +101,8 @@ class error_feedback {
   }
   /// What of the options and the state all ranks must have alike, as one number.
   [[nodiscard]] std::uint64_t agreed() const {
-    detail::state_hash hash;
     Algorithm algorithm = algorithm_;
-    if constexpr (requires { algorithm.options(hash); }) algorithm.options(hash);
-    if constexpr (requires { algorithm.shared_state(hash); }) algorithm.shared_state(hash);
-    return hash.value ^ hash.value >> 32;
+    return agreed_by(algorithm);
   }
 
   /// What this rank has not sent yet; empty before the first call.
@@ -153,6 +150,12 @@ class error_feedback {
   }
 
  private:
+  static std::uint64_t agreed_by(Algorithm& algorithm) {
+    detail::state_hash hash;
+    if constexpr (requires { algorithm.options(hash); }) algorithm.options(hash);
+    if constexpr (requires { algorithm.shared_state(hash); }) algorithm.shared_state(hash);
+    return hash.value ^ hash.value >> 32;
+  }
   /// Of the algorithm, and of its selector where it has one.
   static std::uint64_t saved_name() noexcept {
     detail::state_hash hash;
@@ -244,7 +247,7 @@ class error_feedback {
     check_values(std::span<const T>(x));
     validate_ranks(net.size());
     next_ = algorithm_;
-    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed()), std::move(call), x, op);
+    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed_by(next_)), std::move(call), x, op);
   }
 
   template <class Op>

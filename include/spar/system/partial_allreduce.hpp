@@ -41,7 +41,7 @@ concept reduces = requires(Algorithm& algorithm, channel<Net> net, Argument mine
 /// `partial_allreduce<stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for what it returns. Any algorithm that
 /// `allreduce` takes can be within. Collective: all ranks make theirs in the same order.
 /// Throws `invalid_argument` for a quorum that is no number of ranks, and for an algorithm's options.
-template <class T, transport Net, participation Participation = solo,
+template <class T, transport Net, class Participation = solo,
           class Algorithm = std::conditional_t<element<T>, dense, sparcml>, class Op = sum>
 auto partial_allreduce(Net& net, std::uint64_t n, const Participation& who = {}, Algorithm algorithm = {}, Op op = {},
                        const partial_options& options = {}) {
@@ -49,6 +49,9 @@ auto partial_allreduce(Net& net, std::uint64_t n, const Participation& who = {},
   using value = typename held::value;
   using index = typename held::index;
   using argument = typename held::type::argument;
+  static_assert(participation<Participation>,
+                "this participation does not say who must take part: it must be everyone, or have initiates(rank, "
+                "round, P), or q and counter(round, P); and a name, agreed() and validate(P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation on its values");
   static_assert(detail::reduces<Algorithm, Net, argument, Op>,
                 "this algorithm has no name or does not allreduce what the partial allreduce is of: dense values or "

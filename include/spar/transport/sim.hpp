@@ -374,6 +374,7 @@ inline void sim::compute(std::uint64_t entries) noexcept {
 
 inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
     : endpoint(rank, size, memory), engine_(&engine) {
+  notes_.reserve(64);
   set_deadline(); // none: the simulator sees a deadlock at once
   const simulator_options& o = engine.options_;
   const auto [alpha, beta] = engine.network_.message();

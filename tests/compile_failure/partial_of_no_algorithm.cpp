@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An algorithm that cannot reduce what a partial allreduce is of is refused in one sentence.
+#include <spar/spar.hpp>
+#include <spar/system/partial_allreduce.hpp>
+
+#ifdef POSITIVE_CONTROL
+using algorithm = spar::ssar_split;
+#else
+using algorithm = spar::dense; // of dense values only
+#endif
+
+void f(spar::threads& net) { (void)spar::partial_allreduce<spar::stream<float>>(net, 10, spar::solo{}, algorithm{}); }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// After some rounds a partial allreduce allocates nothing, neither from the resource that the transport was given nor
+// from anywhere else: also where a rank is late, so that values are held back and results wait for it.
+#include "support/counting_resource.hpp"
+#include "support/global_allocations.hpp"
+#include "support/ranks.hpp"
+
+#include <spar/system/partial_allreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+constexpr std::size_t n = 3000;
+
+/// Allocations so far: from the transport's memory, and altogether.
+struct taken {
+  std::uint64_t pooled;
+  std::uint64_t global;
+  friend bool operator==(const taken&, const taken&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const taken& t) {
+  return out << t.pooled << " pooled, " << t.global << " global";
+}
+
+/// The borrowed arguments of a rank's calls: dense values, or a tenth of them as a stream.
+struct arguments {
+  std::vector<float> x = std::vector<float>(n);
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+
+  explicit arguments(spar::rank_t rank) {
+    for (std::size_t i = static_cast<std::size_t>(rank); i < n; i += 10) {
+      indices.push_back(static_cast<std::uint32_t>(i));
+      values.push_back(1.0F);
+    }
+  }
+  template <class Reduce>
+  auto start(Reduce& reduce) {
+    if constexpr (requires { reduce.start(std::span(x)); })
+      return reduce.start(std::span(x));
+    else
+      return reduce.start(spar::sparse_view(n, indices, values));
+  }
+};
+
+/// Calls in blocks: rank 0 makes all of a block's at once, `late` seconds after the others, so that it holds back all
+/// but the last, and their results wait for it. What the last blocks have allocated.
+template <class Of, class Participation>
+struct blocks_of_calls {
+  static constexpr int blocks = 16;
+  static constexpr int block = 8;
+  const counting_resource* upstream;
+  Participation who;
+  double late;
+  taken* before;
+  taken* after;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    auto reduce = spar::partial_allreduce<Of>(net, n, who);
+    arguments mine(net.rank());
+    for (int b = 0; b < blocks; ++b) {
+      if (net.rank() == 0 && b == blocks / 2) *before = {upstream->allocations(), global_allocations()};
+      if (net.rank() == 0 && b == blocks - 1) *after = {upstream->allocations(), global_allocations()};
+      if (net.rank() == 0) co_await net.sleep(late);
+      for (int c = 0; c < block; ++c) {
+        auto call = mine.start(reduce);
+        co_await std::move(call);
+      }
+      co_await net.sleep(1.0 * (b + 1) - net.now()); // the others begin the next block together
+    }
+  }
+};
+
+template <class Of, class Participation>
+void expect_none_in_the_simulator(const Participation& who) {
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 7}) {
+    for (const double late : {0.0, 0.5}) {
+      for (const bool synchronous : {false, true}) {
+        SCOPED_TRACE(testing::Message() << "P = " << ranks << ", late by " << late
+                                        << (synchronous ? ", synchronous" : ""));
+        counting_resource upstream;
+        spar::simulator_options options{.synchronous = synchronous};
+        options.memory = &upstream;
+        taken before{};
+        taken after{1, 1};
+        run_sim(ranks, blocks_of_calls<Of, Participation>{&upstream, who, late, &before, &after}, options);
+        EXPECT_EQ(after, before);
+      }
+    }
+  }
+}
+
+TEST(partial_allocations, none_after_some_rounds_of_dense_values) {
+  expect_none_in_the_simulator<float>(spar::solo{});
+  expect_none_in_the_simulator<float>(spar::quorum{1});
+}
+
+TEST(partial_allocations, none_after_some_rounds_of_streams) {
+  expect_none_in_the_simulator<spar::stream<float>>(spar::solo{});
+  expect_none_in_the_simulator<spar::stream<float>>(spar::quorum{1});
+}
+
+/// Waits until all ranks have come so far, without allocating.
+class meeting {
+ public:
+  explicit meeting(int ranks) : ranks_(ranks) {}
+  void wait() {
+    const int now = ++arrived_;
+    const int all = (now + ranks_ - 1) / ranks_ * ranks_;
+    while (arrived_ < all) std::this_thread::yield();
+  }
+
+ private:
+  int ranks_;
+  std::atomic<int> arrived_ = 0;
+};
+
+/// With progress threads: one rank after the other makes its calls of a block when the others have made theirs. No more
+/// results wait for a rank at any time than did when it was late before.
+template <class Of, class Participation>
+void expect_none_with_threads(const Participation& who) {
+  constexpr int ranks = 3;
+  constexpr int blocks = 30;
+  counting_resource upstream;
+  spar::thread_group group{ranks, {.memory = &upstream}};
+  meeting meet(ranks);
+  std::array<taken, blocks> at{};
+  group.run([&](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    auto reduce = spar::partial_allreduce<Of>(net, n, who);
+    arguments mine(net.rank());
+    const auto calls = [&] {
+      for (int c = 0; c < 8; ++c) {
+        auto call = mine.start(reduce);
+        call.wait();
+      }
+    };
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const bool late = static_cast<std::size_t>(net.rank()) == b % ranks;
+      if (!late) calls();
+      meet.wait();
+      if (late) calls();
+      meet.wait();
+      if (net.rank() == 0) at[b] = {upstream.allocations(), global_allocations()};
+      meet.wait();
+    }
+  });
+  EXPECT_EQ(at[blocks - 1], at[blocks / 2]);
+}
+
+TEST(partial_allocations, none_after_some_rounds_among_threads) {
+  expect_none_with_threads<float>(spar::solo{});
+  expect_none_with_threads<spar::stream<float>>(spar::solo{});
+}
+
+} // namespace
+} // namespace spar_test

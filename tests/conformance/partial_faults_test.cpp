@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whatever happens to any message of the rounds of a partial allreduce: every rank ends with the right sum of all
+// rounds, or with the right error in this call or the next, in time.
+#include "support/faults.hpp"
+
+#include <spar/system/partial_allreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace spar_test {
+
+struct quorum_of_two : spar::quorum {
+  constexpr quorum_of_two() { q = 2; }
+};
+
+/// Two rounds and the drain, by ranks that are late in turn. Which calls are in which round changes from run to run,
+/// the sum of all rounds does not.
+template <class Of, class Participation, class Algorithm>
+struct partial_rounds {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    const std::size_t n = mine->dense.size();
+    auto reduce = spar::partial_allreduce<Of>(net, n, Participation{}, Algorithm{});
+    std::vector<float> total(n);
+    std::vector<float> x(n);
+    for (int round = 0; round < 3; ++round) {
+      const bool last = round == 2;
+      net.compute(static_cast<std::uint64_t>((net.rank() + round) % net.size()) * 20'000);
+      if constexpr (std::is_same_v<Of, float>) {
+        x = mine->dense;
+        auto call = last ? reduce.start_drain(std::span(x)) : reduce.start(std::span(x));
+        co_await std::move(call);
+      } else {
+        const auto own = mine->view();
+        auto call = last ? reduce.start_drain(own) : reduce.start(own);
+        const auto result = co_await std::move(call);
+        result.sum.to_dense(std::span(x));
+      }
+      for (std::size_t i = 0; i < n; ++i) total[i] += x[i];
+    }
+    co_return bits_of(total);
+  }
+};
+
+/// Where the rank has crashed that should start a round, the others wait for it.
+template <class Of, class Participation, class Algorithm>
+inline constexpr bool waits_idly<partial_rounds<Of, Participation, Algorithm>> =
+    !std::is_same_v<Participation, spar::solo>;
+/// A rank that brings nothing sends no entries.
+template <class Participation, class Algorithm>
+inline constexpr bool empty_payloads<partial_rounds<spar::stream<float>, Participation, Algorithm>> = true;
+
+namespace {
+
+template <class Participation>
+using dense_rounds = partial_rounds<float, Participation, spar::recursive_doubling>;
+template <class Participation>
+using sparse_rounds = partial_rounds<spar::stream<float>, Participation, spar::ssar_split>;
+using partial_collectives =
+    testing::Types<dense_rounds<spar::solo>, dense_rounds<spar::majority>, dense_rounds<quorum_of_two>,
+                   sparse_rounds<spar::solo>, sparse_rounds<spar::majority>, sparse_rounds<quorum_of_two>>;
+template <class Collective>
+using partial_faults = faults<Collective>;
+TYPED_TEST_SUITE(partial_faults, partial_collectives);
+
+TYPED_TEST(partial_faults, of_every_message_in_the_simulator) {
+  for (const spar::rank_t ranks : {3, 4}) {
+    for (const bool synchronous : {false, true}) {
+      const std::uint64_t seed = synchronous ? 1 : 2;
+      const setting s{.ranks = ranks, .synchronous = synchronous, .seed = seed, .deadline = 1e-2};
+      const auto clean = simulate<TypeParam>(s);
+      ASSERT_NO_FATAL_FAILURE(expect_clean(clean));
+      for_each_fault(s, clean, [&](const setting& with) {
+        if (this->HasFailure()) return;
+        this->check(with, clean, 1e-3, &simulate<TypeParam>);
+      });
+    }
+  }
+}
+
+TYPED_TEST(partial_faults, of_some_messages_among_threads) {
+  std::uint64_t number = 0;
+  for (const bool synchronous : {false, true}) {
+    for (const std::size_t n : {200, 20'000}) { // enclosed, and read in the sender's memory
+      const setting s{.ranks = 3, .n = n, .synchronous = synchronous, .deadline = 0.06};
+      setting patient = s;
+      patient.deadline = 20;
+      const auto clean = run_as_threads<TypeParam>(patient);
+      ASSERT_NO_FATAL_FAILURE(expect_clean(clean));
+      for_each_fault(s, clean, [&](setting with) {
+        if (this->HasFailure() || ++number % 79 != 0) return;
+        if (is_harmless(with) || is_damage(with)) with.deadline = patient.deadline; // a busy machine is late, not wrong
+        this->check(with, clean, 10, &run_as_threads<TypeParam>);
+      });
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Everything that can happen to one message of a collective, and what every rank may end with then: the right result,
+// or the right error in this call or the next, in time.
+#pragma once
+
+#include "support/collectives.hpp"
+#include "support/ranks.hpp"
+#include "support/watchdog.hpp"
+
+#include <spar/transport/faulty.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+
+// --- what a collective may need ---
+
+/// Whether its ranks may wait for what another one does, for which no deadline runs: then an application that waits for
+/// too long gives up by itself.
+template <class Collective>
+inline constexpr bool waits_idly = false;
+/// Whether some of its messages may have no payload, so that there is nothing to damage.
+template <class Collective>
+inline constexpr bool empty_payloads = false;
+
+inline constexpr char given_up[] = "the application has given up";
+
+// --- what happens to it ---
+
+enum class ending { none, right, corrupt, mismatch, timeout, peer_failed, something_else };
+
+/// How a call ended on a rank.
+struct outcome {
+  ending how = ending::none;
+  bits result;
+  std::string text;
+  double at = 0; // seconds since the rank began
+};
+
+struct rank_outcome {
+  outcome first;
+  outcome second;
+  std::uint64_t sent = 0; // in the first call
+  std::uint64_t received = 0;
+};
+
+/// Notes how a call ended that has thrown.
+inline void note_error(outcome& to) {
+  try {
+    throw;
+  } catch (const spar::corrupt_message& e) {
+    to = {ending::corrupt, {}, e.what()};
+  } catch (const spar::mismatch& e) {
+    to = {ending::mismatch, {}, e.what()};
+  } catch (const spar::timeout& e) {
+    to = {ending::timeout, {}, e.what()};
+  } catch (const spar::peer_failed& e) {
+    to = {ending::peer_failed, {}, e.what()};
+  } catch (const std::exception& e) {
+    to = {ending::something_else, {}, e.what()};
+  }
+}
+
+/// A call, and a small one after it.
+template <class Collective>
+struct two_calls {
+  const std::vector<input>* inputs;
+  std::vector<rank_outcome>* outcomes;
+  double deadline;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    net.node().set_deadline(deadline);
+    net.node().set_checksums(true);
+    const double begun = net.now();
+    const auto rank = static_cast<std::size_t>(net.rank());
+    rank_outcome& its = (*outcomes)[rank];
+    const Collective collective;
+    try {
+      its.first.result = co_await collective(net, &(*inputs)[rank]);
+      its.first.how = ending::right;
+    } catch (...) {
+      note_error(its.first);
+    }
+    its.first.at = net.now() - begun;
+    its.sent = net.sent();
+    its.received = net.received();
+    const dense<spar::recursive_doubling> next;
+    const input small(net.rank(), 10);
+    try {
+      its.second.result = co_await next(net, &small);
+      its.second.how = ending::right;
+    } catch (...) {
+      note_error(its.second);
+    }
+    its.second.at = net.now() - begun;
+  }
+};
+
+/// Where a case runs, and what goes wrong on which rank.
+struct setting {
+  spar::rank_t ranks = 3;
+  std::size_t n = 200;
+  bool synchronous = false;
+  std::uint64_t seed = 0;
+  double deadline = 1;
+  spar::rank_t faulty_rank = 0;
+  std::optional<spar::fault> fault{};
+
+  [[nodiscard]] std::vector<spar::fault> plan(spar::rank_t rank) const {
+    if (!fault || rank != faulty_rank) return {};
+    return {*fault};
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const setting& s) {
+  constexpr const char* names[] = {"corrupt_header", "corrupt_payload", "delay", "drop", "crash"};
+  out << "P = " << s.ranks << ", n = " << s.n << (s.synchronous ? ", synchronous" : "") << ", seed " << s.seed;
+  if (s.fault) {
+    out << ", rank " << s.faulty_rank << ": " << names[static_cast<int>(s.fault->what)] << " of message "
+        << s.fault->message << ", bit " << s.fault->bit << ", " << s.fault->seconds << " s, " << s.fault->messages;
+  }
+  return out;
+}
+
+inline std::vector<input> inputs_of(const setting& s) {
+  std::vector<input> all;
+  for (spar::rank_t r = 0; r < s.ranks; ++r) all.emplace_back(r, s.n);
+  return all;
+}
+
+/// The program of a rank whose application gives up in the end.
+inline spar::task<void> give_up_later(spar::sim& net, double seconds) {
+  co_await net.sleep(seconds);
+  spar::abort(net, given_up);
+}
+template <class Collective>
+spar::task<void> with_patience(spar::sim& inner, spar::faulty<spar::sim>* net, const two_calls<Collective>* program) {
+  auto later = give_up_later(inner, 10 * program->deadline);
+  auto calls = (*program)(*net);
+  co_await std::move(calls);
+  co_await std::move(later);
+}
+
+template <class Collective>
+std::vector<rank_outcome> simulate(const setting& s) {
+  const auto inputs = inputs_of(s);
+  std::vector<rank_outcome> outcomes(inputs.size());
+  spar::simulator_options options;
+  if (s.seed != 0) options = random_order(s.seed);
+  options.synchronous = s.synchronous;
+  spar::simulator engine(s.ranks, options);
+  std::deque<spar::faulty<spar::sim>> nets;
+  for (spar::rank_t r = 0; r < s.ranks; ++r) nets.emplace_back(engine.rank(r), s.plan(r));
+  const two_calls<Collective> program{&inputs, &outcomes, s.deadline};
+  engine.run([&](spar::sim& net) {
+    auto& its = nets[static_cast<std::size_t>(net.rank())];
+    if constexpr (waits_idly<Collective>)
+      return with_patience(net, &its, &program);
+    else
+      return program(its);
+  });
+  return outcomes;
+}
+
+template <class Collective>
+std::vector<rank_outcome> run_as_threads(const setting& s) {
+  const auto inputs = inputs_of(s);
+  std::vector<rank_outcome> outcomes(inputs.size());
+  const two_calls<Collective> program{&inputs, &outcomes, s.deadline};
+  spar::thread_group group(s.ranks, {.synchronous = s.synchronous});
+  group.run([&](spar::threads& inner) {
+    spar::faulty<spar::threads> net(inner, s.plan(inner.rank()));
+    if constexpr (waits_idly<Collective>) {
+      const auto calls = program(net);
+      const bool may_wait = s.fault && s.fault->what == spar::fault::kind::crash;
+      for (const double end = net.now() + (may_wait ? 0.5 : 30); !calls.done(); std::this_thread::yield()) {
+        if (net.now() > end) spar::abort(net, given_up);
+        net.progress(false);
+      }
+    } else {
+      spar::wait(net, program(net));
+    }
+    while (net.holds_back() && !inner.dead()) net.progress(false);
+  });
+  return outcomes;
+}
+
+// --- what is expected of it ---
+
+/// Delays that a deadline allows for.
+inline bool is_harmless(const setting& s) {
+  return s.fault->what == spar::fault::kind::delay && s.fault->seconds < s.deadline;
+}
+inline bool is_damage(const setting& s) {
+  return s.fault->what == spar::fault::kind::corrupt_header || s.fault->what == spar::fault::kind::corrupt_payload;
+}
+
+inline bool tells(const outcome& o, const char* what) { return o.text.find(what) != std::string::npos; }
+
+inline bool all_right(const std::vector<rank_outcome>& all) {
+  return std::all_of(all.begin(), all.end(), [](const rank_outcome& r) {
+    return r.first.how == ending::right && r.second.how == ending::right;
+  });
+}
+inline void expect_same(const std::vector<rank_outcome>& is, const std::vector<rank_outcome>& clean) {
+  for (std::size_t r = 0; r < is.size(); ++r) {
+    EXPECT_TRUE(is[r].first.result == clean[r].first.result) << "a wrong result";
+    EXPECT_TRUE(is[r].second.result == clean[r].second.result) << "a wrong result";
+  }
+}
+
+/// Compares a faulty run with the clean one; `slack`: by how many seconds a call may end after the deadline.
+template <class Collective>
+void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vector<rank_outcome>& clean,
+           double slack) {
+  if (empty_payloads<Collective> && s.fault->what == spar::fault::kind::corrupt_payload && all_right(is)) {
+    return expect_same(is, clean);
+  }
+  bool noticed = false;
+  const auto faulty_rank = static_cast<std::size_t>(s.faulty_rank);
+  for (std::size_t r = 0; r < is.size(); ++r) {
+    SCOPED_TRACE(testing::Message() << "rank " << r << ": " << is[r].first.text << " | " << is[r].second.text);
+    double before = 0;
+    for (const auto& [now, then] : {std::pair(&is[r].first, &clean[r].first), {&is[r].second, &clean[r].second}}) {
+      if (now->how == ending::right) {
+        EXPECT_TRUE(now->result == then->result) << "a wrong result";
+      } else if (is_damage(s)) {
+        EXPECT_TRUE(now->how == ending::peer_failed || (now->how == ending::corrupt && r == faulty_rank));
+      } else {
+        // That a message is missing may be seen from the next one.
+        const bool missed = now->how == ending::corrupt && s.fault->what == spar::fault::kind::drop;
+        EXPECT_TRUE(missed || now->how == ending::peer_failed || now->how == ending::timeout);
+        EXPECT_FALSE(is_harmless(s));
+        noticed = noticed || missed || now->how == ending::timeout;
+        if (waits_idly<Collective> && s.fault->what == spar::fault::kind::crash && tells(*now, given_up)) {
+          noticed = true; // it was the crashed rank that should have started a round
+          before = now->at;
+          continue;
+        }
+        EXPECT_FALSE(tells(*now, given_up));
+      }
+      const double limit = is_harmless(s) ? s.fault->seconds : is_damage(s) ? 0 : s.deadline;
+      EXPECT_LE(now->at - before, limit + slack);
+      before = now->at;
+    }
+    if (!is_harmless(s)) {
+      EXPECT_NE(is[r].second.how, ending::right) << "a rank did not hear of it";
+    }
+  }
+  if (is_damage(s)) {
+    EXPECT_EQ(is[faulty_rank].first.how, ending::corrupt);
+  } else if (!is_harmless(s)) {
+    EXPECT_TRUE(noticed);
+  }
+}
+
+/// Calls `run_case(setting)` with every fault of every message of the clean run.
+template <class RunCase>
+void for_each_fault(setting s, const std::vector<rank_outcome>& clean, const RunCase& run_case) {
+  using kind = spar::fault::kind;
+  std::uint64_t bit = 0x9E3779B97F4A7C15U * (s.seed + s.n);
+  for (spar::rank_t r = 0; r < s.ranks; ++r) {
+    s.faulty_rank = r;
+    const auto add = [&](const spar::fault& f) {
+      s.fault = f;
+      run_case(s);
+    };
+    const rank_outcome& counts = clean[static_cast<std::size_t>(r)];
+    for (std::uint64_t m = 0; m < counts.received; ++m) {
+      for (const kind what : {kind::corrupt_header, kind::corrupt_payload}) {
+        bit = bit * 6364136223846793005U + 1442695040888963407U;
+        add({.what = what, .message = m, .bit = bit >> 33});
+      }
+    }
+    for (std::uint64_t m = 0; m < counts.sent; ++m) {
+      add({.what = kind::drop, .message = m});
+      add({.what = kind::delay, .message = m, .seconds = 0.4 * s.deadline});
+      add({.what = kind::delay, .message = m, .seconds = 3 * s.deadline});
+      add({.what = kind::delay, .message = m, .seconds = 0.4 * s.deadline, .messages = 1});
+      add({.what = kind::delay, .message = m, .seconds = 0.4 * s.deadline, .messages = 3});
+    }
+    for (std::uint64_t m = 0; m < counts.sent + counts.received; ++m) add({.what = kind::crash, .message = m});
+  }
+}
+
+inline void expect_clean(const std::vector<rank_outcome>& clean) {
+  for (const auto& its : clean) {
+    ASSERT_EQ(its.first.how, ending::right) << its.first.text;
+    ASSERT_EQ(its.second.how, ending::right) << its.second.text;
+  }
+}
+
+template <class Collective>
+struct faults : testing::Test {
+  /// A case that hangs ends the program, with its name.
+  watchdog guard{60};
+  std::uint64_t cases = 0;
+
+  template <class Run>
+  void check(const setting& s, const std::vector<rank_outcome>& clean, double slack, const Run& run_it) {
+    SCOPED_TRACE(s);
+    guard.watch(testing::PrintToString(s));
+    try {
+      judge<Collective>(s, run_it(s), clean, slack);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << s << ": " << e.what();
+    }
+    ++cases;
+  }
+  void TearDown() override { std::cout << "[    cases ] " << cases << '\n'; }
+};
+
+} // namespace spar_test
