@@ -423,6 +423,56 @@ TEST(partial_allreduce, bad_input_is_told_and_changes_nothing) {
   expect_error<spar::invalid_argument>("has been drained", [&] { reduce.drain(std::span(x)); });
 }
 
+TEST(partial_allreduce, a_bad_stream_is_refused_before_the_call_counts) {
+  spar::thread_group group{1};
+  auto reduce = spar::partial_allreduce<spar::stream<float>>(group.rank(0), 10);
+  const std::vector<std::uint32_t> indices{5, 3};
+  const std::vector<float> values{1.0F, 2.0F};
+  expect_error<spar::invalid_argument>("indices must ascend", [&] { reduce(spar::sparse_view(10, indices, values)); });
+  EXPECT_EQ(reduce.calls(), 0U);
+  const auto none = spar::stream_view<float, std::uint32_t>::sparse(10, {}, {});
+  EXPECT_EQ(reduce(none).by.round(), 1U);
+  reduce.drain(none);
+}
+
+/// A call whose round fails ends after the round has let go of its values, which messages may have lain in.
+TEST(partial_allreduce, values_are_free_once_a_failed_call_has_ended) {
+  for (int round = 0; round < 20; ++round) {
+    const auto errors = errors_of(3, [&](spar::threads& net) {
+      const auto program = [](spar::threads& its) -> spar::task<void> {
+        auto reduce = spar::partial_allreduce<float>(its, 100'000, spar::solo{}, spar::ring{});
+        for (int call = 0; call < 5; ++call) {
+          std::vector<float> x(100'000, 1.0F); // gone with the error, while others may still be in the round
+          if (its.rank() == 1 && call == 2) spar::abort(its, "enough");
+          auto pending = reduce.start(std::span(x));
+          co_await std::move(pending);
+        }
+      };
+      spar::wait(net, program(net));
+    });
+    for (const auto& e : errors) EXPECT_NE(e.find("enough"), std::string::npos) << e;
+  }
+}
+
+TEST(partial_allreduce, may_be_asked_while_a_progress_thread_works) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    auto reduce = spar::partial_allreduce<float>(net, 10);
+    std::vector<float> x(10, 1.0F);
+    std::uint64_t before = 0;
+    for (std::uint64_t round = 1; round <= 200; ++round) {
+      reduce(std::span(x));
+      EXPECT_EQ(reduce.calls(), round);
+      EXPECT_GE(reduce.activations_sent(), before);
+      before = reduce.activations_sent();
+    }
+    EXPECT_LE(before, 200U); // one edge, once a round
+    net.set_deadline(60);
+    reduce.drain(std::span(x));
+  });
+}
+
 TEST(partial_allreduce, one_call_at_a_time) {
   spar::thread_group group{2};
   group.run([&](spar::threads& net) {
