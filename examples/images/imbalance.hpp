@@ -14,6 +14,8 @@
 #include <string>
 #include <string_view>
 
+#include <sched.h>
+
 namespace images {
 
 /// Seconds, as in "20ms". Throws std::runtime_error for anything else.
@@ -76,9 +78,10 @@ inline pace pace_of(const std::string& who, const std::string& step, const std::
 template <class Exchange>
 void sleep_until(double end, Exchange& by) {
   for (double left = end - MPI_Wtime(); left > 0; left = end - MPI_Wtime()) {
-    // A look finds what has come in, but not the answer to what it has sent for that: the rest of a message, or the
-    // next one, which may be there as well.
-    for (int looks = 0; looks < 8; ++looks) by.progress();
+    if (by.progress()) { // all others would wait for this rank's naps at each message
+      sched_yield();
+      continue;
+    }
     const timespec nap{0, static_cast<long>(1e9 * std::min(left, 3e-4))};
     nanosleep(&nap, nullptr);
   }

@@ -36,8 +36,8 @@ class exchange {
   virtual update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) = 0;
   /// After the last step: lowers the weights by what came too late for it.
   virtual void finish(std::span<float> /*weights*/) {}
-  /// Takes part in the steps that others make meanwhile.
-  virtual void progress() {}
+  /// Takes part in the steps that others make meanwhile; whether one is being made.
+  virtual bool progress() { return false; }
   /// Whose gradients were in the last step; null where everybody's were.
   virtual const spar::participants* participants() const { return nullptr; }
   /// What this rank has left out so far.
@@ -106,7 +106,7 @@ struct by_eager final : exchange {
     return {};
   }
   void finish(std::span<float> weights) override { last = sgd.finish(weights); }
-  void progress() override { sgd.progress(); }
+  bool progress() override { return sgd.progress(); }
   const spar::participants* participants() const override { return &last; }
 };
 

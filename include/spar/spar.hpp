@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp, transport/tracing.hpp, what is for trees
-// (system/flexreduce.hpp) and what is partial (system/partial_allreduce.hpp): few programs use them.
+// (system/flexreduce.hpp) and what is partial (system/partial_allreduce.hpp, system/eager_sgd.hpp): few programs use
+// them.
 #pragma once
 
 #include <spar/collective/front.hpp>

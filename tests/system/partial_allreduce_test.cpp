@@ -473,6 +473,22 @@ TEST(partial_allreduce, may_be_asked_while_a_progress_thread_works) {
   });
 }
 
+TEST(partial_allreduce, what_the_algorithm_does_not_take_is_told_before_the_call_counts) {
+  spar::thread_group group{1};
+  spar::threads& net = group.rank(0);
+  std::vector<float> x(10, 1.0F);
+  auto selects =
+      spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::collective<spar::selector::exact_topk>{{.k = 11}});
+  expect_error<spar::invalid_argument>("11", [&] { selects(std::span(x)); });
+  EXPECT_EQ(selects.calls(), 0U);
+  EXPECT_FALSE(net.dead());
+  auto checked = spar::partial_allreduce<float>(net, 10, spar::solo{},
+                                                spar::topka<float>({{.density = 0.5}}, {.reject_nan = true}));
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  expect_error<spar::invalid_argument>("index 3 is NaN", [&] { checked(std::span(x)); });
+  EXPECT_FALSE(net.dead());
+}
+
 TEST(partial_allreduce, one_call_at_a_time) {
   spar::thread_group group{2};
   group.run([&](spar::threads& net) {

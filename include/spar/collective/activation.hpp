@@ -4,14 +4,15 @@
 #pragma once
 
 #include <spar/collective/participation.hpp>
-#include <spar/core/assertion.hpp>
 #include <spar/core/control.hpp>
+#include <spar/core/error.hpp>
 #include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

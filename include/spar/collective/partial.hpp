@@ -13,7 +13,6 @@
 #include <spar/core/slab.hpp>
 
 #include <coroutine>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
@@ -65,7 +64,8 @@ class partial {
     activation_.greet(listener_.number);
   }
   partial(const partial&) = delete;
-  /// Waits until a round that runs has ended. Other ranks that make a further call end in `mismatch`.
+  /// Tells the others that this rank makes no further call, in `mismatch` for those that do, and waits until a round
+  /// that runs has ended. A simulated program cannot wait there: it drains first.
   ~partial() {
     const detail::turn mine(node().shared());
     try {
@@ -78,13 +78,15 @@ class partial {
   }
 
   /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.
-  /// Throws `invalid_argument` for another dimension than n and for a stream that is not well formed, before the call
-  /// counts, and after `drain`; `mismatch` where another rank has drained, or has left, after fewer calls.
+  /// Throws `invalid_argument` for another dimension than n, for a stream that is not well formed and for what the
+  /// algorithm does not take, before the call counts, and after `drain`; `mismatch` where another rank has drained, or
+  /// has left, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
   /// The same, non-blocking.
   auto start(const argument& x) { return begin(x, false); }
 
-  /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten.
+  /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten; of a stream
+  /// only the dimension counts.
   result drain(const argument& x) { return start_drain(x).wait(); }
   auto start_drain(const argument& x) { return begin(x, true); }
 
@@ -141,6 +143,7 @@ class partial {
       raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
     }
     Held::check(x);
+    detail::validate_call(algorithm_, net_->size(), x, op_);
   }
 
   auto begin(const argument& x, bool last) {
@@ -157,10 +160,15 @@ class partial {
     const std::uint64_t round = calls_ + 1;
     const bool alive = !node().dead();
     if (alive) {
-      if (last)
-        begin_drain(round);
-      else
-        begin_call(x, round);
+      try {
+        if (last)
+          begin_drain(round);
+        else
+          begin_call(x, round);
+      } catch (...) { // the others must not wait for what this rank cannot do
+        give_up();
+        throw;
+      }
       waiting_ = started_ < round ? &x : nullptr;
       engine_wait_.wake(node().scheduler());
     }
@@ -202,8 +210,8 @@ class partial {
 
   void begin_drain(std::uint64_t round) {
     if (activation_.started() >= round) {
-      fail_with(sentence("rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made ",
-                         activation_.started()));
+      raise<mismatch>({"rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made ",
+                       activation_.started()});
     }
     drained_ = true;
     check_closing();
@@ -216,13 +224,12 @@ class partial {
     const bool drains = note.what == detail::round_note::kind::drained;
     if (note.round == 0 || (drained_ ? drains && note.round == calls_ + 1 : note.round > calls_)) return;
     const char* what = drains ? " has drained a partial allreduce after " : " has left a partial allreduce after ";
-    fail_with(
-        sentence("rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_));
+    raise<mismatch>({"rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_});
   }
-  [[noreturn]] void fail_with(const std::string& text) {
-    error_ = std::make_exception_ptr(mismatch(text)); // before those who wait are woken
-    detail::abort(*net_, text);
-    throw mismatch(text);
+  /// With the exception that is being handled: told here and to the others.
+  void give_up() noexcept {
+    if (!error_) error_ = std::current_exception(); // before those who wait are woken
+    detail::abort(*net_, what_of(error_));
   }
 
   void hear(const control_message& note) {
@@ -230,9 +237,8 @@ class partial {
     try {
       activation_.hear(note);
       check_closing();
-    } catch (const mismatch& e) {
-      error_ = std::current_exception();
-      detail::abort(*net_, e.what());
+    } catch (...) {
+      give_up();
     }
     engine_wait_.wake(node().scheduler());
   }
@@ -270,13 +276,10 @@ class partial {
         call_wait_.wake(node().scheduler());
       }
     } catch (...) {
-      if (!error_) error_ = std::current_exception();
+      give_up();
     }
     running_ = false;
-    if (error_) {
-      detail::abort(net, what_of(error_));
-      call_wait_.wake(node().scheduler());
-    }
+    if (error_) call_wait_.wake(node().scheduler());
   }
 
   /// What this rank brings to a round, at the instant at which it starts.

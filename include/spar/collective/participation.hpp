@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Who must take part in a round of a collective before it runs without the others (eager-SGD, section 4): everyone,
-// anyone (solo), a rank drawn for each round (majority), or so many of them (quorum).
+// anyone (solo), a rank drawn for each round (majority), or so many of them (quorum; lemma 5.1).
 #pragma once
 
 #include <spar/core/address.hpp>

@@ -211,7 +211,7 @@ class mpi : public endpoint {
         raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
       }
       const bool news = complete_some();
-      if (++polls_ % 32 == 0 || requests_.empty()) look_around(); // with nothing else to come, notes are awaited
+      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // notes may be all that is awaited
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }

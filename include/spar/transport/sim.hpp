@@ -93,13 +93,18 @@ class sim : public endpoint {
   class sleeping {
    public:
     sleeping(sim& net, double until) noexcept : net_(&net), until_(until) {}
+    sleeping(const sleeping&) = delete;
+    ~sleeping() {
+      std::erase_if(net_->sleepers_, [this](const sleeper& s) { return s.program == program_; });
+    }
     [[nodiscard]] static bool await_ready() noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> program) const;
+    void await_suspend(std::coroutine_handle<> program);
     static void await_resume() noexcept {}
 
    private:
     sim* net_;
     double until_;
+    std::coroutine_handle<> program_;
   };
 
   simulator* engine_;
@@ -275,6 +280,7 @@ class simulator {
     case event_kind::awake: {
       const auto earlier = [](const auto& a, const auto& b) { return a.until < b.until; };
       const auto first = std::min_element(rank.sleepers_.begin(), rank.sleepers_.end(), earlier);
+      if (first == rank.sleepers_.end() || first->until > now_) break; // who slept has been destroyed
       rank.scheduler().post(first->program);
       rank.sleepers_.erase(first);
       rank.clock_ = std::max(rank.clock_, now_);
@@ -448,7 +454,8 @@ inline void sim::post(const control_message& note, rank_t peer) {
 
 inline void sim::wake_at(double time) { engine_->schedule({time, simulator::event_kind::alarm, this, nullptr}, 0); }
 
-inline void sim::sleeping::await_suspend(std::coroutine_handle<> program) const {
+inline void sim::sleeping::await_suspend(std::coroutine_handle<> program) {
+  program_ = program;
   net_->sleepers_.push_back({until_, program});
   net_->engine_->schedule({until_, simulator::event_kind::awake, net_, nullptr}, 0);
 }
