@@ -402,7 +402,7 @@ class mpi : public endpoint {
     for (departure& d : leaving_) {
       if (d.owner == r) d.owner = nullptr; // it leaves by itself
     }
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
+    for (std::size_t i = slots_.size(); i-- > 0;) { // the last first: a segment on its way must not fall to a later one
       if (slots_[i].owner != r) continue;
       if (r->receives) {
         MPI_Cancel(&requests_[i]); // in vain where the message is on its way: then its sender may be silent
