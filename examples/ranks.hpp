@@ -47,4 +47,19 @@ bool on_all_ranks(Part part) {
   return first == number_of_ranks();
 }
 
+/// The whole of a main: MPI around `run(argc, argv)`, which returns the exit status. An error of one rank ends all.
+template <class Run>
+int run_over_mpi(int argc, char** argv, Run run) {
+  MPI_Init(&argc, &argv);
+  int status = 1;
+  try {
+    status = run(argc, argv);
+  } catch (const std::exception& error) { // the other ranks may be waiting for this one
+    fmt::print(stderr, "{}: rank {}: {}\n", program_invocation_short_name, my_rank(), error.what());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Finalize();
+  return status;
+}
+
 } // namespace examples

@@ -14,7 +14,6 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <exception>
 #include <string>
 
 using namespace hyperplane;
@@ -38,15 +37,4 @@ int run(int argc, char** argv) {
   return ranks_agree ? 0 : 1;
 }
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int status = 1;
-  try {
-    status = run(argc, argv);
-  } catch (const std::exception& error) { // the other ranks may be waiting for this one
-    fmt::print(stderr, "hyperplane: rank {}: {}\n", my_rank(), error.what());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return status;
-}
+int main(int argc, char** argv) { return run_over_mpi(argc, argv, run); }

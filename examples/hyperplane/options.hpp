@@ -2,13 +2,13 @@
 // The command line.
 #pragma once
 
+#include "../late.hpp"
 #include "../ranks.hpp"
 #include "optimizers.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <climits>
 #include <cmath>
 #include <cstddef>
@@ -16,7 +16,6 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace hyperplane {
@@ -32,19 +31,6 @@ struct options {
   std::uint64_t seed = 1, tau = 64; // see spar::partial_options
   float rate = 0.02F;
 };
-
-/// Of "32ms", "300us" or "1.5s".
-inline double seconds_of(const std::string& name, const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const std::string_view unit(stop, end);
-  const double scale = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 0;
-  if (error != std::errc{} || scale == 0 || !(number >= 0 && number * scale <= 60)) {
-    throw std::runtime_error(fmt::format("{} is from 0s to 60s, as 1.5s, 32ms or 300us, not '{}'", name, text));
-  }
-  return number * scale;
-}
 
 /// Fills `chosen`; returns the exit status if the program is to end, else -1.
 inline int parse(int argc, char** argv, options& chosen) {

@@ -14,13 +14,11 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <random>
 #include <span>
-#include <thread>
 #include <vector>
 
 namespace hyperplane {
@@ -42,17 +40,6 @@ struct training {
   std::vector<snapshot> history;
   bool ranks_agree = true;
 };
-
-/// Sleeps until then, and looks at the rounds of others between naps. While one is under way it naps not, as all others
-/// would wait for this rank at each message.
-inline void sleep_until(double then, optimizer& by, double nap) {
-  for (double now = MPI_Wtime(); now < then; now = MPI_Wtime()) {
-    if (by.progress())
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, then - now)));
-  }
-}
 
 /// The learning rate is constant, then falls to zero over the second half.
 inline float rate_at(unsigned step, const options& chosen) {

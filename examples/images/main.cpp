@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
-#include <exception>
 #include <stdexcept>
 #include <vector>
 
@@ -64,15 +63,4 @@ int run(int argc, char** argv) {
   return ranks_agree ? 0 : 1;
 }
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int status = 1;
-  try {
-    status = run(argc, argv);
-  } catch (const std::exception& error) { // the other ranks may be waiting for this one
-    fmt::print(stderr, "images: rank {}: {}\n", my_rank(), error.what());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return status;
-}
+int main(int argc, char** argv) { return run_over_mpi(argc, argv, run); }

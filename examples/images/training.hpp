@@ -137,7 +137,7 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
     const auto drawn = static_cast<unsigned>(random() % number_of_ranks());
     double start = MPI_Wtime();
     job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient);
-    sleep_until(start + chosen.paced.seconds(job.steps, my_rank(), drawn, number_of_ranks()), *job.by);
+    sleep_until(start + chosen.paced.seconds(job.steps, my_rank(), drawn, number_of_ranks()), *job.by, 3e-4);
     seconds += MPI_Wtime() - start;
 
     std::unique_ptr<assumption> measured;

@@ -16,7 +16,6 @@
 #include <clocale>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -105,14 +104,5 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "C.UTF-8"); // for std::towlower
-  MPI_Init(&argc, &argv);
-  int status = 1;
-  try {
-    status = run(argc, argv);
-  } catch (const std::exception& error) { // the other ranks may be waiting for this one
-    fmt::print(stderr, "langid: rank {}: {}\n", my_rank(), error.what());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return status;
+  return run_over_mpi(argc, argv, run);
 }

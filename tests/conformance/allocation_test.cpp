@@ -134,16 +134,6 @@ inputs smaller(const inputs& all, std::uint64_t n, std::size_t stride) {
   return some;
 }
 
-/// Allocations: from the transport's memory, and altogether.
-struct taken {
-  std::uint64_t pooled;
-  std::uint64_t global;
-  friend bool operator==(const taken&, const taken&) = default;
-};
-std::ostream& operator<<(std::ostream& out, const taken& t) {
-  return out << t.pooled << " pooled, " << t.global << " global";
-}
-
 /// What a run itself takes: the list of the ranks' programs, or the threads.
 struct nothing {
   template <class Net>

@@ -24,16 +24,6 @@ namespace {
 
 constexpr std::size_t n = 3000;
 
-/// Allocations so far: from the transport's memory, and altogether.
-struct taken {
-  std::uint64_t pooled;
-  std::uint64_t global;
-  friend bool operator==(const taken&, const taken&) = default;
-};
-std::ostream& operator<<(std::ostream& out, const taken& t) {
-  return out << t.pooled << " pooled, " << t.global << " global";
-}
-
 /// The borrowed arguments of a rank's calls: dense values, or a tenth of them as a stream.
 struct arguments {
   std::vector<float> x = std::vector<float>(n);

@@ -11,46 +11,36 @@
 namespace spar_test {
 namespace {
 
-TEST(partial, solo_keeps_every_call_once) {
+/// `who_of(seed, P)`; `least_of(who)`: ranks that are fresh in every round.
+template <class WhoOf, class LeastOf>
+void keeps_every_call_once(WhoOf who_of, LeastOf least_of) {
   for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const auto ranks = static_cast<spar::rank_t>(1 + seed % 17);
     const std::uint64_t tau = bounds[seed / 17 % bounds.size()];
+    const auto who = who_of(seed, ranks);
     for (const auto& fresh :
-         {simulate<number>(ranks, spar::solo{}, seed, tau), simulate<sparse_number>(ranks, spar::solo{}, seed, tau)}) {
-      for (const spar::rank_t f : fresh) ASSERT_GE(f, tau == 0 ? ranks : 1);
+         {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
+      for (const spar::rank_t f : fresh) ASSERT_GE(f, tau == 0 ? ranks : least_of(who));
     }
-    ASSERT_FALSE(HasFailure());
+    ASSERT_FALSE(testing::Test::HasFailure());
   }
+}
+
+TEST(partial, solo_keeps_every_call_once) {
+  keeps_every_call_once([](std::uint64_t, spar::rank_t) { return spar::solo{}; }, [](spar::solo) { return 1; });
 }
 
 TEST(partial, majority_keeps_every_call_once) {
-  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const auto ranks = static_cast<spar::rank_t>(1 + seed % 17);
-    const std::uint64_t tau = bounds[seed / 17 % bounds.size()];
-    const spar::majority who{seed};
-    for (const auto& fresh :
-         {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
-      for (const spar::rank_t f : fresh) ASSERT_GE(f, tau == 0 ? ranks : 1);
-    }
-    ASSERT_FALSE(HasFailure());
-  }
+  keeps_every_call_once([](std::uint64_t seed, spar::rank_t) { return spar::majority{seed}; },
+                        [](spar::majority) { return 1; });
 }
 
 TEST(partial, a_quorum_is_kept_in_every_round) {
-  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const auto ranks = static_cast<spar::rank_t>(1 + seed % 17);
-    const auto q = static_cast<spar::rank_t>(1 + seed % static_cast<std::uint64_t>(ranks));
-    const std::uint64_t tau = bounds[seed / 17 % bounds.size()];
-    const spar::quorum who{q, seed};
-    for (const auto& fresh :
-         {simulate<number>(ranks, who, seed, tau), simulate<sparse_number>(ranks, who, seed, tau)}) {
-      for (const spar::rank_t f : fresh) ASSERT_GE(f, tau == 0 ? ranks : q);
-    }
-    ASSERT_FALSE(HasFailure());
-  }
+  const auto who_of = [](std::uint64_t seed, spar::rank_t ranks) {
+    return spar::quorum{static_cast<spar::rank_t>(1 + seed % static_cast<std::uint64_t>(ranks)), seed};
+  };
+  keeps_every_call_once(who_of, [](const spar::quorum& who) { return who.q; });
 }
 
 TEST(partial, everyone_is_in_every_round_of_everyone) {

@@ -6,37 +6,16 @@ hyperplane_test.py openmpi|mpich PROGRAM
 """
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from running import ROOT, expect, failures, flavour, on_ranks, program, run
+
 KEYS = """participation ranks step delay nap steps batch dimension seconds steps_per_second final_loss fresh_mean
 stale_max computing_seconds calling_seconds ranks_agree history""".split()
 STEP, DELAY, STEPS = 4e-3, 8e-3, 96
-
-os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
-flavour, program = sys.argv[1:]
-failures = []
-
-
-def expect(condition, text):
-    if not condition:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def run(*command, status=0, says=""):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    line = " ".join(done.args)
-    expect(done.returncode == status, f"{line}: status {done.returncode}, not {status}: {done.stdout}{done.stderr}")
-    expect(says in done.stdout + done.stderr, f"{line}: does not say '{says}' but {done.stdout}{done.stderr}")
-
-
-def on_ranks(ranks):
-    return [ROOT / "scripts/mpirun", flavour, ranks, program]
 
 
 with tempfile.TemporaryDirectory() as directory:

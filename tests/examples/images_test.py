@@ -8,40 +8,19 @@ images_test.py openmpi|mpich PROGRAM
 import gzip
 import json
 import math
-import os
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from running import ROOT, expect, failures, flavour, on_ranks, program, run
+
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min bytes_per_step step_seconds
 steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation summed_max summed_mean
 summed_deviation ranks_agree history""".split()
 PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
-
-os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
-flavour, program = sys.argv[1:]
-failures = []
-
-
-def expect(condition, text):
-    if not condition:
-        failures.append(text)
-        print("FAILED:", text)
-
-
-def run(*command, status=0, says=""):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    line = " ".join(done.args)
-    expect(done.returncode == status, f"{line}: status {done.returncode}, not {status}: {done.stdout}{done.stderr}")
-    expect(says in done.stdout + done.stderr, f"{line}: does not say '{says}' but {done.stdout}{done.stderr}")
-
-
-def on_ranks(ranks):
-    return [ROOT / "scripts/mpirun", flavour, ranks, program]
 
 
 def train(path, *arguments, command):
@@ -149,7 +128,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--systems quorum:x": "a quorum is a number, not 'x'",
         "--systems quorum:2": "a quorum is from 1 to 1, the number of ranks, not 2",
         "--imbalance some": "--imbalance is none, one or rotating, not 'some'",
-        "--step 20": "a time is at most an hour, as 20ms, 500us or 1s, not '20'",
+        "--step 20": "--step is from 0s to 60s, as 1.5s, 32ms or 300us, not '20'",
         "--delays 5ms": "the shortest and the longest, as 5ms:40ms, not '5ms'",
         "--delays 5ms:1ms": "the shortest delay comes first",
         "--neurons 3": "--neurons",

@@ -3,9 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 
 namespace spar_test {
 
 [[nodiscard]] std::uint64_t global_allocations();
+
+/// Allocations: from the transport's memory, and altogether.
+struct taken {
+  std::uint64_t pooled;
+  std::uint64_t global;
+  friend bool operator==(const taken&, const taken&) = default;
+};
+inline std::ostream& operator<<(std::ostream& out, const taken& t) {
+  return out << t.pooled << " pooled, " << t.global << " global";
+}
 
 } // namespace spar_test
