@@ -20,6 +20,10 @@ if(NOT nlohmann_json_FOUND)
   list(FILTER spar_headers EXCLUDE REGEX "_json")
 endif()
 
+if(NOT TARGET spar::zfp)
+  list(FILTER spar_headers EXCLUDE REGEX "/zfp")
+endif()
+
 # One unit a header under headers/<kind>/ of the build tree; their paths go to `variable`.
 function(spar_write_units variable kind extension)
   set(units "")
@@ -47,7 +51,7 @@ function(spar_compile_headers target)
   add_dependencies(spar_headers_alone ${target})
 endfunction()
 
-spar_compile_headers(spar_headers_host HEADERS ${spar_headers})
+spar_compile_headers(spar_headers_host HEADERS ${spar_headers} LIBRARIES $<TARGET_NAME_IF_EXISTS:spar::zfp>)
 foreach(flavour IN LISTS spar_mpi_flavours)
   spar_compile_headers(spar_headers_${flavour} HEADERS ${spar_mpi_headers} LIBRARIES spar_mpi_${flavour})
 endforeach()

@@ -8,6 +8,7 @@
 #include "support/streams.hpp"
 
 #include <spar/collective/gather_and_merge.hpp>
+#include <spar/system/compressed.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/ok_topk.hpp>
 #include <spar/system/tree_sparcml.hpp>
@@ -280,6 +281,8 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<spar::recursive_doubling>>();
   expect_no_dense_allocations<dense_allreduce<spar::ring>>();
   expect_no_dense_allocations<dense_allreduce<spar::rabenseifner>>();
+  expect_no_dense_allocations<dense_allreduce<spar::compressed_ring<spar::storage::qsgd<8>>>>();
+  expect_no_dense_allocations<dense_allreduce<spar::compressed_recursive_doubling<spar::storage::bfloat16>>>();
   expect_no_dense_allocations<dense_allreduce<spar::dense>>();
 }
 

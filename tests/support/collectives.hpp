@@ -5,6 +5,8 @@
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/collective/tree_exchange.hpp>
 #include <spar/spar.hpp>
+#include <spar/system/compressed.hpp>
+#include <spar/system/compressed_flexreduce.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
@@ -225,15 +227,32 @@ struct feedback_on_tree {
   }
 };
 
-using collectives =
-    testing::Types<sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>,
-                   sparse<spar::ssar_split>, sparse<spar::dsar_split>,
-                   sparse<spar::split_allgather<spar::storage::qsgd<4>>>,
-                   sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
-                   feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
-                   dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
-                   dense<spar::collective<>>, sparse_on_tree, sparse_by_quantiles_on_tree, dense_on_tree,
-                   feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather, dense_allgather,
-                   sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
+/// So that a vector goes in several pieces.
+template <class Algorithm>
+struct in_pieces : Algorithm {
+  in_pieces() { this->piece = 61; }
+};
+struct compressed_on_tree {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
+    std::vector<float> x = mine->dense;
+    const spar::compressed_flexreduce<spar::storage::bfloat16> algorithm(plan, {});
+    auto pending = spar::start_allreduce(net, std::span(x), algorithm);
+    co_await std::move(pending);
+    co_return bits_of(x);
+  }
+};
+
+using collectives = testing::Types<
+    sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>, sparse<spar::ssar_split>,
+    sparse<spar::dsar_split>, sparse<spar::split_allgather<spar::storage::qsgd<4>>>,
+    sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
+    feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
+    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
+    dense<spar::collective<>>, dense<in_pieces<spar::compressed_ring<spar::storage::qsgd<8>>>>,
+    dense<in_pieces<spar::compressed_recursive_doubling<spar::storage::bfloat16>>>, compressed_on_tree, sparse_on_tree,
+    sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter,
+    sparse_allgather, dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
 
 } // namespace spar_test

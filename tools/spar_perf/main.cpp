@@ -2,6 +2,7 @@
 // spar_perf: compares allreduce systems in one run, in the manner of the OSU benchmarks and nccl-tests. Compiled with
 // SPAR_WITH_MPI it measures over MPI, without it on threads and in the simulator.
 #include "calibrate.hpp"
+#include "compressed_name.hpp"
 #include "partial_name.hpp"
 #include "report.hpp"
 #include "run.hpp"
@@ -105,6 +106,9 @@ void print_lists() {
   std::printf("systems:");
   for (const auto& name : perf::system_names()) std::printf(" %s", name.c_str());
   std::printf("\npartial systems, each also with +SYSTEM: %s", std::string(perf::partial_names).c_str());
+  std::printf(
+      "\ncompressed systems: any of %s, with + and any of %s, and +p2p where each message is compressed by itself",
+      std::string(perf::compressed_names).c_str(), std::string(perf::codec_names).c_str());
   std::printf("\npatterns:");
   for (const auto name : perf::pattern_names) std::printf(" %s", std::string(name).c_str());
   std::printf("\n");

@@ -118,6 +118,8 @@ inline void note_cost(record& r, const call_cost& call) {
   r.bytes_sent = std::max(r.bytes_sent, call.cost.bytes_sent);
   r.bytes_received = std::max(r.bytes_received, call.cost.bytes_received);
   r.header_bytes = std::max(r.header_bytes, call.cost.header_bytes_sent);
+  r.compressions = std::max(r.compressions, call.cost.compressions);
+  r.decompressions = std::max(r.decompressions, call.cost.decompressions);
   r.total_bytes_sent += call.cost.bytes_sent;
   r.total_bytes_received += call.cost.bytes_received;
 }
@@ -166,7 +168,11 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     r.measured = std::move(records[s]);
     r.model_seconds = systems[s].model_seconds;
     r.plan_calls = systems[s].plan_calls;
-    if (sums && !is_balanced(systems[s], w)) r.measured.error_bound = systems[s].relative_error * sums->largest();
+    if (sums && !is_balanced(systems[s], w)) {
+      r.measured.error_bound = systems[s].relative_error * sums->largest() +
+                               systems[s].value_error * w.ranks * static_cast<double>(largest_value);
+    }
+    r.measured.same_bits = r.measured.same_bits || !systems[s].same_bits;
     rows.push_back(std::move(r));
   }
   compare(rows);

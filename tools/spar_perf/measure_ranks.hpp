@@ -65,8 +65,10 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   for (double& seconds : r.latencies) seconds /= static_cast<double>(net.size());
   spar::allreduce(net, std::span<double>(r.seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(r.select_seconds), any_size, spar::maximum{});
+  spar::allreduce(net, std::span<double>(r.codec_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});
-  std::array<std::uint64_t, 6> most{r.messages, r.bytes_sent, r.bytes_received, r.header_bytes, hash, ~hash};
+  std::array<std::uint64_t, 8> most{
+      r.messages, r.bytes_sent, r.bytes_received, r.header_bytes, r.compressions, r.decompressions, hash, ~hash};
   spar::allreduce(net, std::span<std::uint64_t>(most), any_size, spar::maximum{});
   spar::allreduce(net, std::span<std::uint64_t>(r.root_link_bytes), any_size, spar::sum{});
   std::array<std::uint64_t, 2> total{r.total_bytes_sent, r.total_bytes_received};
@@ -75,7 +77,9 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   r.bytes_sent = most[1];
   r.bytes_received = most[2];
   r.header_bytes = most[3];
-  r.same_bits = most[4] == ~most[5];
+  r.compressions = most[4];
+  r.decompressions = most[5];
+  r.same_bits = most[6] == ~most[7];
   r.total_bytes_sent = total[0];
   r.total_bytes_received = total[1];
 }
@@ -130,6 +134,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       net.count_in(nullptr);
       if (i >= 0) {
         r.seconds.push_back(call.seconds);
+        r.codec_seconds.push_back(call.cost.codec_seconds);
         if (o.skew.any()) r.latencies.push_back(call.seconds);
         note_active(r, call, systems[s].partial, w.ranks);
         if (call.select_seconds) r.select_seconds.push_back(*call.select_seconds);
@@ -139,7 +144,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       if (balanced) { // in the calls of the warm-up as well: state goes on
         balances[s].add_call(i, data.result);
         spar::allreduce(net, std::span<double>(&largest, 1), spar::recursive_doubling{});
-        r.error_bound += allowed_error<T>(w, systems[s].relative_error, largest);
+        r.error_bound += allowed_error<T>(w, systems[s].relative_error + systems[s].value_error, largest);
         if (!systems[s].partial) check_balance(s);
       } else if (o.check && i >= 0) {
         r.max_error = std::max(r.max_error, sums->max_error(data.result));

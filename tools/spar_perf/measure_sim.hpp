@@ -24,11 +24,12 @@ struct shared_state {
   // of a call:
   double slowest = 0;
   double total = 0;       // of all ranks
+  double coding = 0;      // the most of any rank
   std::uint64_t hash = 0; // of rank 0's result
   bool hashed = false;
 
   void begin_call() {
-    slowest = total = 0;
+    slowest = total = coding = 0;
     hashed = false;
   }
 };
@@ -52,10 +53,13 @@ void note(shared_state<T, Index>& shared, const counting_links<spar::sim>& net, 
   r.bytes_sent = std::max(r.bytes_sent, own.bytes_sent);
   r.bytes_received = std::max(r.bytes_received, own.bytes_received);
   r.header_bytes = std::max(r.header_bytes, own.header_bytes);
+  r.compressions = std::max(r.compressions, own.compressions);
+  r.decompressions = std::max(r.decompressions, own.decompressions);
   r.total_bytes_sent += own.total_bytes_sent;
   r.total_bytes_received += own.total_bytes_received;
   shared.slowest = std::max(shared.slowest, call.seconds);
   shared.total += call.seconds;
+  shared.coding = std::max(shared.coding, call.cost.codec_seconds);
   if (net.rank() == 0) {
     note_entries(r, nonzeros(data.result));
     note_active(r, call, partial, static_cast<int>(net.size()));
@@ -92,10 +96,11 @@ struct shared_calls : shared_state<T, Index> {
 
   void end_call(int iteration) {
     this->all.seconds.push_back(this->slowest);
+    this->all.codec_seconds.push_back(this->coding);
     if (given->skew.any()) this->all.latencies.push_back(this->total / work->ranks);
     if (open != nullptr) {
       open->add_call(iteration, this->ranks[0].result);
-      this->all.error_bound += allowed_error<T>(*work, system->relative_error, largest);
+      this->all.error_bound += allowed_error<T>(*work, system->relative_error + system->value_error, largest);
     }
     this->begin_call();
     largest = 0;

@@ -163,6 +163,9 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     x["words_sent_mean"] = if_counted(static_cast<double>(m.total_bytes_sent) / 4 / all_calls);
     x["words_received_mean"] = if_counted(static_cast<double>(m.total_bytes_received) / 4 / all_calls);
     x["header_bytes"] = if_counted(m.header_bytes);
+    x["compressions"] = if_counted(m.compressions);
+    x["decompressions"] = if_counted(m.decompressions);
+    x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
     const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
     x["root_link_bytes"] =
         if_counted(busiest == m.root_link_bytes.end() ? json() : json(static_cast<double>(*busiest) / calls));

@@ -19,12 +19,15 @@ namespace perf {
 struct record {
   std::vector<double> seconds;        ///< of each iteration; the slowest rank's
   std::vector<double> select_seconds; ///< of these for selection; empty where nobody tells
+  std::vector<double> codec_seconds;  ///< of these for encoding and decoding
   bool counted = false;               ///< messages and bytes are known
   // The largest of any call and rank:
   std::uint64_t messages = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t header_bytes = 0;
+  std::uint64_t compressions = 0;
+  std::uint64_t decompressions = 0;
   // and of all calls and ranks together:
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_received = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The measurement over MPI, with MPI_Allreduce among the systems.
+#include "compressed_systems.hpp"
 #include "measure_ranks.hpp"
 #include "partial_systems.hpp"
 #include "run.hpp"
@@ -131,6 +132,7 @@ std::vector<row> run_mpi(const options& o) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::mpi>, T, Index> all(o, density, topology);
       register_systems(all);
+      register_compressed(all);
       register_partial(all);
       all.add_call("mpi", [&](counting_links<spar::mpi>& on, rank_data<T, Index>& data) {
         return call_mpi(on, inner.communicator(), &data, &sum);

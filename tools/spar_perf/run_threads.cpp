@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The measurement on ranks that are threads of this process.
+#include "compressed_systems.hpp"
 #include "measure_ranks.hpp"
 #include "partial_systems.hpp"
 #include "run.hpp"
@@ -20,6 +21,7 @@ std::vector<row> run_threads(const options& o) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::threads>, T, Index> all(o, density, topology);
       register_systems(all);
+      register_compressed(all);
       register_partial(all);
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);

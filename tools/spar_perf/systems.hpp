@@ -88,6 +88,8 @@ struct system_entry {
   std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< where it has a plan
   bool partial = false;
   std::function<inner_system<Net, T, Index>()> within{}; ///< partial ones; there where it can be
+  double value_error = 0;                                ///< bound of |error| / the sum of all ranks' largest |value|
+  bool same_bits = true;                                 ///< on all ranks, as all but naive ones have them
 };
 
 namespace detail {
@@ -202,6 +204,15 @@ class registry {
         }
       }
     }
+  }
+
+  /// Adds one whose error depends on the values that ranks bring, of which the sum may be smaller; ranks end with the
+  /// same bits, or not.
+  template <class Algorithm>
+  void add_lossy(std::string name, Algorithm algorithm, double value_error, bool same_bits) {
+    add(std::move(name), std::move(algorithm));
+    entries_.back().value_error = value_error;
+    entries_.back().same_bits = same_bits;
   }
 
   /// Adds what spar::error_feedback takes as an algorithm; a copy of `algorithm` becomes that of each rank.

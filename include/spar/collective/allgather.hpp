@@ -24,15 +24,21 @@ class block_sizes {
   /// `bytes_of(values)`: bytes of a block of so many values.
   template <class BytesOf>
   block_sizes(const uniform_ownership& owner, BytesOf bytes_of)
-      : larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)), larger_(bytes_of(owner[0].size())),
-        smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
+      : owner_(owner), larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)),
+        larger_(bytes_of(owner[0].size())), smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
   /// The first byte of a block.
   [[nodiscard, gnu::noinline]] std::size_t begin(rank_t block) const noexcept {
     const auto b = static_cast<std::uint64_t>(block);
     return b * smaller_ + std::min(b, larger_ones_) * (larger_ - smaller_);
   }
+  /// Values of so many blocks from `first` on, which may wrap around.
+  [[nodiscard]] std::uint64_t values(rank_t first, rank_t count) const noexcept {
+    const rank_t beyond = std::max(0, first + count - owner_.blocks);
+    return owner_.range(first, first + count - beyond).size() + owner_.range(0, beyond).size();
+  }
 
  private:
+  uniform_ownership owner_;
   std::uint64_t larger_ones_;
   std::size_t larger_;
   std::size_t smaller_;
@@ -76,7 +82,7 @@ struct bruck_allgather {
       const rank_t source = (net.rank() + distance) % p;
       const rank_t destination = (net.rank() + p - distance) % p;
       const payload out{
-          format, static_cast<std::uint64_t>(count), {piece(net.rank(), count, false), piece(net.rank(), count, true)}};
+          format, sizes.values(net.rank(), count), {piece(net.rank(), count, false), piece(net.rank(), count, true)}};
       auto sending = net.send(destination, out);
       message_buffer in(net.memory());
       in.place(0, piece(source, count, false));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/collective/allgather.hpp>
+#include <spar/collective/block_coder.hpp>
 #include <spar/collective/split.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/task.hpp>
@@ -110,15 +111,14 @@ struct split_allgather {
     };
     const auto block = [&](rank_t r) { return values.subspan(owner[r].begin, owner[r].size()); };
     const index_range own = owner[net.rank()];
-    storage.encode(std::span<const T>(block(net.rank())), encoded(net.rank()),
-                   block_position{net.sequence(), own.begin});
+    const block_coder coder(net, storage);
+    coder.encode(std::span<const T>(block(net.rank())), own.begin, encoded(net.rank()));
     buffer<T> exact(net.memory(), residual.empty() ? 0 : own.size());
     kernel::detail::copy(exact.data(), values.data() + own.begin, exact.size());
     const bruck_allgather allgather;
     co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
     for (rank_t r = 0; r < net.size(); ++r) {
-      storage.decode(std::span<const std::byte>(encoded(r)),
-                     block(r)); // the own block as well: all go on with the same
+      coder.decode(std::span<const std::byte>(encoded(r)), block(r)); // the own as well: all go on with the same
     }
     kernel::add_difference(residual.data() + (residual.empty() ? 0 : own.begin), std::as_const(exact).data(),
                            values.data() + own.begin, exact.size());

@@ -15,7 +15,16 @@ struct statistics {
   std::uint64_t bytes_received = 0;
   std::uint64_t header_bytes_sent = 0;
   std::uint64_t header_bytes_received = 0;
-  double seconds = 0; ///< from start to completion; virtual in the simulator
+  std::uint64_t plain_bytes_sent = 0; ///< what bytes_sent would be, had nothing been encoded
+  std::uint64_t compressions = 0;     ///< pieces that were encoded
+  std::uint64_t decompressions = 0;   ///< pieces that were decoded
+  double codec_seconds = 0;           ///< of `seconds` for both
+  double seconds = 0;                 ///< from start to completion; virtual in the simulator
+
+  /// How many times more bytes would have been sent without encoding; 1 where nothing was sent.
+  [[nodiscard]] double compression_ratio() const noexcept {
+    return bytes_sent == 0 ? 1 : static_cast<double>(plain_bytes_sent) / static_cast<double>(bytes_sent);
+  }
 
   statistics& operator+=(const statistics& other) noexcept {
     messages_sent += other.messages_sent;
@@ -24,6 +33,10 @@ struct statistics {
     bytes_received += other.bytes_received;
     header_bytes_sent += other.header_bytes_sent;
     header_bytes_received += other.header_bytes_received;
+    plain_bytes_sent += other.plain_bytes_sent;
+    compressions += other.compressions;
+    decompressions += other.decompressions;
+    codec_seconds += other.codec_seconds;
     seconds += other.seconds;
     return *this;
   }

@@ -4,11 +4,14 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/mix.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
+#include <spar/storage/kernel/short_floats.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +28,13 @@ struct block_position {
 /// A lossy or lossless code for blocks of dense values. The size in bytes is known from the number of values, so that
 /// blocks are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of
 /// variable length.
+///
+/// A code may also have
+/// - `carries(values)`: false where it has no bytes for them (zfp for NaN), which then travel as they are; or it throws
+///   `invalid_argument`;
+/// - `agreed()`: a number made of its options, which all ranks must have alike;
+/// - `relative_error<T>()`: a bound of |decoded - value| / the largest |value| of the block;
+/// - `cost<T>()`: the time of encoding or decoding a value, in passes over a dense one (gamma_dense).
 template <class Storage, class T>
 concept block_codec =
     std::copyable<Storage> &&
@@ -35,6 +45,28 @@ concept block_codec =
       storage.encode(values, encoded, position);
       storage.decode(bytes, decoded);
     };
+
+namespace detail {
+
+/// Whether a code has bytes for these values.
+template <class Codec, class T>
+bool carries(const Codec& codec, std::span<const T> values) {
+  if constexpr (requires { codec.carries(values); })
+    return codec.carries(values);
+  else
+    return true;
+}
+
+/// The name of a code and its options, as all ranks must have them.
+template <class Codec>
+std::uint64_t agreed_by_codec(const Codec& codec) {
+  std::uint64_t hash = 0;
+  for (const char c : std::string_view(Codec::name)) hash = mix(hash + static_cast<unsigned char>(c) + mix_step);
+  if constexpr (requires { codec.agreed(); }) hash = mix(hash + codec.agreed());
+  return hash;
+}
+
+} // namespace detail
 
 namespace kernel {
 
@@ -99,7 +131,81 @@ struct qsgd {
   void decode(std::span<const std::byte> in, std::span<T> out) const {
     kernel::qsgd_codec<Bits>::decode(in.data(), out.size(), bucket, out.data());
   }
+  [[nodiscard]] std::uint64_t agreed() const noexcept { return detail::mix(bucket) + seed; }
+  template <element T>
+  [[nodiscard]] static constexpr double relative_error() noexcept {
+    return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20;
+  }
+  template <element T>
+  [[nodiscard]] static constexpr double cost() noexcept {
+    return 6;
+  }
 };
+
+/// Plain values: no compression, where code asks for one.
+struct none {
+  static constexpr std::string_view name = "none";
+
+  template <element T>
+  [[nodiscard]] static constexpr std::size_t encoded_bytes(std::size_t count) noexcept {
+    return count * sizeof(T);
+  }
+  template <element T>
+  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) noexcept {
+    if (!values.empty()) std::memcpy(out.data(), values.data(), values.size_bytes());
+  }
+  template <element T>
+  static void decode(std::span<const std::byte> in, std::span<T> out) noexcept {
+    if (!out.empty()) std::memcpy(out.data(), in.data(), out.size_bytes());
+  }
+  template <element T>
+  [[nodiscard]] static constexpr double relative_error() noexcept {
+    return 0;
+  }
+  template <element T>
+  [[nodiscard]] static constexpr double cost() noexcept {
+    return 1;
+  }
+};
+
+/// Floating-point values in two bytes each, rounded to the nearest. NaN and infinities stay; finite values that would
+/// become infinite are not carried. See spar/storage/kernel/short_floats.hpp.
+template <class Code>
+struct short_float {
+  static constexpr std::string_view name = std::same_as<Code, kernel::half_code> ? "half" : "bfloat16";
+
+  template <element T>
+    requires is_floating<T>
+  [[nodiscard]] static constexpr std::size_t encoded_bytes(std::size_t count) noexcept {
+    return 2 * count;
+  }
+  template <element T>
+  [[nodiscard]] static bool carries(std::span<const T> values) noexcept {
+    return kernel::largest_finite(values.data(), values.size()) < Code::limit;
+  }
+  template <element T>
+  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) noexcept {
+    kernel::encode_short<Code>(values.data(), values.size(), out.data());
+  }
+  template <element T>
+  static void decode(std::span<const std::byte> in, std::span<T> out) noexcept {
+    kernel::decode_short<Code>(in.data(), out.size(), out.data());
+  }
+  /// Of each value; half has an absolute one of 2^-25 besides, below 2^-14.
+  template <element T>
+  [[nodiscard]] static constexpr double relative_error() noexcept {
+    return Code::relative_error;
+  }
+  template <element T>
+  [[nodiscard]] static constexpr double cost() noexcept {
+    return 3;
+  }
+};
+
+/// The upper half of a binary32: 8 bits of precision over the range of float.
+using bfloat16 = short_float<kernel::bfloat16_code>;
+/// IEEE binary16: 11 bits of precision up to 65504.
+using half = short_float<kernel::half_code>;
 
 } // namespace storage
 } // namespace spar

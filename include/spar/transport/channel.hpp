@@ -33,6 +33,16 @@ class channel {
   /// Local work on so many entries has been done; only the simulator minds.
   void compute(std::uint64_t entries) const { net_->compute(entries); }
 
+  /// A piece has been encoded, or decoded, in so many seconds.
+  void note_compression(double seconds) const noexcept {
+    ++call_->cost.compressions;
+    call_->cost.codec_seconds += seconds;
+  }
+  void note_decompression(double seconds) const noexcept {
+    ++call_->cost.decompressions;
+    call_->cost.codec_seconds += seconds;
+  }
+
   [[nodiscard]] channel lane(std::uint8_t number) const noexcept {
     channel other = *this;
     other.lane_ = number;
@@ -69,6 +79,8 @@ class channel {
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
     ++call_->cost.messages_sent; // while it is on its way
     call_->cost.bytes_sent += out.head.payload_bytes();
+    call_->cost.plain_bytes_sent +=
+        what.format == wire_format::encoded ? what.count * size_of(agreed_.element) : out.head.payload_bytes();
     call_->cost.header_bytes_sent += sizeof(header);
     return sending;
   }

@@ -87,18 +87,20 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) out[e] = op(left[e], right[e]);
 }
 
-/// `inout[e] = op(inout[e], right[e])`.
+/// `inout[e] = op(inout[e], right[e])`; an operation may bring the loop as its member `reduce(inout, right, n)`.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
+  if constexpr (requires { op.reduce(inout, right, n); }) return op.reduce(inout, right, n);
   std::size_t e = 0;
   for (; e + detail::pointwise_block <= n; e += detail::pointwise_block)
     for (std::size_t b = 0; b < detail::pointwise_block; ++b) inout[e + b] = op(inout[e + b], right[e + b]);
   for (; e < n; ++e) inout[e] = op(inout[e], right[e]);
 }
 
-/// `inout[e] = op(left[e], inout[e])`.
+/// `inout[e] = op(left[e], inout[e])`; or by the operation's member `reduce_left(inout, left, n)`.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
+  if constexpr (requires { op.reduce_left(inout, left, n); }) return op.reduce_left(inout, left, n);
   std::size_t e = 0;
   for (; e + detail::pointwise_block <= n; e += detail::pointwise_block)
     for (std::size_t b = 0; b < detail::pointwise_block; ++b) inout[e + b] = op(left[e + b], inout[e + b]);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The uneven reduce-scatter and all-gather of a plan with compression at the level of the collective (FlexReduce,
+// section III-B; Zhou et al., section III-D).
+#pragma once
+
+#include <spar/collective/block_coder.hpp>
+#include <spar/collective/flex_level.hpp>
+#include <spar/collective/flex_plan.hpp>
+#include <spar/core/fixed_vector.hpp>
+#include <spar/core/task.hpp>
+#include <spar/storage/kernel/dense.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// Partial sums on the way up, encoded at each hop.
+template <transport Net, element T, class Codec, class Op>
+class flex_coded_sum {
+ public:
+  static constexpr bool straight = false;
+
+  flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op) noexcept
+      : memory_(&net.memory()), coder_(net, codec), plan_(&plan), x_(x), op_(op) {}
+  void begin_level(std::span<const flex_plan::part> parts) {
+    parts_ = parts;
+    rooms_.emplace(*memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) rooms_->emplace_back();
+    ++level_;
+  }
+  void place(const flex_message&, message_buffer&) const noexcept {}
+  payload outgoing(std::size_t part) {
+    return coder_.message(std::span<const T>(values(part)), (*plan_)[parts_[part]].range.begin, level_,
+                          (*rooms_)[part]);
+  }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+    const std::span<T> own = values(m.part);
+    const payload came = coder_.template arrived<T>(in, own.size());
+    if (!plan_->adds(parts_[m.part])) {
+      coder_.decode(came, own);
+      return 0;
+    }
+    buffer<T> partial(*memory_, own.size());
+    coder_.decode(came, partial.span());
+    kernel::reduce_left(own.data(), std::as_const(partial).data(), own.size(), op_);
+    return own.size();
+  }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() noexcept { rooms_.reset(); }
+
+ private:
+  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
+    const index_range range = (*plan_)[parts_[part]].range;
+    return x_.subspan(range.begin, range.size());
+  }
+
+  pool* memory_;
+  block_coder<Net, Codec> coder_;
+  const flex_plan* plan_;
+  std::span<T> x_;
+  Op op_;
+  std::span<const flex_plan::part> parts_;
+  std::optional<fixed_vector<buffer<std::byte>>> rooms_; // one for each part
+  std::uint64_t level_ = 0;
+};
+
+/// The vector cut wherever a call of the plan begins or ends, each cell encoded by itself: what is sent on any level is
+/// so many whole cells, and each cell has one owner.
+class encoded_cells {
+ public:
+  template <class BytesOf>
+  encoded_cells(const flex_plan& plan, pool& memory, BytesOf bytes_of) : bounds_(memory, room(plan)) {
+    bounds_.emplace_back(bound{0, 0});
+    bounds_.emplace_back(bound{plan.dimension(), 0});
+    for (std::size_t level = 0; level < plan.levels(); ++level) {
+      for (const auto& call : plan.calls(level)) {
+        bounds_.emplace_back(bound{call.range.begin, 0});
+        bounds_.emplace_back(bound{call.range.end, 0});
+      }
+    }
+    std::sort(bounds_.begin(), bounds_.end(), [](const bound& a, const bound& b) { return a.index < b.index; });
+    const auto same = [](const bound& a, const bound& b) { return a.index == b.index; };
+    cells_ = static_cast<std::size_t>(std::unique(bounds_.begin(), bounds_.end(), same) - bounds_.begin()) - 1;
+    for (std::size_t c = 0; c < cells_; ++c) bounds_[c + 1].byte = bounds_[c].byte + bytes_of((*this)[c].size());
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return cells_; }
+  [[nodiscard]] index_range operator[](std::size_t cell) const noexcept {
+    return {bounds_[cell].index, bounds_[cell + 1].index};
+  }
+  /// Of all bytes, those of a cell, or of a range that is so many whole cells.
+  [[nodiscard]] std::span<std::byte> bytes(std::span<std::byte> all, index_range range) const noexcept {
+    const std::size_t begin = byte_of(range.begin);
+    return all.subspan(begin, byte_of(range.end) - begin);
+  }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bounds_[cells_].byte; }
+
+ private:
+  struct bound {
+    std::uint64_t index;
+    std::size_t byte;
+  };
+  static std::size_t room(const flex_plan& plan) {
+    std::size_t calls = 0;
+    for (std::size_t level = 0; level < plan.levels(); ++level) calls += plan.calls(level).size();
+    return 2 * calls + 2;
+  }
+  [[nodiscard]] std::size_t byte_of(std::uint64_t index) const noexcept {
+    return std::lower_bound(bounds_.begin(), bounds_.begin() + cells_ + 1, index,
+                            [](const bound& b, std::uint64_t i) { return b.index < i; })
+        ->byte;
+  }
+
+  fixed_vector<bound> bounds_;
+  std::size_t cells_ = 0;
+};
+
+/// Encoded cells on the way down.
+class flex_encoded_copy {
+ public:
+  static constexpr bool straight = false;
+
+  flex_encoded_copy(const flex_plan& plan, const encoded_cells& cells, std::span<std::byte> all) noexcept
+      : plan_(&plan), cells_(&cells), all_(all) {}
+  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  [[nodiscard]] payload outgoing(std::size_t part) const {
+    return {wire_format::encoded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}};
+  }
+  void place(const flex_message& m, message_buffer& in) const { in.place(0, cells_->bytes(all_, range(m.part))); }
+  std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() const noexcept {}
+
+ private:
+  [[nodiscard]] index_range range(std::size_t part) const noexcept { return (*plan_)[parts_[part]].range; }
+
+  const flex_plan* plan_;
+  const encoded_cells* cells_;
+  std::span<std::byte> all_;
+  std::span<const flex_plan::part> parts_;
+};
+
+} // namespace detail
+
+/// In place: what the plan gives a rank is reduced afterwards, by way of encoded partial sums; the rest is unspecified.
+template <transport Net, element T, class Codec, reduction<T> Op>
+task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec) {
+  plan->check(x.size(), net.size());
+  detail::flex_coded_sum<Net, T, Codec, Op> work(net, *plan, x, *codec, op);
+  co_await detail::flex_execute(net, plan, true, &work);
+}
+
+/// Each owner encodes its values once; these bytes go down the levels, and every rank, the owner too, takes the decoded
+/// values. Throws `invalid_argument` where the codec cannot carry the values.
+template <transport Net, element T, class Codec>
+task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec) {
+  plan->check(x.size(), net.size());
+  const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
+  const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
+  buffer<std::byte> all(net.memory(), cells.bytes());
+  const block_coder coder(net, *codec);
+  const index_range own = (*plan)[net.rank()];
+  const std::uint64_t step = plan->levels() + 1; // after those of the way up
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    const index_range cell = cells[c];
+    if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;
+    coder.encode(std::span<const T>(x.subspan(cell.begin, cell.size())), cell.begin, cells.bytes(all.span(), cell),
+                 step);
+  }
+  detail::flex_encoded_copy work(*plan, cells, all.span());
+  co_await detail::flex_execute(net, plan, false, &work);
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    const index_range cell = cells[c];
+    coder.decode(std::span<const std::byte>(cells.bytes(all.span(), cell)), x.subspan(cell.begin, cell.size()));
+  }
+}
+
+} // namespace spar

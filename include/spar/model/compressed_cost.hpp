@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expected times of compressed allreduces, and whether compression pays (Zhou et al., section IV-A).
+#pragma once
+
+#include <spar/model/cost.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace spar {
+
+/// A codec as the model sees it: bytes of an encoded value, and seconds for encoding or decoding one.
+struct codec_model {
+  double value_bytes = 4;
+  double seconds = 0;
+};
+
+/// That of a codec for values of T.
+template <class T, class Codec>
+codec_model model_of(const Codec& codec, const network_model& net) {
+  constexpr std::size_t many = 65536;
+  double passes = 1;
+  if constexpr (requires { codec.template cost<T>(); }) passes = codec.template cost<T>();
+  return {static_cast<double>(codec.template encoded_bytes<T>(many)) / many, passes * net.gamma_dense};
+}
+
+/// The compressed ring: P encodings and 2 P - 1 decodings of blocks, while earlier pieces are on their way.
+inline double seconds_compressed_ring(const network_model& net, const problem& p, const codec_model& codec) noexcept {
+  if (p.ranks < 2) return 0;
+  const auto ranks = static_cast<double>(p.ranks);
+  const double sending = 2 * p.others() * p.n * codec.value_bytes * net.beta;
+  const double coding = (3 * ranks - 1) / ranks * p.n * codec.seconds + p.others() * p.n * net.gamma_dense;
+  return 2 * (ranks - 1) * net.alpha + std::max(sending, coding);
+}
+
+/// Compressed recursive doubling: an encoding and two decodings of the vector in each round.
+inline double seconds_compressed_doubling(const network_model& net, const problem& p,
+                                          const codec_model& codec) noexcept {
+  if (p.ranks < 2) return 0;
+  const double rounds = p.rounds() + (p.power_of_two() ? 0 : 1);
+  const double sending = rounds * p.n * codec.value_bytes * net.beta;
+  const double coding = rounds * p.n * (3 * codec.seconds + net.gamma_dense);
+  return rounds * net.alpha + std::max(sending, coding);
+}
+
+/// Which dense allreduce is the fastest, with or without compression, and why.
+struct compression_choice {
+  enum class algorithm { plain, compressed_ring, compressed_doubling };
+
+  double plain_seconds = 0; ///< the fastest without compression
+  double ring_seconds = 0;
+  double doubling_seconds = 0;
+  double codec_seconds = 0; ///< of the faster compressed one, for the codec alone
+  algorithm chosen = algorithm::plain;
+
+  compression_choice(const network_model& net, const problem& p, const codec_model& codec) noexcept
+      : plain_seconds(
+            std::min({seconds_dense_recursive_doubling(net, p), seconds_rabenseifner(net, p), seconds_ring(net, p)})),
+        ring_seconds(seconds_compressed_ring(net, p, codec)),
+        doubling_seconds(seconds_compressed_doubling(net, p, codec)) {
+    if (p.ranks < 2) return;
+    network_model codec_alone;
+    codec_alone.alpha = codec_alone.beta = codec_alone.gamma_dense = 0;
+    const bool ring = ring_seconds <= doubling_seconds;
+    codec_seconds =
+        ring ? seconds_compressed_ring(codec_alone, p, codec) : seconds_compressed_doubling(codec_alone, p, codec);
+    if (plain_seconds <= std::min(ring_seconds, doubling_seconds)) return;
+    chosen = ring ? algorithm::compressed_ring : algorithm::compressed_doubling;
+  }
+
+  /// One sentence for people.
+  [[nodiscard]] std::string reason() const {
+    constexpr std::array names{"without compression", "the compressed ring", "compressed recursive doubling"};
+    std::array<char, 256> text{};
+    std::snprintf(text.data(), text.size(),
+                  "%s: %.3g s expected without compression, %.3g s with the ring and %.3g s with recursive doubling "
+                  "compressed, of which the codec alone takes %.3g s",
+                  names[static_cast<std::size_t>(chosen)], plain_seconds, ring_seconds, doubling_seconds,
+                  codec_seconds);
+    return text.data();
+  }
+};
+
+} // namespace spar

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A codec that is chosen by name at run time: for tools and for the settings of users.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/storage/codec.hpp>
+#ifdef SPAR_HAS_ZFP
+#include <spar/storage/zfp.hpp>
+#endif
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <variant>
+
+namespace spar::storage {
+
+/// `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8`, or `zfp:RATE` where the program is linked with spar::zfp. Each
+/// collective compiles once for all of them. What zfp cannot carry travels as it is.
+class named_codec {
+ public:
+  static constexpr std::string_view name = "named";
+
+  /// Throws `invalid_argument` for a name or an option that there is not.
+  explicit named_codec(std::string_view which = "none") : codec_(parse(which)) {}
+
+  template <element T>
+    requires is_floating<T>
+  [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
+    return visit<T>([&](const auto& c) { return c.template encoded_bytes<T>(count); });
+  }
+  template <element T>
+  [[nodiscard]] bool carries(std::span<const T> values) const {
+    return visit<T>([&](const auto& c) { return detail::carries(c, values); });
+  }
+  template <element T>
+  void encode(std::span<const T> values, std::span<std::byte> out, block_position position) const {
+    visit<T>([&](const auto& c) { c.encode(values, out, position); });
+  }
+  template <element T>
+  void decode(std::span<const std::byte> in, std::span<T> out) const {
+    visit<T>([&](const auto& c) { c.decode(in, out); });
+  }
+  [[nodiscard]] std::uint64_t agreed() const {
+    return std::visit([](const auto& c) { return detail::agreed_by_codec(c); }, codec_);
+  }
+  template <element T>
+  [[nodiscard]] double relative_error() const {
+    return visit<T>([](const auto& c) { return c.template relative_error<T>(); });
+  }
+  template <element T>
+  [[nodiscard]] double cost() const {
+    return visit<T>([](const auto& c) { return c.template cost<T>(); });
+  }
+
+ private:
+  using any = std::variant<none, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
+#ifdef SPAR_HAS_ZFP
+                           ,
+                           zfp
+#endif
+                           >;
+
+  static any parse(std::string_view which) {
+    if (which == "none") return none{};
+    if (which == "bf16") return bfloat16{};
+    if (which == "half") return half{};
+    if (which == "qsgd:2") return qsgd<2>{};
+    if (which == "qsgd:4") return qsgd<4>{};
+    if (which == "qsgd:8") return qsgd<8>{};
+    if (which.starts_with("zfp:")) {
+#ifdef SPAR_HAS_ZFP
+      zfp code{.non_finite = uncarried::exact};
+      const std::string_view rate = which.substr(4);
+      const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), code.rate);
+      if (error == std::errc{} && end == rate.data() + rate.size()) {
+        (void)code.encoded_bytes<float>(1);
+        return code;
+      }
+#else
+      raise<invalid_argument>({"the codec '", std::string(which), "' needs zfp, without which this was built"});
+#endif
+    }
+    raise<invalid_argument>({"there is no codec '", std::string(which),
+                             "': known are none, bf16, half, qsgd:2, qsgd:4, qsgd:8 and zfp:RATE"});
+  }
+
+  /// zfp, unlike the others, is for float and double alone.
+  template <class T, class F>
+  auto visit(F f) const {
+    return std::visit(
+        [&](const auto& c) -> decltype(f(none{})) {
+          if constexpr (block_codec<std::remove_cvref_t<decltype(c)>, T>)
+            return f(c);
+          else
+            raise<invalid_argument>({"zfp encodes float and double alone"});
+        },
+        codec_);
+  }
+
+  any codec_;
+};
+
+} // namespace spar::storage

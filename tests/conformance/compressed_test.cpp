@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compressed allreduces: the same bits on all ranks, errors within the documented bounds, exact counts of encodings,
+// messages and bytes, and nothing lost where an optimizer keeps what compression loses.
+#include "support/ranks.hpp"
+
+#include <spar/collective/compressed_messages.hpp>
+#include <spar/storage/named_codec.hpp>
+#include <spar/system/compressed.hpp>
+#include <spar/system/compressed_flexreduce.hpp>
+#include <spar/topology/hosts.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using named = spar::storage::named_codec;
+using vectors = std::vector<std::vector<float>>;
+
+std::vector<const char*> codecs() {
+#ifdef SPAR_HAS_ZFP
+  return {"none", "bf16", "half", "qsgd:8", "qsgd:4", "zfp:8", "zfp:16"};
+#else
+  return {"none", "bf16", "half", "qsgd:8", "qsgd:4"};
+#endif
+}
+
+/// Ranks in hosts of two and three, in turn.
+spar::tree uneven_hosts(spar::rank_t ranks) {
+  std::vector<spar::rank_t> host_of;
+  for (spar::rank_t host = 0; static_cast<spar::rank_t>(host_of.size()) < ranks; ++host) {
+    for (int i = 0; i < 2 + host % 2 && static_cast<spar::rank_t>(host_of.size()) < ranks; ++i) host_of.push_back(host);
+  }
+  return spar::tree_of_hosts(host_of);
+}
+
+/// Each algorithm by a number, so that a test compiles one program for all of them.
+enum kind { ring, doubling, flexreduce, ring_of_messages, doubling_of_messages, kinds };
+
+struct program {
+  kind which;
+  named codec;
+  std::uint64_t piece;
+  vectors* x;
+  const spar::flex_plan* plan;
+  std::vector<spar::statistics>* cost;
+
+  template <class Net>
+  auto begin(Net& net, std::span<float> mine) const {
+    const auto with = [&](auto algorithm) { return spar::start_allreduce(net, mine, std::move(algorithm)); };
+    switch (which) {
+    case ring:
+      return with(spar::compressed_ring<named>{codec, piece});
+    case doubling:
+      return with(spar::compressed_recursive_doubling<named>{codec, piece});
+    case flexreduce:
+      return with(spar::compressed_flexreduce<named>{*plan, codec});
+    case ring_of_messages:
+      return with(spar::ring_of_compressed_messages<named>{codec});
+    default:
+      return with(spar::doubling_of_compressed_messages<named>{codec});
+    }
+  }
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = begin(net, std::span((*x)[rank]));
+    co_await pending;
+    (*cost)[rank] = pending.statistics();
+  }
+};
+
+double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
+  switch (which) {
+  case ring:
+    return static_cast<double>(spar::compressed_ring<named>::encodings(ranks));
+  case flexreduce:
+    return static_cast<double>(spar::compressed_flexreduce<named>(plan, named()).encodings(ranks));
+  case ring_of_messages:
+    return static_cast<double>(spar::ring_of_compressed_messages<named>::encodings(ranks));
+  default:
+    return static_cast<double>(spar::compressed_recursive_doubling<named>::encodings(ranks));
+  }
+}
+
+vectors random_vectors(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
+  vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    // Noise, smooth values, mixed magnitudes, zeros, denormals.
+    for (std::size_t i = 0; i < n; ++i) {
+      const float some[] = {normal(random), std::sin(0.01F * static_cast<float>(i + r)),
+                            std::ldexp(normal(random), -static_cast<int>(i % 40)), 0.0F, std::ldexp(1.0F, -140)};
+      x[r][i] = some[(i / 100 + n) % 5];
+    }
+  }
+  return x;
+}
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) return false;
+  }
+  return a.size() == b.size();
+}
+
+struct split_program {
+  named codec;
+  const vectors* x;
+  vectors* sums;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const auto mine = spar::dense_view((*x)[rank]);
+    auto pending = spar::start_allreduce(net, mine, spar::split_allgather<named>{codec});
+    const auto sum = co_await pending;
+    sum.to_dense((*sums)[rank]);
+  }
+};
+
+struct bad_options {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(10);
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compressed_ring<named>{.piece = 0}),
+                 spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compressed_recursive_doubling<named>{.piece = 0}),
+                 spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x),
+                                             spar::compressed_ring<spar::storage::qsgd<8>>{.codec = {.bucket = 0}}),
+                 spar::invalid_argument);
+    co_return;
+  }
+};
+
+struct outcome {
+  vectors x;
+  std::vector<spar::statistics> cost;
+};
+outcome reduced(mode where, kind which, const char* codec, vectors x, std::uint64_t piece = 32768) {
+  const auto ranks = static_cast<spar::rank_t>(x.size());
+  const spar::flex_plan plan(uneven_hosts(ranks), x[0].size());
+  outcome all{std::move(x), std::vector<spar::statistics>(static_cast<std::size_t>(ranks))};
+  run(where, ranks, program{which, named(codec), piece, &all.x, &plan, &all.cost});
+  return all;
+}
+
+/// The sum over the ranks of their largest |value|: at least that of the codec's block, of any length.
+double largest_together(const vectors& x) {
+  double all = 0;
+  for (const auto& one : x) {
+    double top = 0;
+    for (const float v : one) top = std::max(top, std::abs(static_cast<double>(v)));
+    all += top;
+  }
+  return all;
+}
+
+void expect_right(mode where, kind which, const char* codec, const vectors& x, std::uint64_t piece) {
+  const auto ranks = static_cast<spar::rank_t>(x.size());
+  const std::size_t n = x[0].size();
+  SCOPED_TRACE(testing::Message() << where << ", algorithm " << which << ", " << codec << ", P = " << ranks
+                                  << ", n = " << n << ", pieces of " << piece);
+  const auto got = reduced(where, which, codec, x, piece);
+  if (which < ring_of_messages) {
+    for (const auto& one : got.x) ASSERT_TRUE(same(one, got.x[0])) << "ranks differ";
+  }
+  const spar::flex_plan plan(uneven_hosts(ranks), n);
+  const double e = named(codec).relative_error<float>();
+  const double bound = (std::pow(1 + e, encodings(which, ranks, plan)) - 1 + ranks * 0x1p-23) * largest_together(x) +
+                       ranks * 0x1p-24; // half's and zfp's smallest values
+  for (std::size_t i = 0; i < n; ++i) {
+    double sum = 0;
+    for (const auto& one : x) sum += static_cast<double>(one[i]);
+    for (const auto& one : got.x) ASSERT_LE(std::abs(static_cast<double>(one[i]) - sum), bound) << "index " << i;
+  }
+}
+
+TEST(compressed_allreduce, is_right_on_any_number_of_ranks) {
+  for (const spar::rank_t ranks : all_ranks) {
+    for (const char* codec : codecs()) {
+      for (int which = ring; which < kinds; ++which) {
+        for (const std::size_t n : {0U, 1U, 17U, 3000U}) {
+          const auto x = random_vectors(ranks, n, n + static_cast<std::size_t>(ranks));
+          for (const mode where : all_modes) expect_right(where, static_cast<kind>(which), codec, x, 256);
+        }
+      }
+    }
+  }
+}
+
+TEST(compressed_allreduce, is_right_for_all_short_lengths) {
+  for (std::size_t n = 0; n <= 70; ++n) {
+    for (const char* codec : codecs()) {
+      for (const kind which : {ring, doubling, flexreduce}) {
+        expect_right(mode::threads, which, codec, random_vectors(3, n, n), n % 9 + 1);
+      }
+    }
+  }
+}
+
+TEST(compressed_allreduce, has_the_same_bits_in_every_order_of_arrival) {
+  for (const char* codec : codecs()) {
+    for (const kind which : {ring, doubling, flexreduce}) {
+      const auto x = random_vectors(7, 2000, 5);
+      const auto first = reduced(mode::threads, which, codec, x, 128);
+      for (const mode where : all_modes)
+        EXPECT_TRUE(same(reduced(where, which, codec, x, 128).x[0], first.x[0])) << codec;
+    }
+  }
+}
+
+TEST(compressed_allreduce, counts_are_those_of_the_paper) {
+  constexpr std::uint64_t n = 31200; // a multiple of every P here
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 8, 13}) {
+    const auto p = static_cast<std::uint64_t>(ranks);
+    const auto x = random_vectors(ranks, n, 3);
+    for (const std::uint64_t piece : {std::uint64_t{100}, std::uint64_t{32768}}) {
+      const std::uint64_t pieces = p == 1 ? 0 : (n / p - 1) / piece + 1;
+      for (const auto& c : reduced(mode::sim, ring, "bf16", x, piece).cost) {
+        EXPECT_EQ(c.compressions, pieces * p) << "P = " << p;
+        EXPECT_EQ(c.decompressions, pieces * (2 * p - 1)) << "P = " << p;
+        EXPECT_EQ(c.messages_sent, pieces * 2 * (p - 1)) << "P = " << p;
+        EXPECT_EQ(c.messages_received, pieces * 2 * (p - 1)) << "P = " << p;
+        EXPECT_EQ(c.bytes_sent, 2 * (p - 1) * (n / p) * 2) << "P = " << p;
+        EXPECT_EQ(c.plain_bytes_sent, 2 * c.bytes_sent) << "P = " << p;
+      }
+    }
+    for (const auto& c : reduced(mode::sim, ring_of_messages, "bf16", x).cost) {
+      EXPECT_EQ(c.compressions, 2 * (p - 1));
+      EXPECT_EQ(c.decompressions, 2 * (p - 1));
+      EXPECT_EQ(c.messages_sent, 2 * (p - 1));
+    }
+  }
+  for (const spar::rank_t ranks : {2, 4, 8}) {
+    const auto rounds = static_cast<std::uint64_t>(std::bit_width(static_cast<unsigned>(ranks)) - 1);
+    const auto x = random_vectors(ranks, n, 3);
+    for (const std::uint64_t pieces : {1U, 8U}) {
+      for (const auto& c : reduced(mode::sim, doubling, "bf16", x, n / pieces).cost) {
+        EXPECT_EQ(c.compressions, pieces * rounds);
+        EXPECT_EQ(c.decompressions, pieces * 2 * rounds);
+        EXPECT_EQ(c.messages_sent, pieces * rounds);
+        EXPECT_EQ(c.bytes_sent, rounds * 2 * n);
+        EXPECT_DOUBLE_EQ(c.compression_ratio(), 2);
+      }
+    }
+    for (const auto& c : reduced(mode::sim, doubling_of_messages, "bf16", x).cost) {
+      EXPECT_EQ(c.compressions, rounds);
+      EXPECT_EQ(c.decompressions, rounds);
+    }
+  }
+}
+
+TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
+  for (const char* codec : codecs()) {
+    if (std::string(codec).starts_with("qsgd")) continue; // keeps NaN and infinities in its own way
+    for (const kind which : {ring, doubling}) {
+      for (const spar::rank_t ranks : {2, 3, 8}) {
+        vectors x = random_vectors(ranks, 1000, 1);
+        x[1][333] = std::numeric_limits<float>::quiet_NaN();
+        x[0][700] = std::numeric_limits<float>::infinity();
+        x[0][10] = x[1][10] = 3e38F; // whose sum is infinite
+        const auto got = reduced(mode::threads, which, codec, x, 100);
+        for (const auto& one : got.x) {
+          ASSERT_TRUE(std::isnan(one[333])) << codec;
+          ASSERT_EQ(one[700], std::numeric_limits<float>::infinity()) << codec;
+          ASSERT_EQ(one[10], std::numeric_limits<float>::infinity()) << codec;
+          ASSERT_TRUE(std::isfinite(one[500]));
+          for (std::size_t i = 0; i < one.size(); ++i) {
+            ASSERT_TRUE(one[i] == got.x[0][i] || (std::isnan(one[i]) && std::isnan(got.x[0][i]))) << codec << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// What ranks lose stays in their residuals: result and residuals together are all that was brought.
+template <class Algorithm>
+struct keeping_program {
+  Algorithm algorithm;
+  vectors* x;
+  vectors* residuals;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const std::span<float> mine((*x)[rank]), lost((*residuals)[rank]);
+    const keeper call{algorithm, lost};
+    auto pending = spar::start(net, spar::signature_of<float, std::uint32_t, keeper, spar::sum>(mine.size()), call,
+                               mine, spar::sum{});
+    co_await pending;
+  }
+
+ private:
+  struct keeper {
+    static constexpr std::string_view name = Algorithm::name;
+    Algorithm algorithm;
+    std::span<float> lost;
+    template <class Net>
+    spar::task<void> operator()(spar::channel<Net> net, std::span<float> mine, spar::sum op) const& {
+      return algorithm(net, mine, op, lost);
+    }
+  };
+};
+
+template <class Algorithm>
+void expect_nothing_lost(const Algorithm& algorithm) {
+  for (const spar::rank_t ranks : all_ranks) {
+    for (const mode where : {mode::threads, mode::sim_synchronous}) {
+      const auto before = random_vectors(ranks, 1000, 7);
+      vectors x = before, residuals(x.size(), std::vector<float>(1000));
+      run(where, ranks, keeping_program<Algorithm>{algorithm, &x, &residuals});
+      double worst = 0, most = 0;
+      for (std::size_t i = 0; i < 1000; ++i) {
+        double brought = 0, kept = static_cast<double>(x[0][i]);
+        for (const auto& one : before) brought += static_cast<double>(one[i]);
+        for (const auto& one : residuals) {
+          kept += static_cast<double>(one[i]);
+          most = std::max(most, std::abs(static_cast<double>(one[i])));
+        }
+        worst = std::max(worst, std::abs(kept - brought));
+      }
+      EXPECT_LE(worst, ranks * 0x1p-20) << where << ", P = " << ranks;
+      EXPECT_TRUE(ranks == 1 || most > 1e-3) << "nothing was lost: the test is empty";
+    }
+  }
+}
+
+TEST(compressed_allreduce, keeps_in_residuals_what_it_loses) {
+  expect_nothing_lost(spar::compressed_ring<spar::storage::qsgd<8>>{.piece = 100});
+  expect_nothing_lost(spar::compressed_recursive_doubling<spar::storage::qsgd<8>>{.piece = 100});
+}
+
+TEST(compressed_allreduce, split_allgather_takes_any_codec) {
+  for (const char* codec : codecs()) {
+    const auto x = random_vectors(5, 1000, 2);
+    vectors sums(5, std::vector<float>(1000));
+    run_threads(5, split_program{named(codec), &x, &sums});
+    const double bound = (named(codec).relative_error<float>() + 1e-6) * largest_together(x);
+    for (std::size_t i = 0; i < 1000; ++i) {
+      double sum = 0;
+      for (const auto& one : x) sum += static_cast<double>(one[i]);
+      ASSERT_NEAR(sums[0][i], sum, bound) << codec;
+    }
+    for (const auto& one : sums) ASSERT_TRUE(same(one, sums[0])) << codec;
+  }
+}
+
+/// Ranks whose codecs differ find it out.
+struct disagreeing {
+  kind which;
+  vectors* x;
+  std::vector<std::string>* errors;
+  const spar::flex_plan* plan;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    std::vector<spar::statistics> cost(static_cast<std::size_t>(net.size()));
+    const program call{which, named(rank == 1 ? "half" : "bf16"), 32768, x, plan, &cost};
+    try {
+      auto pending = call.begin(net, std::span((*x)[rank]));
+      co_await pending;
+    } catch (const spar::error& e) {
+      (*errors)[rank] = e.what();
+    }
+  }
+};
+
+TEST(compressed_allreduce, ranks_with_other_codecs_are_told) {
+  for (const kind which : {ring, doubling, flexreduce}) {
+    auto x = random_vectors(3, 1000, 2);
+    std::vector<std::string> errors(3);
+    const spar::flex_plan plan(uneven_hosts(3), 1000);
+    run_sim(3, disagreeing{which, &x, &errors, &plan});
+    for (const auto& e : errors) EXPECT_NE(e.find("disagree on the algorithm"), std::string::npos) << e;
+  }
+}
+
+TEST(compressed_allreduce, bad_options_are_told_before_anything_is_sent) { run_threads(2, bad_options{}); }
+
+TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) {
+  const spar::compressed<spar::storage::qsgd<8>> quantised;
+  const spar::network_model fast{1e-6, 1e-11, 2e-9, 1e-10}, slow{2e-5, 8e-9, 2e-9, 1e-10};
+  using algorithm = spar::compression_choice::algorithm;
+  EXPECT_EQ(quantised.choice<float>(fast, 8, 1 << 20).chosen, algorithm::plain);
+  EXPECT_EQ(quantised.choice<float>(slow, 8, 1 << 24).chosen, algorithm::compressed_ring);
+  EXPECT_EQ(quantised.choice<float>(slow, 8, 1 << 11).chosen, algorithm::compressed_doubling);
+  EXPECT_EQ(quantised.choice<float>(slow, 1, 1 << 24).chosen, algorithm::plain);
+  const auto chosen = quantised.choice<float>(slow, 8, 1 << 24);
+  EXPECT_LT(chosen.ring_seconds, chosen.plain_seconds);
+  EXPECT_NE(chosen.reason().find("the compressed ring: "), std::string::npos) << chosen.reason();
+  EXPECT_NE(quantised.choice<float>(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
+}
+
+/// The choice and what runs are the same, and the fastest in the simulator.
+struct chosen_program {
+  vectors* x;
+  std::vector<spar::statistics>* cost;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, std::span((*x)[rank]), spar::compressed<spar::storage::qsgd<8>>{});
+    co_await pending;
+    (*cost)[rank] = pending.statistics();
+  }
+};
+
+TEST(compression_choice, is_what_runs) {
+  for (const bool slow : {true, false}) {
+    spar::simulator_options options;
+    options.bandwidth = slow ? 1e7 : 1e12;
+    options.compute = 1e-10;
+    auto x = random_vectors(4, 20000, 1);
+    std::vector<spar::statistics> cost(4);
+    run_sim(4, chosen_program{&x, &cost}, options);
+    EXPECT_EQ(cost[0].compressions > 0, slow);
+  }
+}
+
+} // namespace
+} // namespace spar_test

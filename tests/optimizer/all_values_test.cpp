@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Error feedback for compressed dense allreduces: results and residuals together are all that was ever brought.
+#include "support/ranks.hpp"
+
+#include <spar/optimizer/all_values.hpp>
+#include <spar/optimizer/error_feedback.hpp>
+#include <spar/system/compressed.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using vectors = std::vector<std::vector<float>>;
+
+template <class Reducer>
+struct program {
+  const std::vector<vectors>* calls; // of each rank
+  std::vector<std::unique_ptr<Reducer>>* reducers;
+  std::vector<vectors>* sums;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto r = static_cast<std::size_t>(net.rank());
+    for (std::size_t c = 0; c < calls->size(); ++c) {
+      (*sums)[c][r] = (*calls)[c][r];
+      auto call = (*reducers)[r]->start(net, std::span((*sums)[c][r]));
+      co_await std::move(call);
+    }
+  }
+};
+
+template <class Algorithm>
+void expect_all_kept(Algorithm algorithm) {
+  using reducer = spar::error_feedback<float, spar::all_values<Algorithm>>;
+  constexpr std::size_t n = 700, calls = 20;
+  for (const spar::rank_t ranks : {1, 2, 3, 5, 8}) {
+    for (const mode where : {mode::threads, mode::sim_synchronous}) {
+      const auto p = static_cast<std::size_t>(ranks);
+      std::mt19937_64 random(p);
+      std::normal_distribution<float> normal;
+      std::vector<vectors> brought(calls, vectors(p, std::vector<float>(n)));
+      for (auto& call : brought)
+        for (auto& x : call)
+          for (float& v : x) v = normal(random);
+      std::vector<std::unique_ptr<reducer>> reducers;
+      for (std::size_t r = 0; r < p; ++r) {
+        reducers.push_back(std::make_unique<reducer>(spar::all_values<Algorithm>{algorithm}));
+      }
+      std::vector<vectors> sums(calls, vectors(p));
+      run(where, ranks, program<reducer>{&brought, &reducers, &sums});
+      double lost_by_one = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        double due = 0, got = 0, one_call = 0;
+        for (std::size_t c = 0; c < calls; ++c) {
+          for (const auto& x : brought[c]) due += static_cast<double>(x[i]);
+          got += static_cast<double>(sums[c][0][i]);
+          for (const auto& sum : sums[c]) ASSERT_EQ(sum[i], sums[c][0][i]) << "ranks differ";
+        }
+        for (const auto& x : brought[0]) one_call += static_cast<double>(x[i]);
+        lost_by_one = std::max(lost_by_one, std::abs(one_call - static_cast<double>(sums[0][0][i])));
+        for (const auto& its : reducers) got += static_cast<double>(its->residual()[i]);
+        ASSERT_NEAR(got, due, ranks * calls * 1e-5) << where << ", P = " << ranks << ", index " << i;
+      }
+      EXPECT_TRUE(ranks == 1 || lost_by_one > 0.01) << "compression lost nothing: the test is empty";
+    }
+  }
+}
+
+TEST(all_values, ring_and_recursive_doubling_lose_nothing_for_ever) {
+  expect_all_kept(spar::compressed_ring<spar::storage::qsgd<8>>{.piece = 64});
+  expect_all_kept(spar::compressed_recursive_doubling<spar::storage::qsgd<8>>{.piece = 64});
+}
+
+} // namespace
+} // namespace spar_test

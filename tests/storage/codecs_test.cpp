@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Codecs of blocks: sizes, errors, special values, agreement of options; all but QSGD's own, which kernel_qsgd tests.
+#include <spar/storage/named_codec.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using spar::storage::named_codec;
+
+template <class Codec, class T>
+std::vector<T> decoded(const Codec& codec, const std::vector<T>& x) {
+  std::vector<std::byte> bytes(codec.template encoded_bytes<T>(x.size()) + 1, std::byte{0xa5});
+  const std::span<std::byte> room = std::span(bytes).first(bytes.size() - 1);
+  codec.encode(std::span<const T>(x), room, spar::block_position{});
+  EXPECT_EQ(bytes.back(), std::byte{0xa5}) << "wrote beyond its bytes";
+  std::vector<T> y(x.size(), T{-77});
+  codec.decode(std::span<const std::byte>(room), std::span<T>(y));
+  return y;
+}
+
+/// The nearest of all numbers that a code of 16 bits has, ties to the even code.
+template <class Code>
+float nearest(float x) {
+  double best = std::numeric_limits<double>::infinity();
+  std::uint16_t found = 0;
+  for (std::uint32_t c = 0; c < 65536; ++c) {
+    const auto code = static_cast<std::uint16_t>(c);
+    const double value = Code::decode(code);
+    if (!std::isfinite(value) || std::signbit(value) != std::signbit(x)) continue;
+    const double off = std::abs(value - static_cast<double>(x));
+    if (off < best || (off == best && code % 2 == 0)) {
+      best = off;
+      found = code;
+    }
+  }
+  return Code::decode(found);
+}
+
+template <class Code>
+void expect_nearest(const std::vector<float>& some) {
+  for (const float x : some) {
+    for (const float v : {x, -x}) {
+      EXPECT_EQ(Code::decode(Code::encode(v)), nearest<Code>(v)) << v;
+      EXPECT_EQ(std::signbit(Code::decode(Code::encode(v))), std::signbit(v)) << v;
+    }
+  }
+}
+
+TEST(short_floats, round_to_the_nearest) {
+  std::mt19937_64 random(1);
+  std::vector<float> some{0.0F, 1.0F, 1.00390625F, 1.01171875F, 3.0F, 1e-30F, 2e-45F, 1e-38F};
+  for (int i = 0; i < 40; ++i) some.push_back(std::ldexp(static_cast<float>(random() % 100000 + 1), -17 - i));
+  expect_nearest<spar::kernel::bfloat16_code>(some);
+  std::vector<float> narrow{0.0F,     1.0F,     65504.0F,   65519.0F, 0x1p-14F, 0x1.ffcp-15F,
+                            0x1p-24F, 0x1p-25F, 0x1.8p-25F, 1e-9F,    2049.0F,  2051.0F};
+  for (int i = 0; i < 40; ++i) narrow.push_back(std::ldexp(static_cast<float>(random() % 100000 + 1), -3 - i));
+  expect_nearest<spar::kernel::half_code>(narrow);
+}
+
+TEST(short_floats, every_code_survives) {
+  for (std::uint32_t c = 0; c < 65536; ++c) {
+    const auto code = static_cast<std::uint16_t>(c);
+    const float b = spar::kernel::bfloat16_code::decode(code), h = spar::kernel::half_code::decode(code);
+    ASSERT_TRUE(b != b || spar::kernel::bfloat16_code::encode(b) == code) << c;
+    ASSERT_TRUE(h != h || spar::kernel::half_code::encode(h) == code) << c;
+  }
+}
+
+TEST(short_floats, nan_and_infinity_stay) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const char* name : {"bf16", "half"}) {
+    const named_codec codec(name);
+    const std::vector<float> x{1, nan, infinity, -infinity, -2, std::bit_cast<float>(0x7f800001U)};
+    const auto y = decoded(codec, x);
+    EXPECT_TRUE(codec.carries(std::span<const float>(x)));
+    EXPECT_TRUE(std::isnan(y[1]) && std::isnan(y[5])) << name;
+    EXPECT_EQ(y[2], infinity);
+    EXPECT_EQ(y[3], -infinity);
+    EXPECT_EQ(y[0], 1);
+    EXPECT_EQ(y[4], -2);
+  }
+}
+
+TEST(short_floats, do_not_carry_what_would_become_infinite) {
+  const named_codec half("half"), bf16("bf16");
+  const auto carries = [](const named_codec& codec, auto value) {
+    std::vector<decltype(value)> x(101, 1);
+    x[70] = -value;
+    return codec.carries(std::span<const decltype(value)>(x));
+  };
+  EXPECT_TRUE(carries(half, 65519.0F));
+  EXPECT_FALSE(carries(half, 65520.0F));
+  EXPECT_FALSE(carries(half, 1e300));
+  EXPECT_TRUE(carries(bf16, 3e38F));
+  EXPECT_FALSE(carries(bf16, std::numeric_limits<float>::max()));
+  EXPECT_FALSE(carries(bf16, 1e39));
+}
+
+TEST(named_codec, lengths_and_bytes) {
+  for (const char* name : {"none", "bf16", "half", "qsgd:8", "qsgd:4"}) {
+    const named_codec codec(name);
+    for (std::size_t n = 0; n <= 70; ++n) {
+      std::vector<double> x(n);
+      for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<double>(i) - 20;
+      const auto y = decoded(codec, x);
+      for (std::size_t i = 0; i < n; ++i) {
+        ASSERT_LE(std::abs(y[i] - x[i]), 50 * codec.relative_error<double>()) << name << " " << n;
+      }
+    }
+  }
+  EXPECT_EQ(named_codec("bf16").encoded_bytes<float>(1001), 2002U);
+  EXPECT_EQ(named_codec("none").encoded_bytes<double>(1001), 8008U);
+  EXPECT_EQ(named_codec("qsgd:8").encoded_bytes<float>(1024), 1028U);
+}
+
+TEST(named_codec, wrong_names_are_named) {
+  for (const char* name : {"", "zip", "qsgd", "qsgd:3", "zfp", "zfp:", "zfp:x", "zfp:8x", "bf16 ", "QSGD:8"}) {
+    try {
+      const named_codec codec(name);
+      ADD_FAILURE() << "took '" << name << "'";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_NE(std::string(e.what()).find("'" + std::string(name) + "'"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(named_codec, options_are_told_apart) {
+  std::set<std::uint64_t> seen;
+  std::vector<const char*> names{"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8"};
+#ifdef SPAR_HAS_ZFP
+  names.insert(names.end(), {"zfp:8", "zfp:16", "zfp:8.25"});
+#endif
+  for (const char* name : names) seen.insert(named_codec(name).agreed());
+  EXPECT_EQ(seen.size(), names.size());
+}
+
+#ifdef SPAR_HAS_ZFP
+
+/// Blocks of all kinds: noise, smooth, signs, mixed magnitudes, nearly equal values.
+template <class T>
+std::vector<T> values_of_kind(int kind, std::size_t n, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::vector<T> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool flip = random() % 2 == 0;
+    const double u = uniform(random);
+    const auto power = static_cast<int>(random() % 24);
+    const double kinds[] = {normal(random),
+                            std::sin(0.01 * static_cast<double>(i)),
+                            flip ? 1.0 : -1.0,
+                            std::ldexp(u, -power),
+                            (flip ? 1 : -1) * (1 - std::ldexp(1.0, -power)),
+                            (i % 2 == 0 ? 1 : -1) * (1 - std::abs(std::ldexp(u, -power / 2))),
+                            std::ldexp(u, 90 - 8 * power),
+                            0.0};
+    x[i] = static_cast<T>(kinds[kind]);
+  }
+  return x;
+}
+
+template <class T>
+void expect_zfp_within_bound() {
+  std::mt19937_64 random(3);
+  for (const double rate : {4.0, 5.0, 6.25, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0}) {
+    const spar::storage::zfp codec{.rate = rate};
+    for (int kind = 0; kind < 8; ++kind) {
+      const auto x = values_of_kind<T>(kind, 4000, random);
+      const auto y = decoded(codec, x);
+      for (std::size_t b = 0; b < x.size(); b += 4) {
+        double top = 0, off = 0;
+        for (std::size_t i = b; i < b + 4; ++i) {
+          top = std::max(top, std::abs(static_cast<double>(x[i])));
+          off = std::max(off, std::abs(static_cast<double>(y[i]) - static_cast<double>(x[i])));
+        }
+        ASSERT_LE(off, codec.relative_error<T>() * top + 0x1p-98) << "rate " << rate << ", kind " << kind;
+      }
+    }
+  }
+}
+
+TEST(zfp, error_is_within_the_documented_bound) {
+  expect_zfp_within_bound<float>();
+  expect_zfp_within_bound<double>();
+}
+
+/// zfp's own scaling overflows there: libzfp 1.0 decodes 2^-99 as -2^-97.
+TEST(zfp, denormals_become_zeros_and_disturb_nothing) {
+  const spar::storage::zfp codec{.rate = 16};
+  for (int power = -90; power > -149; --power) {
+    const float v = std::ldexp(1.0F, power);
+    const auto y = decoded(codec, std::vector<float>{v, -v, v / 2, 0, 1, 2, 3, 4});
+    for (std::size_t i = 0; i < 4; ++i) {
+      const float due[] = {v, -v, v / 2, 0};
+      ASSERT_LE(std::abs(y[i] - due[i]), std::abs(v) * static_cast<float>(codec.relative_error<float>()) + 0x1p-98F)
+          << "2^" << power;
+    }
+    ASSERT_NEAR(y[7], 4, 4 * codec.relative_error<float>());
+  }
+  const double tiny = 1e-300;
+  EXPECT_EQ(decoded(codec, std::vector<double>{tiny})[0], 0);
+}
+
+TEST(zfp, lengths_bytes_and_threads) {
+  std::mt19937_64 random(9);
+  for (const double rate : {4.0, 9.0, 16.0, 32.0}) {
+    const spar::storage::zfp codec{.rate = rate};
+    for (std::size_t n = 0; n <= 70; ++n) {
+      const auto x = values_of_kind<float>(0, n, random);
+      const std::size_t words = ((n + 3) / 4 * static_cast<std::size_t>(4 * rate) + 63) / 64;
+      ASSERT_EQ(codec.encoded_bytes<float>(n), 8 * words);
+      const auto y = decoded(codec, x);
+      for (std::size_t i = 0; i < n; ++i) ASSERT_LE(std::abs(y[i] - x[i]), 5 * codec.relative_error<float>());
+    }
+    const auto x = values_of_kind<double>(0, 100'003, random);
+    auto by_three = codec;
+    by_three.threads = 3;
+    std::vector<std::byte> one(codec.encoded_bytes<double>(x.size())), three(one.size());
+    codec.encode(std::span<const double>(x), one, {});
+    by_three.encode(std::span<const double>(x), three, {});
+    EXPECT_EQ(one, three);
+    std::vector<double> y(x.size()), z(x.size());
+    codec.decode(std::span<const std::byte>(one), std::span(y));
+    by_three.decode(std::span<const std::byte>(one), std::span(z));
+    EXPECT_EQ(y, z);
+  }
+}
+
+TEST(zfp, says_what_it_cannot_carry) {
+  const float most = std::numeric_limits<float>::max();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -most}) {
+    std::vector<float> x(300, 1);
+    EXPECT_TRUE(spar::storage::zfp{}.carries(std::span<const float>(x)));
+    x[123] = bad;
+    EXPECT_FALSE(spar::storage::zfp{.non_finite = spar::storage::uncarried::exact}.carries(std::span<const float>(x)));
+    try {
+      (void)spar::storage::zfp{}.carries(std::span<const float>(x));
+      ADD_FAILURE() << "carried " << bad;
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_NE(std::string(e.what()).find("the first at 123"), std::string::npos) << e.what();
+    }
+  }
+  // What it carries, decoded with the largest error that there is, is still a number.
+  for (const double rate : {4.0, 5.0, 8.0}) {
+    const auto y =
+        decoded(spar::storage::zfp{.rate = rate}, std::vector<float>{most / 8, -most / 8, most / 8, -most / 8});
+    for (const float v : y) EXPECT_TRUE(std::isfinite(v)) << rate;
+  }
+}
+
+TEST(zfp, bad_options) {
+  for (const double rate : {3.9, 0.0, -8.0, 32.5, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW((void)spar::storage::zfp{.rate = rate}.encoded_bytes<float>(10), spar::invalid_argument) << rate;
+  }
+  EXPECT_THROW((void)spar::storage::zfp{.threads = 0}.encoded_bytes<float>(10), spar::invalid_argument);
+}
+
+#endif
+
+} // namespace
+} // namespace spar_test

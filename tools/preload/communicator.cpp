@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "communicator.hpp"
+
+#include <spar/collective/rabenseifner.hpp>
+#include <spar/collective/recursive_doubling.hpp>
+#include <spar/collective/ring.hpp>
+#include <spar/storage/named_codec.hpp>
+#include <spar/system/compressed.hpp>
+#include <spar/system/compressed_flexreduce.hpp>
+#include <spar/system/dense.hpp>
+#include <spar/system/flexreduce.hpp>
+#include <spar/topology/hosts.hpp>
+#include <spar/transport/mpi_hosts.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+
+namespace preload {
+
+namespace {
+
+/// The same ranks without the attributes of `comm`.
+class bare_communicator {
+ public:
+  explicit bare_communicator(MPI_Comm comm) {
+    MPI_Group group = MPI_GROUP_NULL;
+    spar::detail::check_mpi(PMPI_Comm_group(comm, &group), "MPI_Comm_group");
+    const int code = PMPI_Comm_create(comm, group, &comm_);
+    PMPI_Group_free(&group);
+    spar::detail::check_mpi(code, "MPI_Comm_create");
+  }
+  bare_communicator(const bare_communicator&) = delete;
+  ~bare_communicator() {
+    if (comm_ != MPI_COMM_NULL) PMPI_Comm_free(&comm_);
+  }
+  [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+constexpr std::size_t most_plans = 64;
+
+} // namespace
+
+communicator::communicator(MPI_Comm comm, const settings& chosen) : settings_(chosen) {
+  const bare_communicator same_ranks(comm);
+  net_.emplace(same_ranks.get());
+  net_->node().set_deadline(); // none: the program may wait for as long as it likes
+  net_->node().know(settings_.network);
+  if (settings_.chosen == algorithm::flexreduce) hosts_ = spar::tree_of_hosts(spar::hosts_of(same_ranks.get()));
+}
+
+const spar::flex_plan& communicator::plan(std::uint64_t n) {
+  const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->dimension() == n; });
+  if (found != plans_.end()) return **found;
+  if (plans_.size() == most_plans) plans_.erase(plans_.begin());
+  return *plans_.emplace_back(std::make_unique<spar::flex_plan>(*hosts_, n));
+}
+
+template <class Word>
+void communicator::exact(Word* x, std::size_t n, const reduction& what) {
+  const any_reduction<Word> op{what.run};
+  const std::span<Word> all(x, n);
+  const auto with = [&](const auto& algorithm) {
+    using chosen = std::remove_cvref_t<decltype(algorithm)>;
+    std::uint64_t option = what.code;
+    if constexpr (requires { algorithm.agreed(); }) option += algorithm.agreed();
+    spar::run(*net_, spar::signature_of<Word, std::uint32_t, chosen, any_reduction<Word>>(n, option), algorithm, all,
+              op);
+  };
+  switch (settings_.chosen) {
+  case algorithm::rabenseifner:
+    return with(spar::rabenseifner{});
+  case algorithm::ring:
+    return with(spar::ring{});
+  case algorithm::rec_doubling:
+    return with(spar::recursive_doubling{});
+  case algorithm::flexreduce:
+    return with(spar::flexreduce{plan(n)});
+  default:
+    return with(spar::dense{});
+  }
+}
+
+template <class T>
+void communicator::lossy(T* x, std::size_t n) {
+  const spar::storage::named_codec codec(settings_.codec.data());
+  using named = spar::storage::named_codec;
+  const std::span<T> all(x, n);
+  switch (settings_.chosen) {
+  case algorithm::ring:
+    return spar::allreduce(*net_, all, spar::compressed_ring<named>{codec});
+  case algorithm::rec_doubling:
+    return spar::allreduce(*net_, all, spar::compressed_recursive_doubling<named>{codec});
+  case algorithm::flexreduce:
+    return spar::allreduce(*net_, all, spar::compressed_flexreduce<named>{plan(n), codec});
+  default:
+    return spar::allreduce(*net_, all, spar::compressed<named>{codec});
+  }
+}
+
+void communicator::allreduce(void* numbers, std::size_t n, const reduction& what) {
+  if (settings_.lossy() && what.is_sum) {
+    if (what.type == number::float32) return lossy(static_cast<float*>(numbers), n);
+    if (what.type == number::float64) return lossy(static_cast<double*>(numbers), n);
+  }
+  switch (what.bytes) {
+  case 1:
+    return exact(static_cast<std::uint8_t*>(numbers), n, what);
+  case 2:
+    return exact(static_cast<std::uint16_t*>(numbers), n, what);
+  case 4:
+    return exact(static_cast<std::uint32_t*>(numbers), n, what);
+  case 8:
+    return exact(static_cast<std::uint64_t*>(numbers), n, what);
+  default:
+    return exact(static_cast<word16*>(numbers), n, what);
+  }
+}
+
+} // namespace preload

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A communicator of the program whose allreduces are taken over.
+#pragma once
+
+#include "reductions.hpp"
+#include "settings.hpp"
+
+#include <spar/collective/flex_plan.hpp>
+#include <spar/core/statistics.hpp>
+#include <spar/mpi.hpp>
+#include <spar/topology/tree.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace preload {
+
+class communicator {
+ public:
+  /// Collective over `comm`, of which nothing is kept: not its attributes, whose copy functions are the program's.
+  communicator(MPI_Comm comm, const settings& chosen);
+
+  /// In place, of n numbers. Throws what spar throws.
+  void allreduce(void* numbers, std::size_t n, const reduction& what);
+
+  /// Of the last call.
+  [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->node().last_call(); }
+
+ private:
+  template <class Word>
+  void exact(Word* x, std::size_t n, const reduction& what);
+  template <class T>
+  void lossy(T* x, std::size_t n);
+  /// For n values over the hosts of these ranks; kept, as training reduces the same few lengths again and again.
+  const spar::flex_plan& plan(std::uint64_t n);
+
+  settings settings_;
+  std::optional<spar::mpi> net_;
+  std::optional<spar::tree> hosts_;
+  std::vector<std::unique_ptr<spar::flex_plan>> plans_;
+};
+
+} // namespace preload

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The profiling interface of MPI (MPI 4.0, chapter 15): entry points that a program calls in place of its MPI
+// library's.
+#include "interface.hpp"
+
+#include "communicator.hpp"
+#include "host_memory.hpp"
+#include "settings.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace preload {
+
+namespace {
+
+/// What has been done for all communicators together.
+struct totals {
+  std::atomic<std::uint64_t> calls = 0;
+  std::atomic<std::uint64_t> calls_passed = 0;
+  std::atomic<std::uint64_t> bytes_sent = 0;
+  std::atomic<std::uint64_t> bytes_saved = 0;
+  std::atomic<double> seconds = 0;
+};
+
+/// The state of the library in this process.
+struct process {
+  settings chosen;
+  int attribute = MPI_KEYVAL_INVALID;
+  totals sum;
+  std::mutex turn; // for `all`
+  // Those of communicators of the program, which hold pointers to them as an attribute; null: not to be taken over.
+  std::vector<std::unique_ptr<communicator>> all;
+  std::size_t taken = 0;
+};
+process here;
+
+/// Each takes four contexts of the MPI library, which has some two thousand.
+constexpr std::size_t most_communicators = 64;
+/// Stands for a communicator that is not taken over.
+char refused;
+
+/// What this library calls itself is the MPI library's own.
+thread_local bool inside = false;
+class guard {
+ public:
+  guard() noexcept { inside = true; }
+  guard(const guard&) = delete;
+  ~guard() { inside = false; }
+};
+
+int forget(MPI_Comm, int, void* attribute, void*) {
+  if (attribute == &refused) return MPI_SUCCESS;
+  const std::lock_guard mine(here.turn);
+  std::erase_if(here.all, [&](const auto& c) { return c.get() == attribute; });
+  return MPI_SUCCESS;
+}
+
+/// Ours for a communicator; null where its calls are the MPI library's own. Collective in its first call.
+communicator* of(MPI_Comm comm) {
+  void* found = nullptr;
+  int flag = 0;
+  if (PMPI_Comm_get_attr(comm, here.attribute, &found, &flag) != MPI_SUCCESS) return nullptr;
+  if (flag != 0) return found == &refused ? nullptr : static_cast<communicator*>(found);
+  int between = 0, size = 0;
+  PMPI_Comm_test_inter(comm, &between);
+  if (between == 0) PMPI_Comm_size(comm, &size);
+  std::unique_ptr<communicator> made;
+  if (between == 0 && size > 1) {
+    // All ranks or none, before and after: one may have more communicators than another, or too little memory.
+    const auto all_can = [&](int can) {
+      int all = 0;
+      return PMPI_Allreduce(&can, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all == 1;
+    };
+    std::unique_lock mine(here.turn);
+    const bool room = here.all.size() < most_communicators;
+    mine.unlock();
+    if (all_can(room ? 1 : 0)) {
+      try {
+        made = std::make_unique<communicator>(comm, here.chosen);
+      } catch (const std::exception& e) {
+        if (here.chosen.verbose) std::fprintf(stderr, "spar: %s\n", e.what());
+      }
+      if (!all_can(made ? 1 : 0)) made.reset();
+    }
+  }
+  communicator* const ours = made.get();
+  PMPI_Comm_set_attr(comm, here.attribute, ours == nullptr ? static_cast<void*>(&refused) : ours);
+  if (made) {
+    const std::lock_guard mine(here.turn);
+    here.all.push_back(std::move(made));
+  }
+  return ours;
+}
+
+void write_report() {
+  constexpr int numbers = 5;
+  std::array<double, numbers> mine{static_cast<double>(here.sum.calls), static_cast<double>(here.sum.calls_passed),
+                                   static_cast<double>(here.sum.bytes_sent), static_cast<double>(here.sum.bytes_saved),
+                                   here.sum.seconds};
+  std::array<double, numbers> all{};
+  PMPI_Reduce(mine.data(), all.data(), numbers, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank != 0) return;
+  if (here.chosen.verbose) {
+    std::fprintf(stderr,
+                 "spar: %.0f calls taken over and %.0f passed on all ranks; %.6g MB sent, %.6g MB saved, %.3g s\n",
+                 all[0], all[1], all[2] / 1e6, all[3] / 1e6, all[4]);
+  }
+  const char* const file = std::getenv("SPAR_REPORT");
+  if (file == nullptr || *file == '\0') return;
+  const auto whole = [&](int i) { return static_cast<std::uint64_t>(all[static_cast<std::size_t>(i)]); };
+  const nlohmann::ordered_json report{{"calls", whole(0)},
+                                      {"calls_passed", whole(1)},
+                                      {"bytes_sent", whole(2)},
+                                      {"bytes_saved", whole(3)},
+                                      {"seconds", all[4]}};
+  std::ofstream out(file);
+  out << report.dump(2) << '\n';
+  if (!out.flush()) std::fprintf(stderr, "spar: cannot write the report %s\n", file);
+}
+
+} // namespace
+
+void after_init() noexcept {
+  if (here.attribute != MPI_KEYVAL_INVALID) return;
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) here.chosen = read_settings();
+  PMPI_Bcast(&here.chosen, sizeof(here.chosen), MPI_BYTE, 0, MPI_COMM_WORLD);
+  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
+  if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
+    std::fprintf(stderr, "spar: MPI_Allreduce of %llu bytes and more is taken over%s%s\n",
+                 static_cast<unsigned long long>(here.chosen.min_bytes),
+                 here.chosen.lossy() ? ", sums of float and double with " : "", here.chosen.codec.data());
+  }
+}
+
+void before_finalize() noexcept {
+  if (here.attribute == MPI_KEYVAL_INVALID) return;
+  try {
+    write_report();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "spar: no report: %s\n", e.what());
+  }
+  here.chosen.chosen = algorithm::none;
+  const std::lock_guard mine(here.turn);
+  while (!here.all.empty()) here.all.pop_back();
+}
+
+std::optional<int> take_over(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm) noexcept {
+  const auto pass = [ours = inside] {
+    if (!ours) here.sum.calls_passed.fetch_add(1, std::memory_order_relaxed);
+    return std::nullopt;
+  };
+  // What is wrong, empty or small is the MPI library's own, with its own errors.
+  if (inside || here.chosen.chosen == algorithm::none || count <= 0 || comm == MPI_COMM_NULL || receive == nullptr ||
+      receive == MPI_IN_PLACE || send == nullptr || send == receive) {
+    return pass();
+  }
+  const reduction* const what = find_reduction(type, op);
+  if (what == nullptr) return pass();
+  const auto n = static_cast<std::size_t>(count);
+  if (n * what->bytes < here.chosen.min_bytes) return pass();
+  if (!is_host_memory(receive) || (send != MPI_IN_PLACE && !is_host_memory(send))) return pass();
+  const guard own;
+  communicator* const ours = of(comm);
+  if (ours == nullptr) return pass();
+  try {
+    if (send != MPI_IN_PLACE) std::memcpy(receive, send, n * what->bytes);
+    const double start = PMPI_Wtime();
+    ours->allreduce(receive, n, *what);
+    const spar::statistics& cost = ours->last_call();
+    here.sum.calls.fetch_add(1, std::memory_order_relaxed);
+    here.sum.bytes_sent.fetch_add(cost.bytes_sent, std::memory_order_relaxed);
+    here.sum.bytes_saved.fetch_add(cost.plain_bytes_sent - cost.bytes_sent, std::memory_order_relaxed);
+    here.sum.seconds.fetch_add(PMPI_Wtime() - start, std::memory_order_relaxed);
+    return MPI_SUCCESS;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "spar: MPI_Allreduce: %s\n", e.what());
+    PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    return MPI_ERR_OTHER;
+  }
+}
+
+} // namespace preload
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int MPI_Init(int* argc, char*** argv) {
+  const int code = PMPI_Init(argc, argv);
+  if (code == MPI_SUCCESS) preload::after_init();
+  return code;
+}
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  const int code = PMPI_Init_thread(argc, argv, required, provided);
+  if (code == MPI_SUCCESS) preload::after_init();
+  return code;
+}
+int MPI_Finalize(void) {
+  preload::before_finalize();
+  return PMPI_Finalize();
+}
+int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const auto code = preload::take_over(send, receive, count, type, op, comm);
+  return code ? *code : PMPI_Allreduce(send, receive, count, type, op, comm);
+}
+}
+#pragma GCC visibility pop

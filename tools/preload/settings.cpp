@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "settings.hpp"
+
+#include <spar/core/error.hpp>
+#include <spar/model/network_file.hpp>
+#include <spar/storage/named_codec.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace preload {
+
+namespace {
+
+std::string_view environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+constexpr std::pair<std::string_view, algorithm> names[] = {{"automatic", algorithm::automatic},
+                                                            {"rabenseifner", algorithm::rabenseifner},
+                                                            {"ring", algorithm::ring},
+                                                            {"rec_doubling", algorithm::rec_doubling},
+                                                            {"flexreduce", algorithm::flexreduce}};
+
+void read_algorithm(std::string_view text, settings& to) {
+  const auto plus = text.find('+');
+  const std::string_view name = text.substr(0, plus);
+  const auto* const found = std::find_if(std::begin(names), std::end(names), [&](auto& n) { return n.first == name; });
+  if (found == std::end(names)) {
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": there is automatic, rabenseifner, ",
+                                         "ring, rec_doubling and flexreduce, but no '", std::string(name), "'"});
+  }
+  to.chosen = found->second;
+  if (plus == std::string_view::npos) return;
+  const std::string_view codec = text.substr(plus + 1);
+  const spar::storage::named_codec known(codec); // throws
+  if (to.chosen == algorithm::rabenseifner || codec.size() >= to.codec.size()) {
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": automatic, ring, rec_doubling and ",
+                                         "flexreduce can be compressed, ", std::string(name), " cannot"});
+  }
+  std::copy(codec.begin(), codec.end(), to.codec.begin());
+}
+
+void read_bytes(std::string_view text, settings& to) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to.min_bytes);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    spar::raise<spar::invalid_argument>({"SPAR_MIN_BYTES is a number of bytes, not '", std::string(text), "'"});
+  }
+}
+
+} // namespace
+
+settings read_settings() noexcept {
+  settings read;
+  try {
+    const auto chosen = environment("SPAR_ALLREDUCE");
+    read_algorithm(chosen.empty() ? "automatic" : chosen, read);
+    if (const auto bytes = environment("SPAR_MIN_BYTES"); !bytes.empty()) read_bytes(bytes, read);
+    if (const auto file = environment("SPAR_NETWORK"); !file.empty()) {
+      read.network = spar::read_network(std::string(file));
+    }
+    read.verbose = environment("SPAR_VERBOSE") == "1";
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "spar: %s; every MPI_Allreduce is the MPI library's own\n", e.what());
+    read.chosen = algorithm::none;
+  }
+  return read;
+}
+
+} // namespace preload

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the environment of rank 0 says.
+#pragma once
+
+#include <spar/core/network_model.hpp>
+
+#include <array>
+#include <cstdint>
+
+namespace preload {
+
+enum class algorithm : std::uint8_t { none, automatic, rabenseifner, ring, rec_doubling, flexreduce };
+
+/// A plain value: rank 0's is broadcast.
+struct settings {
+  algorithm chosen = algorithm::none; ///< none: every call is the MPI library's own
+  std::array<char, 32> codec{};       ///< name, as spar::storage::named_codec takes it; empty: exact
+  std::uint64_t min_bytes = 65536;    ///< of a vector: smaller ones are the MPI library's own
+  bool verbose = false;
+  spar::network_model network;
+
+  [[nodiscard]] bool lossy() const noexcept { return codec[0] != '\0'; }
+};
+
+/// Reads SPAR_ALLREDUCE, SPAR_MIN_BYTES, SPAR_NETWORK and SPAR_VERBOSE. Where one of them is wrong it says so on
+/// stderr, and no call is taken over.
+settings read_settings() noexcept;
+
+} // namespace preload
