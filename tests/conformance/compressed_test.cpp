@@ -94,16 +94,38 @@ double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
   }
 }
 
+/// Gradients of a logistic regression, each rank's of examples of its own.
+std::vector<float> gradient(std::size_t rank, std::size_t n) {
+  std::mt19937_64 random(rank + 1);
+  std::normal_distribution<float> normal;
+  std::vector<float> sum(n), example(n);
+  for (int e = 0; e < 8; ++e) {
+    float at = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      example[i] = normal(random) / static_cast<float>(1 + i % 50); // features of different sizes
+      at += example[i] * std::sin(static_cast<float>(i));
+    }
+    const float error = 1 / (1 + std::exp(-at)) - static_cast<float>(e % 2);
+    for (std::size_t i = 0; i < n; ++i) sum[i] += error * example[i] / 8;
+  }
+  return sum;
+}
+
 vectors random_vectors(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
   vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   for (std::size_t r = 0; r < x.size(); ++r) {
-    // Noise, smooth values, mixed magnitudes, zeros, denormals.
+    const auto learned = gradient(r, n);
+    // Noise, smooth values, mixed magnitudes, zeros, denormals, gradients.
     for (std::size_t i = 0; i < n; ++i) {
-      const float some[] = {normal(random), std::sin(0.01F * static_cast<float>(i + r)),
-                            std::ldexp(normal(random), -static_cast<int>(i % 40)), 0.0F, std::ldexp(1.0F, -140)};
-      x[r][i] = some[(i / 100 + n) % 5];
+      const float some[] = {normal(random),
+                            std::sin(0.01F * static_cast<float>(i + r)),
+                            std::ldexp(normal(random), -static_cast<int>(i % 40)),
+                            0.0F,
+                            std::ldexp(1.0F, -140),
+                            learned[i]};
+      x[r][i] = some[(i / 100 + n) % 6];
     }
   }
   return x;

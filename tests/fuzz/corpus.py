@@ -90,6 +90,11 @@ def qsgds():
         yield f"bits_{2 << kind // 2}_{kind % 2}", struct.pack("<BHH", kind, 31, 70) + (scale + levels[:32]) * 3
 
 
+def codecs():
+    for kind in range(40):
+        yield f"kind_{kind}", struct.pack("<BH", kind, 70 + kind) + bytes(range(0, 256, 5)) * 12
+
+
 def ok_topk_of_two(value, index, low):
     """The other rank has entries in this rank's block, but none that are large."""
     entries = counters("Q", [1])  # in a block, for its bounds
@@ -162,6 +167,7 @@ TARGETS = {
     "stream": streams,
     "gathered": gathereds,
     "qsgd": qsgds,
+    "codec": codecs,
     "collective": collectives,
     "command_line": command_lines,
 }

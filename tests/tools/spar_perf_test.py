@@ -14,7 +14,8 @@ import sys
 import tempfile
 
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
-header_bytes words_sent_mean words_received_mean seconds seconds_min seconds_max ratio_to_mpi alpha beta gamma_sparse
+header_bytes compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min
+seconds_max ratio_to_mpi alpha beta gamma_sparse
 gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
 skew delay latency_mean nap_mean nap_min stale_max""".split()
 
@@ -93,7 +94,10 @@ for arguments, says in {
     "--transport sim --ranks 4 --systems quorum:5+ring": "a quorum is from 1 to 4",
     "--systems eager_solo+fast": "there is no system 'fast' to go within; there are: sparcml",
     "--systems everyone+": "there is no system '' to go within",
-    "--systems ring+sparcml": "there is no system 'ring+sparcml'",
+    "--systems rabenseifner+bf16": "there is no system 'rabenseifner+bf16'",
+    "--systems ring+sparcml": "there is no codec 'sparcml'",
+    "--systems ring+qsgd:3": "there is no codec 'qsgd:3'",
+    "--systems flexreduce+bf16+p2p": "+p2p is for ring and rec_doubling",
 }.items():
     run(*arguments.split(), status=2, says=says)
 run("--transport", "mpi", status=77, says="without MPI")
@@ -111,6 +115,24 @@ for (system, density), r in found.items():
     expect(r["ratio_to_mpi"] is None, f"{system} has a ratio without MPI")
     expect(0 < r["seconds_min"] <= r["seconds"] <= r["seconds_max"], f"{system} has no times")
     expect(r["nnz_in"] == 5000 * density, f"{system} has {r['nnz_in']} entries at {density}")
+
+# Compressed ones: right within their bounds, counted, also within partial ones and in the simulator.
+compressed = "ring+bf16,ring+qsgd:8,rec_doubling+half,flexreduce+qsgd:8,dense+bf16,ring+bf16+p2p,dsar_split+qsgd:4"
+for transport in ["threads", "sim"]:
+    found = rows(*f"--systems {compressed} --count 50000 --density 1 --ranks 4 --transport {transport} --check".split())
+    expect(len(found) == 7, f"{len(found)} rows instead of 7")
+    for (system, _), r in found.items():
+        expect(r["correct"] is True, f"{system} over {transport} is wrong by {r['max_error']} > {r['error_bound']}")
+        expect(r["error_bound"] > 0, f"{system} has no bound")
+        expect(r["codec_seconds"] is not None and r["codec_seconds"] <= r["seconds_max"], f"{system}: codec")
+    counts = {system: (r["compressions"], r["decompressions"]) for (system, _), r in found.items()}
+    expect(counts["ring+bf16"] == (4, 7), f"ring: {counts}")
+    expect(counts["ring+bf16+p2p"] == (6, 6), f"ring of messages: {counts}")
+    expect(counts["rec_doubling+half"] == (4, 8), f"two pieces in two rounds: {counts}")
+    expect(found["ring+bf16", 1]["words_sent"] == 50000 * 3 / 4, "half of the ring's words")
+found = rows(*"--systems eager_solo+ring+bf16 --count 5000 --density 1 --ranks 3 --iterations 3 --check".split())
+expect(found["eager_solo+ring+bf16", 1]["correct"] is True, f"compressed within partial: {found}")
+run(*"--systems ring+bf16 --type double".split(), status=77, says="for float with 32-bit indices, not for ring+bf16")
 
 # Systems that select, with what they keep: over steps that differ, and over one again and again.
 selecting = "topka,gaussiank,topkdsa,gtopk,ok_topk"

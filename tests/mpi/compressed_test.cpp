@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compressed allreduces over MPI: the same bits on all ranks as among threads, whose results other tests check.
+#include <spar/mpi.hpp>
+#include <spar/storage/named_codec.hpp>
+#include <spar/system/compressed.hpp>
+#include <spar/system/compressed_flexreduce.hpp>
+#include <spar/topology/hosts.hpp>
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using named = spar::storage::named_codec;
+
+std::vector<float> brought(spar::rank_t rank, std::size_t n) {
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i)
+    x[i] = std::sin(0.37F * static_cast<float>(i + 11 * static_cast<std::size_t>(rank)));
+  return x;
+}
+
+template <class Net>
+void reduce(Net& net, int which, const named& codec, const spar::flex_plan& plan, std::vector<float>& x) {
+  if (which == 0)
+    spar::allreduce(net, std::span(x), spar::compressed_ring<named>{codec, 5000});
+  else if (which == 1)
+    spar::allreduce(net, std::span(x), spar::compressed_recursive_doubling<named>{codec, 5000});
+  else
+    spar::allreduce(net, std::span(x), spar::compressed_flexreduce<named>{plan, codec});
+}
+
+TEST(mpi_compressed, has_the_bits_that_threads_have) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const spar::tree topology = spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD));
+  std::vector<const char*> codecs{"none", "bf16", "half", "qsgd:8"};
+#ifdef SPAR_HAS_ZFP
+  codecs.push_back("zfp:12");
+#endif
+  const auto p = static_cast<std::size_t>(net.size());
+  // Rounding depends on the number of the call: both begin with the first.
+  std::vector<std::vector<float>> over_mpi;
+  std::vector<std::vector<std::vector<float>>> among_threads(p);
+  for (const std::size_t n : {0U, 7U, 1000U, 60'000U}) {
+    const spar::flex_plan plan(topology, n);
+    for (const char* codec : codecs) {
+      for (const int which : {0, 1, 2}) {
+        auto x = brought(net.rank(), n);
+        reduce(net, which, named(codec), plan, x);
+        over_mpi.push_back(x);
+      }
+    }
+  }
+  spar::thread_group group(net.size());
+  group.run([&](spar::threads& own) {
+    for (const std::size_t n : {0U, 7U, 1000U, 60'000U}) {
+      const spar::flex_plan plan(topology, n);
+      for (const char* codec : codecs) {
+        for (const int which : {0, 1, 2}) {
+          auto x = brought(own.rank(), n);
+          reduce(own, which, named(codec), plan, x);
+          among_threads[static_cast<std::size_t>(own.rank())].push_back(x);
+        }
+      }
+    }
+  });
+  for (std::size_t c = 0; c < over_mpi.size(); ++c) {
+    ASSERT_EQ(over_mpi[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
+    ASSERT_EQ(among_threads[0][c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
+  }
+}
+
+TEST(mpi_compressed, counts_what_it_saves) {
+  spar::mpi net{MPI_COMM_WORLD};
+  auto x = brought(net.rank(), 40'000);
+  spar::allreduce(net, std::span(x), spar::compressed_ring<spar::storage::bfloat16>{});
+  const spar::statistics& cost = net.node().last_call();
+  const auto p = static_cast<std::uint64_t>(net.size());
+  EXPECT_EQ(cost.compressions, p == 1 ? 0 : p);
+  EXPECT_EQ(cost.decompressions, p == 1 ? 0 : 2 * p - 1);
+  EXPECT_EQ(cost.plain_bytes_sent, 2 * cost.bytes_sent);
+  EXPECT_EQ(cost.codec_seconds > 0, p > 1);
+  EXPECT_LE(cost.codec_seconds, cost.seconds);
+}
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Puts libspar_mpi.so below programs that know MPI alone, in C++ and Fortran: they do not notice, and it reports.
+
+preload_test.py openmpi|mpich PROGRAM LIBRARY [--all]
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+flavour, program, library = sys.argv[1:4]
+everything = "--all" in sys.argv
+failures = []
+os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
+KEYS = ["calls", "calls_passed", "bytes_sent", "bytes_saved", "seconds"]
+directory = tempfile.TemporaryDirectory()
+work = pathlib.Path(directory.name)
+
+
+def expect(condition, text):
+    if not condition:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def run(ranks, *command, preloaded=True, **settings):
+    """Status, what it said, and the report, of a program on so many ranks."""
+    report = work / "report.json"
+    report.unlink(missing_ok=True)
+    inner = [str(word) for word in command]
+    if preloaded:
+        settings["SPAR_REPORT"] = str(report)
+        variables = [f"{name}={value}" for name, value in settings.items()]
+        # In front of what scripts/mpirun itself preloads.
+        shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
+        inner = ["env", *variables, "sh", "-c", shell, "sh", *inner]
+    done = subprocess.run([str(ROOT / "scripts/mpirun"), flavour, str(ranks), *inner], capture_output=True, text=True)
+    found = json.loads(report.read_text()) if report.exists() else None
+    return done.returncode, done.stdout + done.stderr, found
+
+
+# Every type, operation and kind of communicator; from several threads.
+for ranks in [1, 2, 3, 4, 5, 8]:
+    for algorithm in ["automatic", "rabenseifner", "ring", "rec_doubling", "flexreduce"]:
+        if algorithm != "automatic" and ranks != 3 and not everything:
+            continue
+        status, said, report = run(ranks, program, SPAR_ALLREDUCE=algorithm, SPAR_MIN_BYTES="1")
+        what = f"{algorithm} on {ranks} ranks"
+        expect(status == 0, f"{what}: status {status}: {said}")
+        expect(report is not None and list(report) == KEYS, f"{what}: the report is {report}")
+        if report is None:
+            continue
+        expect((report["calls"] > 1000 * ranks) == (ranks > 1), f"{what}: {report['calls']} calls")
+        expect(report["calls_passed"] > 0 and report["bytes_saved"] == 0, f"{what}: {report}")
+        expect((report["bytes_sent"] > 0) == (report["seconds"] > 0) == (ranks > 1), f"{what}: {report}")
+
+# Compressed only where it is asked for: sums of float and double; the program allows them 5 %.
+for setting in ["ring+qsgd:8", "rec_doubling+bf16", "flexreduce+half", "automatic+bf16"]:
+    status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE=setting, SPAR_MIN_BYTES="1")
+    expect(status == 0, f"{setting}: status {status}: {said}")
+    saved = report["bytes_saved"] if report else -1
+    expect((saved > 0) == (not setting.startswith("automatic")), f"{setting}: {saved} bytes saved")
+
+# Small vectors are the MPI library's own.
+status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")
+expect(status == 0 and report["calls"] == 0 and report["calls_passed"] > 1000, f"a threshold: {status} {report}")
+
+# What is wrong is said once, and the program goes on without it.
+for variable, value, says in [
+    ("SPAR_ALLREDUCE", "fastest", "no 'fastest'"),
+    ("SPAR_ALLREDUCE", "ring+zip:3", "there is no codec 'zip:3'"),
+    ("SPAR_ALLREDUCE", "rabenseifner+bf16", "rabenseifner cannot"),
+    ("SPAR_MIN_BYTES", "many", "'many'"),
+    ("SPAR_NETWORK", "/nowhere", "cannot read /nowhere"),
+]:
+    status, said, report = run(2, program, **{variable: value})
+    expect(status == 0 and report["calls"] == 0, f"{variable}={value}: {status} {report}")
+    expect(said.count(says) == 1, f"{variable}={value}: said {said}")
+status, said, report = run(2, program, SPAR_VERBOSE="1", SPAR_MIN_BYTES="1")
+expect("is taken over" in said and "calls taken over" in said, f"SPAR_VERBOSE=1: said {said}")
+status, said, report = run(2, program, SPAR_REPORT="/nowhere/report.json")
+expect(status == 0, f"a report that cannot be written: {status}: {said}")
+
+# Fortran. MPICH's module for Fortran 2008 goes past every C function, so nothing is taken over there.
+compiler = shutil.which(f"mpif90.{flavour}")
+if compiler:
+    for name in ["fortran", "fortran08"]:
+        source, binary = ROOT / f"tests/preload/{name}_program.f90", work / name
+        built = subprocess.run([compiler, "-w", "-o", binary, source], cwd=work, capture_output=True, text=True)
+        expect(built.returncode == 0, f"{name}: {built.stderr}")
+        status, said, report = run(3, binary)
+        expect(status == 0 and said.count("0 failures") == 3, f"{name}: status {status}: {said}")
+        calls = report["calls"] if report else 0
+        expect((calls > 0) == (name == "fortran" or flavour == "openmpi"), f"{name}: {calls} calls")
+else:
+    print("skipped: no Fortran compiler")
+
+# scripts/preload.
+preload = ROOT / "scripts/preload"
+for arguments, says in {
+    "": "usage:",
+    "--mpi lam -- true": "not lam",
+    "--fast -- true": "no option --fast",
+    "--report": "--report needs a value",
+    "-- true": "no program in the command is linked",
+}.items():
+    done = subprocess.run([str(preload), *arguments.split()], capture_output=True, text=True)
+    expect(done.returncode == 2 and says in done.stderr, f"preload {arguments}: {done.returncode} {done.stderr}")
+
+sys.exit(1 if failures else 0)
