@@ -46,7 +46,7 @@ spar::tree uneven_hosts(spar::rank_t ranks) {
 }
 
 /// Each algorithm by a number, so that a test compiles one program for all of them.
-enum kind { ring, doubling, flexreduce, ring_of_messages, doubling_of_messages, kinds };
+enum kind { ring, doubling, flexreduce, ring_of_messages, doubling_of_messages, chosen, kinds };
 
 struct program {
   kind which;
@@ -68,6 +68,8 @@ struct program {
       return with(spar::compressed_flexreduce<named>{*plan, codec});
     case ring_of_messages:
       return with(spar::ring_of_compressed_messages<named>{codec});
+    case chosen:
+      return with(spar::compressed<named>{codec});
     default:
       return with(spar::doubling_of_compressed_messages<named>{codec});
     }
@@ -167,6 +169,27 @@ struct bad_options {
   }
 };
 
+/// The sums of many calls with the same values, quantised to 4 bits.
+struct repeated {
+  kind which;
+  int calls;
+  const vectors* x;
+  const spar::flex_plan* plan;
+  std::vector<float>* sum; // of rank 0
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    std::vector<spar::statistics> cost(static_cast<std::size_t>(net.size()));
+    const program call{which, named("qsgd:4"), 16, nullptr, plan, &cost};
+    for (int c = 0; c < calls; ++c) {
+      std::vector<float> mine = (*x)[rank];
+      auto pending = call.begin(net, std::span(mine));
+      co_await pending;
+      for (std::size_t i = 0; rank == 0 && i < mine.size(); ++i) (*sum)[i] += mine[i];
+    }
+  }
+};
+
 struct outcome {
   vectors x;
   std::vector<spar::statistics> cost;
@@ -213,7 +236,7 @@ void expect_right(mode where, kind which, const char* codec, const vectors& x, s
 TEST(compressed_allreduce, is_right_on_any_number_of_ranks) {
   for (const spar::rank_t ranks : all_ranks) {
     for (const char* codec : codecs()) {
-      for (int which = ring; which < kinds; ++which) {
+      for (int which = ring; which < chosen; ++which) {
         for (const std::size_t n : {0U, 1U, 17U, 3000U}) {
           const auto x = random_vectors(ranks, n, n + static_cast<std::size_t>(ranks));
           for (const mode where : all_modes) expect_right(where, static_cast<kind>(which), codec, x, 256);
@@ -288,7 +311,7 @@ TEST(compressed_allreduce, counts_are_those_of_the_paper) {
 TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
   for (const char* codec : codecs()) {
     if (std::string(codec).starts_with("qsgd")) continue; // keeps NaN and infinities in its own way
-    for (const kind which : {ring, doubling}) {
+    for (const kind which : {ring, doubling, flexreduce}) {
       for (const spar::rank_t ranks : {2, 3, 8}) {
         vectors x = random_vectors(ranks, 1000, 1);
         x[1][333] = std::numeric_limits<float>::quiet_NaN();
@@ -390,6 +413,7 @@ struct disagreeing {
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
     std::vector<spar::statistics> cost(static_cast<std::size_t>(net.size()));
+    if (which == chosen) net.node().know({1e-6, 1e-6, 1e-9, 1e-9}); // so slow that it compresses
     const program call{which, named(rank == 1 ? "half" : "bf16"), 32768, x, plan, &cost};
     try {
       auto pending = call.begin(net, std::span((*x)[rank]));
@@ -401,7 +425,7 @@ struct disagreeing {
 };
 
 TEST(compressed_allreduce, ranks_with_other_codecs_are_told) {
-  for (const kind which : {ring, doubling, flexreduce}) {
+  for (const kind which : {ring, doubling, flexreduce, chosen}) {
     auto x = random_vectors(3, 1000, 2);
     std::vector<std::string> errors(3);
     const spar::flex_plan plan(uneven_hosts(3), 1000);
@@ -424,6 +448,69 @@ TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) 
   EXPECT_LT(chosen.ring_seconds, chosen.plain_seconds);
   EXPECT_NE(chosen.reason().find("the compressed ring: "), std::string::npos) << chosen.reason();
   EXPECT_NE(quantised.choice<float>(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
+}
+
+/// Errors of many calls, each with another rounding: the mean of a value that lies between two levels.
+TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
+  constexpr int calls = 600;
+  for (const kind which : {ring, doubling, flexreduce, ring_of_messages, doubling_of_messages}) {
+    for (const spar::rank_t ranks : {3, 4, 6}) {
+      // Each rank brings half of the first level, beside a largest value that is its own.
+      const auto p = static_cast<std::size_t>(ranks);
+      constexpr std::size_t n = 48;
+      vectors x(p, std::vector<float>(n));
+      for (std::size_t r = 0; r < p; ++r) {
+        for (std::size_t i = 0; i < n; ++i) x[r][i] = i % 8 == 0 ? 7.0F : r == 0 ? 0.5F : 0.0F;
+      }
+      const spar::flex_plan plan(uneven_hosts(ranks), n);
+      vectors sums(1, std::vector<float>(n));
+      run_sim(ranks, repeated{which, calls, &x, &plan, &sums[0]});
+      double mean = 0;
+      std::size_t between = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (i % 8 == 0) continue;
+        mean += static_cast<double>(sums[0][i]) / calls;
+        ++between;
+      }
+      // A value is off by about a level of P; so many of them in so many calls are off by 1 / sqrt of their number.
+      const double deviation = ranks / std::sqrt(static_cast<double>(between * calls));
+      EXPECT_NEAR(mean / static_cast<double>(between), 0.5, 4 * deviation) << which << ", P = " << ranks;
+    }
+  }
+}
+
+/// What errors usually are, of which the bound for all values is many times more.
+TEST(compressed_allreduce, errors_are_small_in_the_mean) {
+  for (const char* codec : codecs()) {
+    for (const kind which : {ring, doubling, flexreduce}) {
+      for (const spar::rank_t ranks : {2, 5, 8}) {
+        std::mt19937_64 random(9);
+        std::normal_distribution<float> normal;
+        vectors x(static_cast<std::size_t>(ranks), std::vector<float>(4096));
+        for (auto& one : x)
+          for (float& v : one) v = normal(random);
+        const auto got = reduced(mode::threads, which, codec, x);
+        double off = 0, all = 0;
+        for (std::size_t i = 0; i < 4096; ++i) {
+          double sum = 0;
+          for (const auto& one : x) sum += static_cast<double>(one[i]);
+          off += (sum - static_cast<double>(got.x[0][i])) * (sum - static_cast<double>(got.x[0][i]));
+          all += sum * sum;
+        }
+        const std::string name = codec;
+        const double usual = name == "qsgd:4" ? 0.45 : name == "zfp:8" ? 0.2 : name == "qsgd:8" ? 0.03 : 0.01;
+        EXPECT_LT(std::sqrt(off / all), usual) << codec << ", " << which << ", P = " << ranks;
+      }
+    }
+  }
+}
+
+TEST(compressed_allreduce, a_piece_may_be_longer_than_any_vector) {
+  const auto x = random_vectors(3, 1000, 4);
+  for (const kind which : {ring, doubling}) {
+    const auto whole = reduced(mode::threads, which, "bf16", x);
+    EXPECT_TRUE(same(reduced(mode::threads, which, "bf16", x, ~std::uint64_t{0}).x[0], whole.x[0]));
+  }
 }
 
 /// The choice and what runs are the same, and the fastest in the simulator.

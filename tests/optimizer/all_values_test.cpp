@@ -39,6 +39,20 @@ struct program {
   }
 };
 
+template <class Ring>
+struct bad_options {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(10);
+    for (const Ring& ring : {Ring{.piece = 0}, Ring{.codec = {.bucket = 0}}}) {
+      spar::error_feedback<float, spar::all_values<Ring>> reduce(spar::all_values<Ring>{ring});
+      EXPECT_THROW((void)reduce.start(net, std::span(x)), spar::invalid_argument);
+    }
+    EXPECT_FALSE(net.node().dead());
+    co_return;
+  }
+};
+
 template <class Algorithm>
 void expect_all_kept(Algorithm algorithm) {
   using reducer = spar::error_feedback<float, spar::all_values<Algorithm>>;
@@ -79,6 +93,11 @@ void expect_all_kept(Algorithm algorithm) {
 TEST(all_values, ring_and_recursive_doubling_lose_nothing_for_ever) {
   expect_all_kept(spar::compressed_ring<spar::storage::qsgd<8>>{.piece = 64});
   expect_all_kept(spar::compressed_recursive_doubling<spar::storage::qsgd<8>>{.piece = 64});
+}
+
+TEST(all_values, bad_options_are_told_before_anything_is_sent) {
+  using ring = spar::compressed_ring<spar::storage::qsgd<8>>;
+  run_threads(2, bad_options<ring>{});
 }
 
 } // namespace

@@ -39,7 +39,11 @@ int size_of(MPI_Comm comm) {
 /// Small whole numbers, of which every sum and every product of eight is exact in every type.
 template <class T>
 T value_of(int rank, int i) {
-  return static_cast<T>((rank + i) % 3 == 0 ? 2 : (rank * 7 + i) % 2);
+  const int value = (rank + i) % 3 == 0 ? 2 : (rank * 7 + i) % 2;
+  if constexpr (std::is_same_v<T, std::complex<float>>)
+    return static_cast<float>(value);
+  else
+    return static_cast<T>(value);
 }
 
 /// What MPI's own reduction of two vectors makes of those of all ranks, one after the other.

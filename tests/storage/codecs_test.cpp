@@ -103,6 +103,8 @@ TEST(short_floats, do_not_carry_what_would_become_infinite) {
   EXPECT_TRUE(carries(half, 65519.0F));
   EXPECT_FALSE(carries(half, 65520.0F));
   EXPECT_FALSE(carries(half, 1e300));
+  EXPECT_FALSE(carries(half, 65519.9999999)); // a double that rounds to the float 65520
+  EXPECT_FALSE(carries(bf16, 0x1.feffffffffffp127));
   EXPECT_TRUE(carries(bf16, 3e38F));
   EXPECT_FALSE(carries(bf16, std::numeric_limits<float>::max()));
   EXPECT_FALSE(carries(bf16, 1e39));

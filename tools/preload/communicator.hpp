@@ -26,6 +26,10 @@ class communicator {
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
 
+  /// Whether any of the ranks might bring device memory.
+  void note_devices(bool any) noexcept { devices_ = any; }
+  [[nodiscard]] bool may_have_devices() const noexcept { return devices_; }
+
   /// Of the last call.
   [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->node().last_call(); }
 
@@ -38,6 +42,7 @@ class communicator {
   const spar::flex_plan& plan(std::uint64_t n);
 
   settings settings_;
+  bool devices_ = false;
   std::optional<spar::mpi> net_;
   std::optional<spar::tree> hosts_;
   std::vector<std::unique_ptr<spar::flex_plan>> plans_;

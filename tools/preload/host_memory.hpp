@@ -4,6 +4,9 @@
 
 namespace preload {
 
+/// Whether the process has loaded CUDA's driver.
+bool has_devices() noexcept;
+
 /// True unless the process has loaded CUDA's driver and that says that the memory is a device's.
 bool is_host_memory(const void* address) noexcept;
 

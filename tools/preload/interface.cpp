@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -29,8 +31,8 @@ namespace {
 struct totals {
   std::atomic<std::uint64_t> calls = 0;
   std::atomic<std::uint64_t> calls_passed = 0;
-  std::atomic<std::uint64_t> bytes_sent = 0;
-  std::atomic<std::uint64_t> bytes_saved = 0;
+  std::atomic<std::int64_t> bytes_sent = 0;
+  std::atomic<std::int64_t> bytes_saved = 0; // below 0 where encodings are longer
   std::atomic<double> seconds = 0;
 };
 
@@ -42,9 +44,8 @@ struct process {
   std::mutex turn; // for `all`
   // Those of communicators of the program, which hold pointers to them as an attribute; null: not to be taken over.
   std::vector<std::unique_ptr<communicator>> all;
-  std::size_t taken = 0;
 };
-process here;
+process& here = *new process; // for ever: programs may finalise MPI when static objects are gone
 
 /// Each takes four contexts of the MPI library, which has some two thousand.
 constexpr std::size_t most_communicators = 64;
@@ -55,16 +56,106 @@ char refused;
 thread_local bool inside = false;
 class guard {
  public:
-  guard() noexcept { inside = true; }
+  guard() noexcept : before_(inside) { inside = true; }
   guard(const guard&) = delete;
-  ~guard() { inside = false; }
+  ~guard() { inside = before_; }
+
+ private:
+  bool before_;
 };
 
 int forget(MPI_Comm, int, void* attribute, void*) {
   if (attribute == &refused) return MPI_SUCCESS;
-  const std::lock_guard mine(here.turn);
-  std::erase_if(here.all, [&](const auto& c) { return c.get() == attribute; });
+  std::unique_ptr<communicator> gone; // ends after the turn, as it calls MPI
+  {
+    const std::lock_guard mine(here.turn);
+    const auto found =
+        std::find_if(here.all.begin(), here.all.end(), [&](const auto& c) { return c.get() == attribute; });
+    if (found == here.all.end()) return MPI_SUCCESS;
+    gone = std::move(*found);
+    here.all.erase(found);
+  }
+  const guard own;
+  gone.reset();
   return MPI_SUCCESS;
+}
+
+/// Errors on a communicator are returned while this lives, not handled as the program has it.
+class quiet_errors {
+ public:
+  explicit quiet_errors(MPI_Comm comm) : comm_(comm) {
+    PMPI_Comm_get_errhandler(comm_, &before_);
+    PMPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  quiet_errors(const quiet_errors&) = delete;
+  ~quiet_errors() {
+    PMPI_Comm_set_errhandler(comm_, before_);
+    PMPI_Errhandler_free(&before_);
+  }
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
+};
+
+/// Whether all ranks are of this MPI_COMM_WORLD: those of another one may have other settings, or not this library.
+bool within_world(MPI_Comm comm, int size) {
+  MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+  PMPI_Comm_group(comm, &group);
+  PMPI_Comm_group(MPI_COMM_WORLD, &world);
+  std::vector<int> here_numbers(static_cast<std::size_t>(size)), there(here_numbers.size());
+  std::iota(here_numbers.begin(), here_numbers.end(), 0);
+  PMPI_Group_translate_ranks(group, size, here_numbers.data(), world, there.data());
+  PMPI_Group_free(&group);
+  PMPI_Group_free(&world);
+  return std::find(there.begin(), there.end(), MPI_UNDEFINED) == there.end();
+}
+
+/// The least of all ranks' numbers; 0 where MPI fails.
+int agree(int mine, MPI_Comm comm) {
+  int all = 0;
+  return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS ? all : 0;
+}
+
+/// Makes one of ours, or decides against it; all ranks alike.
+communicator* make(MPI_Comm comm) {
+  int between = 0, size = 0;
+  PMPI_Comm_test_inter(comm, &between);
+  if (between == 0) PMPI_Comm_size(comm, &size);
+  if (size < 2 || !within_world(comm, size)) {
+    PMPI_Comm_set_attr(comm, here.attribute, &refused);
+    return nullptr;
+  }
+  const quiet_errors quiet(comm);
+  // Before and after: one rank may have more communicators than another, or too little memory.
+  std::unique_lock mine(here.turn);
+  const bool room = here.all.size() < most_communicators;
+  mine.unlock();
+  std::unique_ptr<communicator> made;
+  bool can = agree(room ? 1 : 0, comm) == 1;
+  if (can) {
+    try {
+      made = std::make_unique<communicator>(comm, here.chosen);
+      made->note_devices(agree(has_devices() ? 0 : 1, comm) == 0);
+      mine.lock();
+      here.all.reserve(here.all.size() + 1);
+      mine.unlock();
+      can = PMPI_Comm_set_attr(comm, here.attribute, made.get()) == MPI_SUCCESS;
+    } catch (const std::exception& e) {
+      if (mine.owns_lock()) mine.unlock();
+      if (here.chosen.verbose) std::fprintf(stderr, "spar: %s\n", e.what());
+      can = false;
+    }
+    can = agree(can ? 1 : 0, comm) == 1;
+  }
+  if (!can) {
+    PMPI_Comm_set_attr(comm, here.attribute, &refused); // which forgets what is there
+    return nullptr;
+  }
+  communicator* const ours = made.get();
+  mine.lock();
+  here.all.push_back(std::move(made));
+  return ours;
 }
 
 /// Ours for a communicator; null where its calls are the MPI library's own. Collective in its first call.
@@ -72,36 +163,8 @@ communicator* of(MPI_Comm comm) {
   void* found = nullptr;
   int flag = 0;
   if (PMPI_Comm_get_attr(comm, here.attribute, &found, &flag) != MPI_SUCCESS) return nullptr;
-  if (flag != 0) return found == &refused ? nullptr : static_cast<communicator*>(found);
-  int between = 0, size = 0;
-  PMPI_Comm_test_inter(comm, &between);
-  if (between == 0) PMPI_Comm_size(comm, &size);
-  std::unique_ptr<communicator> made;
-  if (between == 0 && size > 1) {
-    // All ranks or none, before and after: one may have more communicators than another, or too little memory.
-    const auto all_can = [&](int can) {
-      int all = 0;
-      return PMPI_Allreduce(&can, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all == 1;
-    };
-    std::unique_lock mine(here.turn);
-    const bool room = here.all.size() < most_communicators;
-    mine.unlock();
-    if (all_can(room ? 1 : 0)) {
-      try {
-        made = std::make_unique<communicator>(comm, here.chosen);
-      } catch (const std::exception& e) {
-        if (here.chosen.verbose) std::fprintf(stderr, "spar: %s\n", e.what());
-      }
-      if (!all_can(made ? 1 : 0)) made.reset();
-    }
-  }
-  communicator* const ours = made.get();
-  PMPI_Comm_set_attr(comm, here.attribute, ours == nullptr ? static_cast<void*>(&refused) : ours);
-  if (made) {
-    const std::lock_guard mine(here.turn);
-    here.all.push_back(std::move(made));
-  }
-  return ours;
+  if (flag == 0) return make(comm);
+  return found == &refused ? nullptr : static_cast<communicator*>(found);
 }
 
 void write_report() {
@@ -121,7 +184,7 @@ void write_report() {
   }
   const char* const file = std::getenv("SPAR_REPORT");
   if (file == nullptr || *file == '\0') return;
-  const auto whole = [&](int i) { return static_cast<std::uint64_t>(all[static_cast<std::size_t>(i)]); };
+  const auto whole = [&](int i) { return static_cast<std::int64_t>(all[static_cast<std::size_t>(i)]); };
   const nlohmann::ordered_json report{{"calls", whole(0)},
                                       {"calls_passed", whole(1)},
                                       {"bytes_sent", whole(2)},
@@ -156,8 +219,13 @@ void before_finalize() noexcept {
     std::fprintf(stderr, "spar: no report: %s\n", e.what());
   }
   here.chosen.chosen = algorithm::none;
-  const std::lock_guard mine(here.turn);
-  while (!here.all.empty()) here.all.pop_back();
+  std::vector<std::unique_ptr<communicator>> all;
+  {
+    const std::lock_guard mine(here.turn);
+    all.swap(here.all);
+  }
+  const guard own;
+  while (!all.empty()) all.pop_back();
 }
 
 std::optional<int> take_over(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
@@ -175,18 +243,22 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   if (what == nullptr) return pass();
   const auto n = static_cast<std::size_t>(count);
   if (n * what->bytes < here.chosen.min_bytes) return pass();
-  if (!is_host_memory(receive) || (send != MPI_IN_PLACE && !is_host_memory(send))) return pass();
   const guard own;
-  communicator* const ours = of(comm);
-  if (ours == nullptr) return pass();
   try {
+    communicator* const ours = of(comm);
+    if (ours == nullptr) return pass();
+    if (ours->may_have_devices()) { // then ranks agree, as one may have its values in host memory
+      const bool host = is_host_memory(receive) && (send == MPI_IN_PLACE || is_host_memory(send));
+      if (agree(host ? 1 : 0, comm) == 0) return pass();
+    }
     if (send != MPI_IN_PLACE) std::memcpy(receive, send, n * what->bytes);
     const double start = PMPI_Wtime();
     ours->allreduce(receive, n, *what);
     const spar::statistics& cost = ours->last_call();
     here.sum.calls.fetch_add(1, std::memory_order_relaxed);
-    here.sum.bytes_sent.fetch_add(cost.bytes_sent, std::memory_order_relaxed);
-    here.sum.bytes_saved.fetch_add(cost.plain_bytes_sent - cost.bytes_sent, std::memory_order_relaxed);
+    const auto sent = static_cast<std::int64_t>(cost.bytes_sent);
+    here.sum.bytes_sent.fetch_add(sent, std::memory_order_relaxed);
+    here.sum.bytes_saved.fetch_add(static_cast<std::int64_t>(cost.plain_bytes_sent) - sent, std::memory_order_relaxed);
     here.sum.seconds.fetch_add(PMPI_Wtime() - start, std::memory_order_relaxed);
     return MPI_SUCCESS;
   } catch (const std::exception& e) {

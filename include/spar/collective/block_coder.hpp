@@ -24,14 +24,29 @@ class block_coder {
   block_coder(channel<Net> net, const Codec& codec) noexcept : net_(net), codec_(&codec) {}
   block_coder(channel<Net> net, Codec&& codec) = delete;
 
+  /// Whether the codec has bytes for these values. Where it rejects them, all ranks are told why, before what this one
+  /// has under way is given up.
+  template <element T>
+  [[nodiscard]] bool carries(std::span<const T> values) const {
+    try {
+      return detail::carries(*codec_, values);
+    } catch (...) {
+      fail(net_.net());
+    }
+  }
+
   /// To `out`, of as many bytes as the codec says; `first` is the index of values[0]. `step` tells encodings of one
   /// index within a call apart: as its rounding, which should not be the same twice.
   /// Throws `invalid_argument` where the codec cannot carry the values.
   template <element T>
   void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
-    if (!detail::carries(*codec_, values)) {
-      raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot carry some of the ", values.size(),
-                               " values from index ", first, " on, where blocks have one size"});
+    if (!carries(values)) {
+      try {
+        raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot carry some of the ", values.size(),
+                                 " values from index ", first, " on, where blocks have one size"});
+      } catch (...) {
+        fail(net_.net());
+      }
     }
     timed_encode(values, first, out, step);
   }
@@ -40,7 +55,7 @@ class block_coder {
   /// a copy of them.
   template <element T>
   payload message(std::span<const T> values, std::uint64_t first, std::uint64_t step, buffer<std::byte>& room) const {
-    const bool carried = detail::carries(*codec_, values);
+    const bool carried = carries(values);
     const std::size_t bytes = carried ? codec_->template encoded_bytes<T>(values.size()) : values.size_bytes();
     if (room.size() < bytes) room = buffer<std::byte>(net_.memory(), bytes);
     const std::span<std::byte> out = room.span().first(bytes);
@@ -103,7 +118,8 @@ class block_coder {
   void timed_encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out,
                     std::uint64_t step) const {
     const double start = net_.net().now();
-    codec_->encode(values, out, block_position{net_.sequence() + (step << 32), first});
+    const std::uint64_t call = step == 0 ? net_.sequence() : detail::mix(net_.sequence() + detail::mix(step));
+    codec_->encode(values, out, block_position{call, first});
     compute<T>(values.size());
     net_.note_compression(net_.net().now() - start);
   }

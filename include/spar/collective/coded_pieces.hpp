@@ -29,7 +29,7 @@ struct pieces_of {
   [[nodiscard]] std::size_t count() const noexcept { return range.size() == 0 ? 1 : (range.size() - 1) / length + 1; }
   [[nodiscard]] index_range operator[](std::size_t i) const noexcept {
     const std::uint64_t begin = range.begin + i * length;
-    return {begin, std::min(begin + length, range.end)};
+    return {begin, begin + std::min(length, range.end - begin)};
   }
 };
 

@@ -28,7 +28,7 @@ class flex_coded_sum {
   static constexpr bool straight = false;
 
   flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op) noexcept
-      : memory_(&net.memory()), coder_(net, codec), plan_(&plan), x_(x), op_(op) {}
+      : memory_(&net.memory()), coder_(net, codec), rank_(net.rank()), plan_(&plan), x_(x), op_(op) {}
   void begin_level(std::span<const flex_plan::part> parts) {
     parts_ = parts;
     rooms_.emplace(*memory_, parts.size());
@@ -37,8 +37,8 @@ class flex_coded_sum {
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
-    return coder_.message(std::span<const T>(values(part)), (*plan_)[parts_[part]].range.begin, level_,
-                          (*rooms_)[part]);
+    const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_); // each hop of a chain rounds anew
+    return coder_.message(std::span<const T>(values(part)), (*plan_)[parts_[part]].range.begin, step, (*rooms_)[part]);
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = values(m.part);
@@ -63,6 +63,7 @@ class flex_coded_sum {
 
   pool* memory_;
   block_coder<Net, Codec> coder_;
+  rank_t rank_;
   const flex_plan* plan_;
   std::span<T> x_;
   Op op_;
@@ -167,7 +168,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   buffer<std::byte> all(net.memory(), cells.bytes());
   const block_coder coder(net, *codec);
   const index_range own = (*plan)[net.rank()];
-  const std::uint64_t step = plan->levels() + 1; // after those of the way up
+  const std::uint64_t step = (plan->levels() + 1) << 24; // after those of the way up
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const index_range cell = cells[c];
     if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;

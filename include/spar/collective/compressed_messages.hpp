@@ -29,7 +29,8 @@ class coded_message {
 
   template <element T>
   void send(outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range, std::uint64_t step) {
-    slot.message = coder_.message(values.subspan(range.begin, range.size()), range.begin, step, slot.room);
+    const std::uint64_t unlike_others = step << 24 | static_cast<std::uint64_t>(net_.rank());
+    slot.message = coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room);
     slot.send(net_, peer);
   }
   template <element T>

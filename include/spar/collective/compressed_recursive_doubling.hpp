@@ -60,15 +60,19 @@ struct compressed_recursive_doubling {
     detail::read_ahead<Net> in(net);
     buffer<T> scratch(net.memory(), all[0].size());
     const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
-    const auto encode = [&](std::size_t i, std::uint64_t round, bool first) {
+    // Those that encode the same sum round alike, others do not.
+    const auto step_of = [](rank_t round, rank_t group) {
+      return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
+    };
+    const auto encode = [&](std::size_t i, std::uint64_t step, bool first) {
       const std::span<const T> mine = part(x, all[i]);
-      out[i].message = coder.message(mine, all[i].begin, round, out[i].room);
+      out[i].message = coder.message(mine, all[i].begin, step, out[i].room);
       if (first) coder.keep_lost(out[i].message, mine, part(residual, all[i]), scratch.span());
     };
 
     if (!folded.active()) {
       for (std::size_t i = 0; i < all.count(); ++i) {
-        encode(i, 0, true);
+        encode(i, step_of(0, net.rank()), true);
         out[i].send(net, partner);
       }
       in.start(partner);
@@ -114,7 +118,7 @@ struct compressed_recursive_doubling {
         if (goes_back && folded.extra() == 0) continue;
         if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
         const bool first = (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // of those with this sum
-        encode(i, static_cast<std::uint64_t>(stage) + 1, first);
+        encode(i, step_of(stage + 1, folded.number() >> stage), first);
         if (!goes_back)
           out[i].send(net, peer_of(stage + 1));
         else if (folded.has_partner())

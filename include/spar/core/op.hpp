@@ -18,7 +18,7 @@ namespace detail {
 template <class T, class F>
 constexpr T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
+    using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>; // no int, to which shorter ones are promoted
     return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
   } else {
     return static_cast<T>(f(a, b));

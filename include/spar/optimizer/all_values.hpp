@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/collective/selected.hpp>
+#include <spar/core/op.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/stream.hpp>
 #include <spar/transport/channel.hpp>
@@ -38,6 +39,14 @@ struct all_values {
     co_return selected_sum<T, Index>(std::move(sum), std::move(own));
   }
 
+  /// Throws `invalid_argument` for a bad option.
+  void validate(std::uint64_t) const {
+    if constexpr (requires { algorithm.validate(std::span<float>(), sum{}); })
+      algorithm.validate(std::span<float>(), sum{});
+  }
+  void validate_ranks(rank_t ranks) const {
+    if constexpr (requires { algorithm.validate_ranks(ranks); }) algorithm.validate_ranks(ranks);
+  }
   /// Calls `f` with what all ranks must have alike.
   template <class F>
   void options(F&& f) const {

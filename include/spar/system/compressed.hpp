@@ -46,9 +46,9 @@ struct compressed {
     const auto start = [&] {
       switch (chosen) {
       case compression_choice::algorithm::compressed_ring:
-        return ring(net.with_algorithm(ring.name), x, op, residual);
+        return ring(net.with_algorithm(ring.name, ring.agreed()), x, op, residual);
       case compression_choice::algorithm::compressed_doubling:
-        return doubling(net.with_algorithm(doubling.name), x, op, residual);
+        return doubling(net.with_algorithm(doubling.name, doubling.agreed()), x, op, residual);
       default:
         return plain(net.with_algorithm(plain.name), x, op);
       }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <spar/collective/compressed_flex.hpp>
+#include <spar/collective/flex_execute.hpp>
 #include <spar/collective/flex_plan.hpp>
+#include <spar/collective/largest.hpp>
 #include <spar/storage/codec.hpp>
 
 #include <cstddef>
@@ -18,7 +20,8 @@ namespace spar {
 /// owners have encoded once. All ranks end with the same bits. The plan is borrowed until the call has ended.
 ///
 /// Throws `invalid_argument` before anything is sent for a plan of another dimension or number of ranks and for a bad
-/// option of the codec, and where the codec cannot carry a sum.
+/// option of the codec, and where the codec rejects a sum. Sums that it cannot carry otherwise go down as they are, as
+/// ranks agree in ceil(log2 P) rounds more.
 template <class Codec>
 struct compressed_flexreduce {
   static constexpr std::string_view name = "compressed_flexreduce";
@@ -45,6 +48,17 @@ struct compressed_flexreduce {
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     if (net.size() == 1) co_return;
     co_await flex_reduce_scatter(net, plan, x, op, &codec);
+    if constexpr (requires(std::span<const T> values) { codec.carries(values); }) {
+      // One rank's values may be such that all go down as they are.
+      const index_range own = (*plan)[net.rank()];
+      const block_coder coder(net, codec);
+      std::uint64_t uncarried = coder.carries(std::span<const T>(x.subspan(own.begin, own.size()))) ? 0 : 1;
+      co_await find_largest(net.template with_element<std::uint64_t>(), uncarried);
+      if (uncarried > 0) {
+        co_await flex_allgather(net, plan, x);
+        co_return;
+      }
+    }
     co_await flex_allgather(net, plan, x, &codec);
   }
 

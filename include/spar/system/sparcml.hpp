@@ -45,7 +45,9 @@ struct basic_sparcml {
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op,
                                     std::span<T> residual = {}) const& {
     double second_bytes = sizeof(T); // a value in DSAR's second phase
+    std::uint64_t options = 0;
     if constexpr (block_codec<Second, T>) {
+      if constexpr (requires { second.agreed(); }) options = second.agreed();
       second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
     }
     std::uint64_t k = mine.count();
@@ -65,7 +67,7 @@ struct basic_sparcml {
       case sparcml_choice::ssar:
         return ssar(net.with_algorithm(ssar.name), mine, op);
       default:
-        return dsar(net.with_algorithm(dsar.name), mine, op, residual);
+        return dsar(net.with_algorithm(dsar.name, options), mine, op, residual);
       }
     };
     auto running = start(); // one wait for all three: each costs every user time to compile

@@ -55,10 +55,11 @@ class channel {
     other.agreed_.element = code_of<T>;
     return other;
   }
-  /// The same call once ranks have chosen an algorithm, so that a rank that chose otherwise is found out.
-  [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
+  /// The same call once ranks have chosen an algorithm, so that a rank that chose otherwise, or with other options, is
+  /// found out.
+  [[nodiscard]] channel with_algorithm(std::string_view name, std::uint64_t option = 0) const noexcept {
     channel other = *this;
-    other.agreed_.algorithm = name_code(name);
+    other.agreed_.algorithm = algorithm_code(name, option);
     return other;
   }
 
@@ -79,8 +80,8 @@ class channel {
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
     ++call_->cost.messages_sent; // while it is on its way
     call_->cost.bytes_sent += out.head.payload_bytes();
-    call_->cost.plain_bytes_sent +=
-        what.format == wire_format::encoded ? what.count * size_of(agreed_.element) : out.head.payload_bytes();
+    const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of a value
+    call_->cost.plain_bytes_sent += plain > 0 ? what.count * plain : out.head.payload_bytes();
     call_->cost.header_bytes_sent += sizeof(header);
     return sending;
   }

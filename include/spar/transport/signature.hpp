@@ -19,6 +19,11 @@ constexpr std::uint16_t name_code(std::string_view name) noexcept {
   return static_cast<std::uint16_t>(hash ^ (hash >> 16));
 }
 
+/// The code of an algorithm's name, with a number that is made of its options.
+constexpr std::uint16_t algorithm_code(std::string_view name, std::uint64_t option) noexcept {
+  return static_cast<std::uint16_t>(name_code(name) ^ static_cast<std::uint16_t>(option ^ option >> 16));
+}
+
 /// What all ranks of a call must agree on; every header carries it.
 struct signature {
   std::uint16_t algorithm = 0; // with the options that must be the same
@@ -31,9 +36,7 @@ struct signature {
 /// The signature of a call with values of T and indices of Index; `option` is what else must be the same, as a root.
 template <element T, index_type Index, class Algorithm, class Op>
 constexpr signature signature_of(std::uint64_t dimension, std::uint64_t option = 0) noexcept {
-  const auto folded = static_cast<std::uint16_t>(option ^ option >> 16);
-  return {static_cast<std::uint16_t>(name_code(Algorithm::name) ^ folded), name_code(Op::name), code_of<T>,
-          code_of<Index>, dimension};
+  return {algorithm_code(Algorithm::name, option), name_code(Op::name), code_of<T>, code_of<Index>, dimension};
 }
 
 namespace detail {

@@ -16,20 +16,13 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// Values that are converted together: of a known number, so that the loops vectorise.
+/// Values of an inner loop: of a known number, so that compilers vectorise it.
 inline constexpr std::size_t short_block = 32;
 
-/// Calls `convert(in, out)` on blocks of the values and their bytes; both sides may lie anywhere.
-template <class In, class Out, class Convert>
-[[gnu::always_inline]] inline void convert_blocks(const std::byte* in, std::byte* out, std::size_t n, Convert convert) {
-  std::array<In, short_block> from{};
-  std::array<Out, short_block> to;
-  for (std::size_t e = 0; e < n; e += short_block) {
-    const std::size_t count = n - e < short_block ? n - e : short_block;
-    std::memcpy(from.data(), in + e * sizeof(In), count * sizeof(In));
-    for (std::size_t b = 0; b < short_block; ++b) to[b] = convert(from[b]);
-    std::memcpy(out + e * sizeof(Out), to.data(), count * sizeof(Out));
-  }
+/// All bits set where the condition holds: selection by masks, which vectorises on every processor.
+constexpr std::int32_t mask_of(bool condition) noexcept { return -static_cast<std::int32_t>(condition); }
+constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t no) noexcept {
+  return (yes & mask) | (no & ~mask);
 }
 
 } // namespace detail
@@ -42,9 +35,10 @@ struct bfloat16_code {
 
   static std::uint16_t encode(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
-    const std::uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
-    const std::uint32_t nan = bits >> 16 | 0x40U;
-    return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+    const auto rounded = static_cast<std::int32_t>(bits + 0x7fffU + (bits >> 16 & 1U));
+    const auto quiet = static_cast<std::int32_t>(bits | 0x400000U);
+    const std::int32_t is_nan = detail::mask_of(static_cast<std::int32_t>(bits & 0x7fffffffU) > 0x7f800000);
+    return static_cast<std::uint16_t>(detail::select(is_nan, quiet, rounded) >> 16);
   }
   static float decode(std::uint16_t code) { return std::bit_cast<float>(static_cast<std::uint32_t>(code) << 16); }
 };
@@ -55,36 +49,65 @@ struct half_code {
   static constexpr double relative_error = 0x1p-10;
 
   static std::uint16_t encode(float x) {
-    const auto bits = std::bit_cast<std::uint32_t>(x);
-    const std::uint32_t sign = bits >> 16 & 0x8000U, magnitude = bits & 0x7fffffffU;
-    const std::uint32_t normal = (magnitude + 0xfffU + (magnitude >> 13 & 1U) - (112U << 23)) >> 13;
+    const auto bits = std::bit_cast<std::int32_t>(x);
+    const std::int32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    const std::int32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13;
     // Next to 0.5 the floats are 2^-24 apart: adding it rounds.
-    const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
-    const std::uint32_t finite = magnitude < 0x38800000U ? small : normal;
-    const std::uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
-    return static_cast<std::uint16_t>(sign | (magnitude >= 0x477ff000U ? special : finite));
+    const std::int32_t small = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000;
+    const std::int32_t finite = detail::select(detail::mask_of(magnitude < 0x38800000), small, normal);
+    const std::int32_t special = 0x7c00 | (0x200 & detail::mask_of(magnitude > 0x7f800000));
+    return static_cast<std::uint16_t>(sign | detail::select(detail::mask_of(magnitude >= 0x477ff000), special, finite));
   }
   static float decode(std::uint16_t code) {
-    const std::uint32_t sign = (code & 0x8000U) << 16, magnitude = code & 0x7fffU;
-    const std::uint32_t shifted = magnitude << 13;
-    const std::uint32_t finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(shifted) * 0x1p112F);
-    return std::bit_cast<float>(sign | (magnitude >= 0x7c00U ? shifted | 0x7f800000U : finite));
+    const std::int32_t magnitude = code & 0x7fff, shifted = magnitude << 13;
+    const auto finite = std::bit_cast<std::int32_t>(std::bit_cast<float>(shifted) * 0x1p112F);
+    const std::int32_t bits = detail::select(detail::mask_of(magnitude >= 0x7c00), shifted | 0x7f800000, finite);
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) | (code & 0x8000U) << 16);
   }
 };
 
-/// Two bytes for each of x[0, n); `out` may be unaligned.
+namespace detail {
+
+template <class Code, class T>
+[[gnu::noinline]] void encode_whole(const T* __restrict x, std::size_t n, std::uint16_t* __restrict out) {
+  std::size_t e = 0;
+  for (; e + short_block <= n; e += short_block)
+    for (std::size_t b = 0; b < short_block; ++b) out[e + b] = Code::encode(static_cast<float>(x[e + b]));
+  for (; e < n; ++e) out[e] = Code::encode(static_cast<float>(x[e]));
+}
+template <class Code, class T>
+[[gnu::noinline]] void decode_whole(const std::uint16_t* __restrict in, std::size_t n, T* __restrict out) {
+  std::size_t e = 0;
+  for (; e + short_block <= n; e += short_block)
+    for (std::size_t b = 0; b < short_block; ++b) out[e + b] = static_cast<T>(Code::decode(in[e + b]));
+  for (; e < n; ++e) out[e] = static_cast<T>(Code::decode(in[e]));
+}
+inline bool is_aligned(const std::byte* at) noexcept {
+  return reinterpret_cast<std::uintptr_t>(at) % alignof(std::uint16_t) == 0;
+}
+
+} // namespace detail
+
+/// Two bytes for each of x[0, n); `out` may be unaligned, which takes longer.
 template <class Code, element T>
   requires is_floating<T>
-[[gnu::noinline]] void encode_short(const T* x, std::size_t n, std::byte* out) {
-  detail::convert_blocks<T, std::uint16_t>(reinterpret_cast<const std::byte*>(x), out, n,
-                                           [](T value) { return Code::encode(static_cast<float>(value)); });
+void encode_short(const T* x, std::size_t n, std::byte* out) {
+  if (detail::is_aligned(out)) return detail::encode_whole<Code>(x, n, reinterpret_cast<std::uint16_t*>(out));
+  for (std::size_t e = 0; e < n; ++e) {
+    const std::uint16_t code = Code::encode(static_cast<float>(x[e]));
+    std::memcpy(out + 2 * e, &code, 2);
+  }
 }
 
 template <class Code, element T>
   requires is_floating<T>
-[[gnu::noinline]] void decode_short(const std::byte* in, std::size_t n, T* out) {
-  detail::convert_blocks<std::uint16_t, T>(in, reinterpret_cast<std::byte*>(out), n,
-                                           [](std::uint16_t code) { return static_cast<T>(Code::decode(code)); });
+void decode_short(const std::byte* in, std::size_t n, T* out) {
+  if (detail::is_aligned(in)) return detail::decode_whole<Code>(reinterpret_cast<const std::uint16_t*>(in), n, out);
+  for (std::size_t e = 0; e < n; ++e) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, in + 2 * e, 2);
+    out[e] = static_cast<T>(Code::decode(code));
+  }
 }
 
 /// The largest finite |x[i]|; 0 where there is none.
@@ -97,8 +120,8 @@ template <element T>
   const auto look = [&](std::size_t lane, T entry) {
     const auto value = static_cast<real>(entry);
     const real magnitude = value < 0 ? -value : value;
-    const bool larger = (magnitude > top[lane]) & (magnitude <= std::numeric_limits<real>::max());
-    top[lane] = larger ? magnitude : top[lane];
+    const real finite = magnitude <= std::numeric_limits<real>::max() ? magnitude : real(0);
+    top[lane] = finite > top[lane] ? finite : top[lane];
   };
   for (; e + detail::short_block <= n; e += detail::short_block)
     for (std::size_t b = 0; b < detail::short_block; ++b) look(b, x[e + b]);
