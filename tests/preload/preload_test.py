@@ -68,11 +68,16 @@ for setting in ["ring+qsgd:8", "rec_doubling+bf16", "flexreduce+half", "automati
     status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE=setting, SPAR_MIN_BYTES="1")
     expect(status == 0, f"{setting}: status {status}: {said}")
     saved = report["bytes_saved"] if report else -1
-    expect((saved > 0) == (not setting.startswith("automatic")), f"{setting}: {saved} bytes saved")
+    # Among ranks of one host the model sees no use in encoding floats.
+    expect(saved > 0 or setting.startswith("automatic"), f"{setting}: {saved} bytes saved")
 
 # Small vectors are the MPI library's own.
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")
 expect(status == 0 and report["calls"] == 0 and report["calls_passed"] > 1000, f"a threshold: {status} {report}")
+
+# Nor are exact calls within a host taken over, unless they are told to be.
+status, said, report = run(2, program)
+expect(status == 0 and report["calls"] == 0, f"one host: {status} {report}")
 
 # What is wrong is said once, and the program goes on without it.
 for variable, value, says in [
@@ -97,7 +102,7 @@ if compiler:
         source, binary = ROOT / f"tests/preload/{name}_program.f90", work / name
         built = subprocess.run([compiler, "-w", "-o", binary, source], cwd=work, capture_output=True, text=True)
         expect(built.returncode == 0, f"{name}: {built.stderr}")
-        status, said, report = run(3, binary)
+        status, said, report = run(3, binary, SPAR_MIN_BYTES="1")
         expect(status == 0 and said.count("0 failures") == 3, f"{name}: status {status}: {said}")
         calls = report["calls"] if report else 0
         expect((calls > 0) == (name == "fortran" or flavour == "openmpi"), f"{name}: {calls} calls")

@@ -49,7 +49,9 @@ communicator::communicator(MPI_Comm comm, const settings& chosen) : settings_(ch
   net_.emplace(same_ranks.get());
   net_->node().set_deadline(); // none: the program may wait for as long as it likes
   net_->node().know(settings_.network);
-  if (settings_.chosen == algorithm::flexreduce) hosts_ = spar::tree_of_hosts(spar::hosts_of(same_ranks.get()));
+  const std::vector<spar::rank_t> host_of = spar::hosts_of(same_ranks.get());
+  across_hosts_ = std::any_of(host_of.begin(), host_of.end(), [&](spar::rank_t h) { return h != host_of[0]; });
+  if (settings_.chosen == algorithm::flexreduce) hosts_ = spar::tree_of_hosts(host_of);
 }
 
 const spar::flex_plan& communicator::plan(std::uint64_t n) {
@@ -102,9 +104,9 @@ void communicator::lossy(T* x, std::size_t n) {
 }
 
 void communicator::allreduce(void* numbers, std::size_t n, const reduction& what) {
-  if (settings_.lossy() && what.is_sum) {
+  if (is_lossy(what)) {
     if (what.type == number::float32) return lossy(static_cast<float*>(numbers), n);
-    if (what.type == number::float64) return lossy(static_cast<double*>(numbers), n);
+    return lossy(static_cast<double*>(numbers), n);
   }
   switch (what.bytes) {
   case 1:

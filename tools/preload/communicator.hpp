@@ -23,6 +23,10 @@ class communicator {
   /// Collective over `comm`, of which nothing is kept: not its attributes, whose copy functions are the program's.
   communicator(MPI_Comm comm, const settings& chosen);
 
+  /// Whether a call of so many bytes is to be taken over: where that is not slower. The same on all ranks.
+  [[nodiscard]] bool takes(std::size_t bytes, const reduction& what) const noexcept {
+    return bytes >= settings_.min_bytes_on_one_host || across_hosts_ || is_lossy(what);
+  }
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
 
@@ -34,6 +38,9 @@ class communicator {
   [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->node().last_call(); }
 
  private:
+  [[nodiscard]] bool is_lossy(const reduction& what) const noexcept {
+    return settings_.lossy() && what.is_sum && (what.type == number::float32 || what.type == number::float64);
+  }
   template <class Word>
   void exact(Word* x, std::size_t n, const reduction& what);
   template <class T>
@@ -43,6 +50,7 @@ class communicator {
 
   settings settings_;
   bool devices_ = false;
+  bool across_hosts_ = false;
   std::optional<spar::mpi> net_;
   std::optional<spar::tree> hosts_;
   std::vector<std::unique_ptr<spar::flex_plan>> plans_;

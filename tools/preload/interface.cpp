@@ -205,9 +205,11 @@ void after_init() noexcept {
   PMPI_Bcast(&here.chosen, sizeof(here.chosen), MPI_BYTE, 0, MPI_COMM_WORLD);
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
   if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
-    std::fprintf(stderr, "spar: MPI_Allreduce of %llu bytes and more is taken over%s%s\n",
+    std::fprintf(stderr, "spar: MPI_Allreduce is taken over from %llu bytes on, on one host from %llu%s%s\n",
                  static_cast<unsigned long long>(here.chosen.min_bytes),
-                 here.chosen.lossy() ? ", sums of float and double with " : "", here.chosen.codec.data());
+                 static_cast<unsigned long long>(here.chosen.lossy() ? here.chosen.min_bytes
+                                                                     : here.chosen.min_bytes_on_one_host),
+                 here.chosen.lossy() ? "; sums of float and double with " : "", here.chosen.codec.data());
   }
 }
 
@@ -246,7 +248,7 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   const guard own;
   try {
     communicator* const ours = of(comm);
-    if (ours == nullptr) return pass();
+    if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     if (ours->may_have_devices()) { // then ranks agree, as one may have its values in host memory
       const bool host = is_host_memory(receive) && (send == MPI_IN_PLACE || is_host_memory(send));
       if (agree(host ? 1 : 0, comm) == 0) return pass();
