@@ -27,50 +27,39 @@ std::vector<float> brought(spar::rank_t rank, std::size_t n) {
   return x;
 }
 
+/// The results of all algorithms and codecs, for some lengths, on a rank.
 template <class Net>
-void reduce(Net& net, int which, const named& codec, const spar::flex_plan& plan, std::vector<float>& x) {
-  if (which == 0)
-    spar::allreduce(net, std::span(x), spar::compressed_ring<named>{codec, 5000});
-  else if (which == 1)
-    spar::allreduce(net, std::span(x), spar::compressed_recursive_doubling<named>{codec, 5000});
-  else
-    spar::allreduce(net, std::span(x), spar::compressed_flexreduce<named>{plan, codec});
-}
-
-TEST(mpi_compressed, has_the_bits_that_threads_have) {
-  spar::mpi net{MPI_COMM_WORLD};
-  const spar::tree topology = spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD));
+std::vector<std::vector<float>> all_results(Net& net, const spar::tree& topology) {
   std::vector<const char*> codecs{"none", "bf16", "half", "qsgd:8"};
 #ifdef SPAR_HAS_ZFP
   codecs.push_back("zfp:12");
 #endif
-  const auto p = static_cast<std::size_t>(net.size());
-  // Rounding depends on the number of the call: both begin with the first.
-  std::vector<std::vector<float>> over_mpi;
-  std::vector<std::vector<std::vector<float>>> among_threads(p);
+  std::vector<std::vector<float>> results;
+  const auto add = [&](std::size_t n, const auto& algorithm) {
+    auto x = brought(net.rank(), n);
+    spar::allreduce(net, std::span(x), algorithm);
+    results.push_back(x);
+  };
   for (const std::size_t n : {0U, 7U, 1000U, 60'000U}) {
     const spar::flex_plan plan(topology, n);
     for (const char* codec : codecs) {
-      for (const int which : {0, 1, 2}) {
-        auto x = brought(net.rank(), n);
-        reduce(net, which, named(codec), plan, x);
-        over_mpi.push_back(x);
-      }
+      add(n, spar::compressed_ring<named>{named(codec), 5000});
+      add(n, spar::compressed_recursive_doubling<named>{named(codec), 5000});
+      add(n, spar::compressed_flexreduce<named>{plan, named(codec)});
     }
   }
+  return results;
+}
+
+TEST(mpi_compressed, has_the_bits_that_threads_have) {
+  spar::mpi net{MPI_COMM_WORLD}; // whose first call is the first, as among threads: rounding depends on its number
+  const spar::tree topology = spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD));
+  const auto over_mpi = all_results(net, topology);
+  std::vector<std::vector<std::vector<float>>> among_threads(static_cast<std::size_t>(net.size()));
   spar::thread_group group(net.size());
-  group.run([&](spar::threads& own) {
-    for (const std::size_t n : {0U, 7U, 1000U, 60'000U}) {
-      const spar::flex_plan plan(topology, n);
-      for (const char* codec : codecs) {
-        for (const int which : {0, 1, 2}) {
-          auto x = brought(own.rank(), n);
-          reduce(own, which, named(codec), plan, x);
-          among_threads[static_cast<std::size_t>(own.rank())].push_back(x);
-        }
-      }
-    }
-  });
+  group.run(
+      [&](spar::threads& own) { among_threads[static_cast<std::size_t>(own.rank())] = all_results(own, topology); });
+  ASSERT_EQ(over_mpi.size(), among_threads[0].size());
   for (std::size_t c = 0; c < over_mpi.size(); ++c) {
     ASSERT_EQ(over_mpi[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
     ASSERT_EQ(among_threads[0][c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
