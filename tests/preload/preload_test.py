@@ -92,6 +92,8 @@ for variable, value, says in [
     expect(said.count(says) == 1, f"{variable}={value}: said {said}")
 status, said, report = run(2, program, SPAR_VERBOSE="1", SPAR_MIN_BYTES="1")
 expect("is taken over" in said and "calls taken over" in said, f"SPAR_VERBOSE=1: said {said}")
+status, said, report = run(2, program, "lossy", SPAR_VERBOSE="1", SPAR_MIN_BYTES="1", SPAR_ALLREDUCE="automatic+bf16")
+expect("s expected without compression" in said, f"automatic+bf16 does not say why: {said[:500]}")
 status, said, report = run(2, program, SPAR_REPORT="/nowhere/report.json")
 expect(status == 0 and "cannot write" in said, f"a report that cannot be written: {status}: {said}")
 
@@ -130,5 +132,16 @@ if launcher:
                           capture_output=True, text=True)
     found = json.loads(report.read_text()) if report.exists() else {}
     expect(done.returncode == 0 and found.get("bytes_saved", 0) > 0, f"scripts/preload: {done} {found}")
+
+if pathlib.Path("/usr/share/datasets/fashion-mnist").is_dir():
+    rows = work / "rows.json"
+    command = [ROOT / "scripts/train_preloaded", "--mpi", flavour, "--settings", "own,ring+bf16", "--ranks", 2,
+               "--epochs", 1, "--images", 2000, "--test-images", 500, "--json", rows]
+    done = subprocess.run([str(w) for w in command], capture_output=True, text=True)
+    found = {row["system"]: row for row in json.loads(rows.read_text())} if rows.exists() else {}
+    expect(done.returncode == 0 and set(found) == {"own", "ring+bf16"}, f"scripts/train_preloaded: {done}")
+    for name, row in found.items():
+        expect(row["history"][0]["accuracy"] > 0.3, f"{name}: {row['history']}")
+        expect((row["report"] or {}).get("bytes_saved", 0) > 0 or name == "own", f"{name}: {row['report']}")
 
 sys.exit(1 if failures else 0)

@@ -227,10 +227,15 @@ struct feedback_on_tree {
   }
 };
 
-/// So that a vector goes in several pieces.
+/// So that a vector goes in several pieces, whatever its length.
 template <class Algorithm>
-struct in_pieces : Algorithm {
-  in_pieces() { this->piece = 61; }
+struct in_pieces {
+  static constexpr std::string_view name = Algorithm::name;
+  template <class Net, class Op>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<float> x, Op op) const& {
+    const Algorithm algorithm{.piece = x.size() / 8 + 1};
+    co_await algorithm(net, x, op);
+  }
 };
 struct compressed_on_tree {
   template <class Net>

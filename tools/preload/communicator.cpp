@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <span>
+#include <string>
 
 namespace preload {
 
@@ -86,6 +87,16 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   }
 }
 
+template <class Chooses, class T>
+const Chooses& communicator::told(const Chooses& chooses, std::span<T> x) {
+  if (settings_.verbose && net_->rank() == 0 && told_ != x.size()) {
+    told_ = x.size();
+    const std::string why = chooses.template choice<T>(net_->node().network(), net_->size(), x.size()).reason();
+    std::fprintf(stderr, "spar: %zu values: %s\n", x.size(), why.c_str());
+  }
+  return chooses;
+}
+
 template <class T>
 void communicator::lossy(T* x, std::size_t n) {
   const spar::storage::named_codec codec(settings_.codec.data());
@@ -99,7 +110,7 @@ void communicator::lossy(T* x, std::size_t n) {
   case algorithm::flexreduce:
     return spar::allreduce(*net_, all, spar::compressed_flexreduce<named>{plan(n), codec});
   default:
-    return spar::allreduce(*net_, all, spar::compressed<named>{codec});
+    return spar::allreduce(*net_, all, told(spar::compressed<named>{codec}, all));
   }
 }
 

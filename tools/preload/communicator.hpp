@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace preload {
@@ -45,12 +46,16 @@ class communicator {
   void exact(Word* x, std::size_t n, const reduction& what);
   template <class T>
   void lossy(T* x, std::size_t n);
+  /// Says, where that is asked for, what it chooses and why.
+  template <class Chooses, class T>
+  const Chooses& told(const Chooses& chooses, std::span<T> x);
   /// For n values over the hosts of these ranks; kept, as training reduces the same few lengths again and again.
   const spar::flex_plan& plan(std::uint64_t n);
 
   settings settings_;
   bool devices_ = false;
   bool across_hosts_ = false;
+  std::size_t told_ = 0; // the number of values of which it was said last what is chosen
   std::optional<spar::mpi> net_;
   std::optional<spar::tree> hosts_;
   std::vector<std::unique_ptr<spar::flex_plan>> plans_;

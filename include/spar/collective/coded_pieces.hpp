@@ -48,8 +48,14 @@ struct outgoing_piece {
 template <transport Net>
 class outbox {
  public:
-  outbox(channel<Net> net, std::size_t slots) : slots_(net.memory(), slots) {
-    for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back();
+  /// `bytes`: of the longest message, usually. Room that grew on the way would be more requests than other calls make.
+  outbox(channel<Net> net, std::size_t slots, std::size_t bytes) : slots_(net.memory(), slots) {
+    for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back().room = buffer<std::byte>(net.memory(), bytes);
+  }
+  outbox(const outbox&) = delete;
+  /// After an error the last ones are given up first: who receives meanwhile must not miss one between others.
+  ~outbox() {
+    for (std::size_t i = slots_.size(); i-- > 0;) slots_[(used_ + i) % slots_.size()].sending.reset();
   }
   [[nodiscard]] outgoing_piece<Net>& next() noexcept { return slots_[used_++ % slots_.size()]; }
   [[nodiscard]] outgoing_piece<Net>& operator[](std::size_t i) noexcept { return slots_[i]; }

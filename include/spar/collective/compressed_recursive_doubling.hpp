@@ -56,7 +56,7 @@ struct compressed_recursive_doubling {
     const rank_t partner = folded.has_partner() ? folded.partner() : net.rank();
     const detail::pieces_of all{{0, x.size()}, piece};
     const block_coder coder(net, codec);
-    detail::outbox<Net> out(net, all.count());
+    detail::outbox<Net> out(net, all.count(), codec.template encoded_bytes<T>(all[0].size()));
     detail::read_ahead<Net> in(net);
     buffer<T> scratch(net.memory(), all[0].size());
     const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };

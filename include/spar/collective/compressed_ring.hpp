@@ -54,7 +54,8 @@ struct compressed_ring {
     const rank_t last = 2 * p - 2;
     const detail::pieces_of largest{owner[0], piece};
     const block_coder coder(net, codec);
-    detail::outbox<Net> out(net, largest.count() + 1); // a rank is ahead of its right one by a block at most
+    // A rank is ahead of its right one by a block at most.
+    detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
     detail::read_ahead<Net> in(net);
     buffer<T> scratch(net.memory(), largest[0].size());
 
