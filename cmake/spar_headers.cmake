@@ -37,7 +37,6 @@ function(spar_write_units variable kind extension)
 endfunction()
 
 add_custom_target(spar_headers_alone)
-add_dependencies(spar_quick spar_headers_alone)
 
 function(spar_compile_headers target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;LIBRARIES")
@@ -57,7 +56,7 @@ foreach(flavour IN LISTS spar_mpi_flavours)
 endforeach()
 
 add_test(NAME headers.alone COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_alone)
-set_tests_properties(headers.alone PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS lint)
+set_tests_properties(headers.alone PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint;full")
 
 find_program(SPAR_NVCC nvcc HINTS /usr/local/cuda/bin "$ENV{CUDA_HOME}/bin")
 find_program(SPAR_NVCC_HOST NAMES g++-12 g++)

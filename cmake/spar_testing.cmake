@@ -11,7 +11,6 @@ else()
     add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/${source}")
     target_link_libraries(${target} PUBLIC spar_development ${mpi} GTest::gtest)
     target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <spar/spar.hpp> ${ARGN})
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   endfunction()
   spar_add_test_base(spar_test_base precompiled.cpp "")
   foreach(flavour IN LISTS spar_mpi_flavours)
@@ -25,14 +24,20 @@ macro(spar_test_names path)
   string(REPLACE "/" "_" test_target "${path}")
 endmacro()
 
-# A test of what the library does need not be fast: a third of the time goes with most of the optimiser. A test of the
-# assertions chooses their level before any header is there.
-function(spar_compile_quickly target base)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+# A test of the assertions chooses their level before any header is there.
+function(spar_precompile target base)
   if(NOT target MATCHES "^core_assertion_")
     target_precompile_headers(${target} REUSE_FROM ${base})
   endif()
 endfunction()
+
+# Each test is built once in the quick set: where there are no assertions (the preset test) the LARGE ones alone, which
+# would take too long with sanitizers, and where there are (debug) the others.
+if(SPAR_ASSERTION_LEVEL STREQUAL "0")
+  set(spar_large_only TRUE)
+else()
+  set(spar_large_only FALSE)
+endif()
 
 # What sanitizers are told. Under the thread sanitizer the simulator, which has one thread, is left out.
 set(spar_test_environment "UBSAN_OPTIONS=print_stacktrace=1"
@@ -42,13 +47,15 @@ if(SPAR_SANITIZE MATCHES "thread")
 endif()
 
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
-#               [SIMULATED] [KERNEL])
+#               [ONE_THREAD] [KERNEL])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
-# of the quick set where it is sanitized, one that is all SIMULATED under the thread sanitizer. That of a KERNEL runs as
-# users compile it too: as layer.name.optimised, with the label full.
+# of the quick set where it is sanitized, one that has ONE_THREAD, as all of a KERNEL, under the thread sanitizer. That
+# of a KERNEL runs as users compile it too: as layer.name.optimised, with the label full.
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;SIMULATED;KERNEL" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
-  if(NOT GTest_FOUND OR (arg_SIMULATED AND SPAR_SANITIZE MATCHES "thread"))
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  if(NOT GTest_FOUND
+     OR (spar_large_only AND NOT arg_LARGE)
+     OR (SPAR_SANITIZE MATCHES "thread" AND (arg_ONE_THREAD OR arg_KERNEL)))
     return()
   endif()
   spar_test_names("${path}")
@@ -64,7 +71,7 @@ function(spar_add_test path)
   endif()
   spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${arg_LIBRARIES} ${full})
   target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  spar_compile_quickly(${test_target}_test spar_test_base)
+  spar_precompile(${test_target}_test spar_test_base)
   add_test(NAME ${test_name} COMMAND ${test_target}_test)
   set_tests_properties(
     ${test_name}
@@ -72,17 +79,22 @@ function(spar_add_test path)
                ENVIRONMENT "${spar_test_environment}")
   if(arg_KERNEL AND NOT SPAR_SANITIZE)
     spar_add_program(${test_target}_optimised SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main FULL)
+    target_compile_options(${test_target}_optimised PRIVATE -O3)
     add_test(NAME ${test_name}.optimised COMMAND ${test_target}_optimised)
     set_tests_properties(${test_name}.optimised PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;full")
   endif()
 endfunction()
 
-# spar_add_fuzz_target(name [LIBRARIES lib...])
+# spar_add_fuzz_target(name [LIBRARIES lib...] [LARGE])
 # The corpus in fuzz/corpus/name is replayed through fuzz/name_fuzz.cpp by the test fuzz.name; where the compiler makes
 # fuzzers (the preset fuzz), name_fuzz is one, for scripts/fuzz.
 function(spar_add_fuzz_target name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
-  spar_add_test(fuzz/${name} SOURCES fuzz/${name}_fuzz.cpp fuzz/replay.cpp LIBRARIES ${arg_LIBRARIES})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LARGE" "" "LIBRARIES")
+  set(large "")
+  if(arg_LARGE)
+    set(large LARGE)
+  endif()
+  spar_add_test(fuzz/${name} SOURCES fuzz/${name}_fuzz.cpp fuzz/replay.cpp LIBRARIES ${arg_LIBRARIES} ${large})
   if(TARGET fuzz_${name}_test)
     target_compile_definitions(fuzz_${name}_test
                                PRIVATE "SPAR_FUZZ_CORPUS=\"${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}\"")
@@ -120,13 +132,20 @@ function(spar_add_mpi_test path)
   endif()
   math(EXPR watchdog "${arg_TIMEOUT} - 5")
   foreach(flavour IN LISTS spar_mpi_flavours)
-    spar_is_full(full ${flavour} "${arg_FULL}")
+    spar_is_first(first ${flavour})
+    if(spar_large_only AND NOT arg_LARGE AND first)
+      continue()
+    endif()
+    set(full "")
+    if(arg_FULL OR (SPAR_SANITIZE AND NOT first))
+      set(full FULL)
+    endif()
     set(target ${test_target}_test_${flavour})
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     if(NOT arg_OWN_MAIN)
       target_link_libraries(${target} PRIVATE spar_test_base_${flavour})
-      spar_compile_quickly(${target} spar_test_base_${flavour})
+      spar_precompile(${target} spar_test_base_${flavour})
     endif()
     set(mpirun "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour})
     set(names "")
@@ -172,14 +191,19 @@ function(spar_add_compile_failure name)
   set_tests_properties(compile_failure.${name} PROPERTIES TIMEOUT 120 LABELS "compile_failure")
 endfunction()
 
+# What scripts that build something are to build it in.
+get_filename_component(spar_preset "${PROJECT_BINARY_DIR}" NAME)
+
 # spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...] [SERIAL]): a script that exits 0, or 77
-# where something that it needs is missing; a SERIAL one uses every core by itself.
+# where something that it needs is missing; a SERIAL one uses every core by itself. What may take longest goes first.
 function(spar_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77
-                                          RUN_SERIAL ${arg_SERIAL})
+  set_tests_properties(
+    ${name}
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT} LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77
+               RUN_SERIAL ${arg_SERIAL} ENVIRONMENT "SPAR_PRESET=${spar_preset}")
 endfunction()

@@ -424,6 +424,30 @@ struct disagreeing {
   }
 };
 
+struct disagreeing_split {
+  const vectors* x;
+  std::vector<std::string>* errors;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const spar::split_allgather<named> algorithm{named(rank == 1 ? "half" : "bf16")};
+    const auto mine = spar::dense_view((*x)[rank]);
+    try {
+      auto pending = spar::start_allreduce(net, mine, algorithm);
+      co_await pending;
+    } catch (const spar::error& e) {
+      (*errors)[rank] = e.what();
+    }
+  }
+};
+
+TEST(compressed_allreduce, ranks_that_split_with_other_codecs_are_told) {
+  const auto x = random_vectors(3, 1000, 2);
+  std::vector<std::string> errors(3);
+  run_sim(3, disagreeing_split{&x, &errors});
+  for (const auto& e : errors) EXPECT_NE(e.find("disagree on the algorithm"), std::string::npos) << e;
+}
+
 TEST(compressed_allreduce, ranks_with_other_codecs_are_told) {
   for (const kind which : {ring, doubling, flexreduce, chosen}) {
     auto x = random_vectors(3, 1000, 2);

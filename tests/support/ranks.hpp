@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <ostream>
 
@@ -23,6 +24,9 @@ inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, 
 
 /// The numbers of ranks at which everything must work.
 inline constexpr std::array<spar::rank_t, 8> all_ranks{1, 2, 3, 4, 5, 7, 8, 13};
+
+/// Whether the long tests are wanted, as by scripts/test --full.
+inline bool is_full() { return std::getenv("SPAR_FULL") != nullptr; }
 
 inline std::ostream& operator<<(std::ostream& out, mode where) {
   constexpr const char* names[] = {"threads", "threads, synchronous", "sim", "sim, synchronous, random order"};

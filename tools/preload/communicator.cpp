@@ -45,7 +45,7 @@ constexpr std::size_t most_plans = 64;
 
 } // namespace
 
-communicator::communicator(MPI_Comm comm, const settings& chosen) : settings_(chosen) {
+communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) : settings_(chosen), devices_(devices) {
   const bare_communicator same_ranks(comm);
   net_.emplace(same_ranks.get());
   net_->node().set_deadline(); // none: the program may wait for as long as it likes

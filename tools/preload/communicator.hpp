@@ -22,7 +22,8 @@ namespace preload {
 class communicator {
  public:
   /// Collective over `comm`, of which nothing is kept: not its attributes, whose copy functions are the program's.
-  communicator(MPI_Comm comm, const settings& chosen);
+  /// `devices`: some rank might bring device memory.
+  communicator(MPI_Comm comm, const settings& chosen, bool devices);
 
   /// Whether a call of so many bytes is to be taken over: where that is not slower. The same on all ranks.
   [[nodiscard]] bool takes(std::size_t bytes, const reduction& what) const noexcept {
@@ -31,8 +32,6 @@ class communicator {
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
 
-  /// Whether any of the ranks might bring device memory.
-  void note_devices(bool any) noexcept { devices_ = any; }
   [[nodiscard]] bool may_have_devices() const noexcept { return devices_; }
 
   /// Of the last call.
@@ -53,7 +52,7 @@ class communicator {
   const spar::flex_plan& plan(std::uint64_t n);
 
   settings settings_;
-  bool devices_ = false;
+  bool devices_;
   bool across_hosts_ = false;
   std::size_t told_ = 0; // the number of values of which it was said last what is chosen
   std::optional<spar::mpi> net_;

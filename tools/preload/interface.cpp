@@ -127,35 +127,28 @@ communicator* make(MPI_Comm comm) {
     return nullptr;
   }
   const quiet_errors quiet(comm);
+  const auto has_room = [] {
+    const std::lock_guard mine(here.turn);
+    return here.all.size() < most_communicators;
+  };
   // Before and after: one rank may have more communicators than another, or too little memory.
-  std::unique_lock mine(here.turn);
-  const bool room = here.all.size() < most_communicators;
-  mine.unlock();
-  std::unique_ptr<communicator> made;
-  bool can = agree(room ? 1 : 0, comm) == 1;
-  if (can) {
+  communicator* ours = nullptr;
+  if (agree(has_room() ? 1 : 0, comm) == 1) {
+    const bool devices = agree(has_devices() ? 0 : 1, comm) == 0;
     try {
-      made = std::make_unique<communicator>(comm, here.chosen);
-      made->note_devices(agree(has_devices() ? 0 : 1, comm) == 0);
-      mine.lock();
-      here.all.reserve(here.all.size() + 1);
-      mine.unlock();
-      can = PMPI_Comm_set_attr(comm, here.attribute, made.get()) == MPI_SUCCESS;
+      auto made = std::make_unique<communicator>(comm, here.chosen, devices);
+      const std::lock_guard mine(here.turn);
+      here.all.push_back(std::move(made));
+      ours = here.all.back().get();
     } catch (const std::exception& e) {
-      if (mine.owns_lock()) mine.unlock();
       if (here.chosen.verbose) std::fprintf(stderr, "spar: %s\n", e.what());
-      can = false;
     }
-    can = agree(can ? 1 : 0, comm) == 1;
+    const bool can = ours != nullptr && PMPI_Comm_set_attr(comm, here.attribute, ours) == MPI_SUCCESS;
+    if (agree(can ? 1 : 0, comm) == 1) return ours;
   }
-  if (!can) {
-    PMPI_Comm_set_attr(comm, here.attribute, &refused); // which forgets what is there
-    return nullptr;
-  }
-  communicator* const ours = made.get();
-  mine.lock();
-  here.all.push_back(std::move(made));
-  return ours;
+  if (ours != nullptr) forget(comm, here.attribute, ours, nullptr);
+  PMPI_Comm_set_attr(comm, here.attribute, &refused);
+  return nullptr;
 }
 
 /// Ours for a communicator; null where its calls are the MPI library's own. Collective in its first call.

@@ -19,8 +19,8 @@ struct compressed_name {
 inline constexpr std::string_view compressed_names = "dense ring rec_doubling flexreduce dsar_split";
 inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 zfp:RATE";
 
-/// Nothing where the name, or what stands within that of a partial system, is not that of a compressed one. Throws
-/// `usage_error` for a codec that there is not, and for an algorithm whose messages cannot be compressed by themselves.
+/// Nothing where the name is not that of a compressed system. Throws `usage_error` for a codec that there is not, and
+/// for an algorithm whose messages cannot be compressed by themselves.
 std::optional<compressed_name> parse_compressed(const std::string& name);
 
 } // namespace perf

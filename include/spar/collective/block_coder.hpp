@@ -28,11 +28,7 @@ class block_coder {
   /// has under way is given up.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
-    try {
-      return detail::carries(*codec_, values);
-    } catch (...) {
-      fail(net_.net());
-    }
+    return or_tell([&] { return detail::carries(*codec_, values); });
   }
 
   /// To `out`, of as many bytes as the codec says; `first` is the index of values[0]. `step` tells encodings of one
@@ -40,14 +36,11 @@ class block_coder {
   /// Throws `invalid_argument` where the codec cannot carry the values.
   template <element T>
   void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
-    if (!carries(values)) {
-      try {
-        raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot carry some of the ", values.size(),
-                                 " values from index ", first, " on, where blocks have one size"});
-      } catch (...) {
-        fail(net_.net());
-      }
-    }
+    or_tell([&] {
+      if (detail::carries(*codec_, values)) return;
+      raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot carry some of the ", values.size(),
+                               " values from index ", first, " on, where blocks have one size"});
+    });
     timed_encode(values, first, out, step);
   }
 
@@ -114,6 +107,14 @@ class block_coder {
   }
 
  private:
+  template <class F>
+  auto or_tell(F f) const {
+    try {
+      return f();
+    } catch (...) {
+      fail(net_.net());
+    }
+  }
   template <element T>
   void timed_encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out,
                     std::uint64_t step) const {

@@ -34,6 +34,12 @@ struct split_allgather {
 
   Storage storage{};
 
+  /// Of the storage's options, where it has any.
+  [[nodiscard]] std::uint64_t agreed() const
+    requires requires(const Storage& s) { s.agreed(); }
+  {
+    return storage.agreed();
+  }
   /// Throws `invalid_argument` for a bad option of the storage.
   template <element T, index_type Index, class Op>
   void validate(const stream_view<T, Index>&, const Op&) const {

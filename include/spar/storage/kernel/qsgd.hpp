@@ -5,6 +5,7 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/mix.hpp>
+#include <spar/storage/kernel/magnitude.hpp>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,12 @@
 #include <limits>
 #include <type_traits>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#else
+#include <cmath>
+#endif
+
 namespace spar::kernel {
 
 namespace detail {
@@ -22,39 +29,71 @@ namespace detail {
 using spar::detail::mix;
 using spar::detail::mix_step;
 
-/// 32 uniform random bits for each position, a pure function of (seed, call, position).
+/// 16 uniform random bits for each position, a pure function of (seed, call, position): wyrand (Wang Yi, wyhash), whose
+/// one multiplication of 64 bits gives four of them.
 class position_random {
  public:
   constexpr position_random(std::uint64_t seed, std::uint64_t call)
       : key_(mix(mix(seed + mix_step) + call * mix_step)) {}
 
-  constexpr std::uint32_t operator()(std::uint64_t position) const {
-    const std::uint64_t pair = both(position / 2);
-    return static_cast<std::uint32_t>(position % 2 == 0 ? pair : pair >> 32);
-  }
-
-  /// The bits of `Count` positions (an even number) from `position`, or the even one before it, on.
+  /// The bits of `Count` positions (a multiple of four) from `position`, or the last multiple of four before it, on.
   template <std::size_t Count>
-  [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint32_t* __restrict out) const {
-    for (std::size_t e = 0; e < Count; e += 2) {
-      const std::uint64_t pair = both(position / 2 + e / 2);
-      out[e] = static_cast<std::uint32_t>(pair);
-      out[e + 1] = static_cast<std::uint32_t>(pair >> 32);
+  [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint16_t* __restrict out) const {
+    std::uint64_t state = key_ + position / 4 * step;
+    for (std::size_t e = 0; e < Count; e += 4, state += step) {
+      const std::uint64_t four = folded_product(state, state ^ 0xE7037ED1A0B428DBU);
+      for (std::size_t b = 0; b < 4; ++b) out[e + b] = static_cast<std::uint16_t>(four >> (b * 16));
     }
   }
 
  private:
-  constexpr std::uint64_t both(std::uint64_t half) const { return mix(key_ + half * mix_step); }
+  static constexpr std::uint64_t step = 0xA0761D6478BD642FU;
+  __extension__ using wide = unsigned __int128;
+
+  static constexpr std::uint64_t folded_product(std::uint64_t a, std::uint64_t b) {
+    const wide product = static_cast<wide>(a) * b;
+    return static_cast<std::uint64_t>(product ^ (product >> 64));
+  }
   std::uint64_t key_;
 };
 
+/// Entries that are encoded at once.
+inline constexpr std::size_t qsgd_block = 64;
+
+/// Levels -most..most out of as many numbers of 16 bits behind the point: each rounded by its random bits, down or up.
+/// A number may exceed the largest level by what its arithmetic rounds.
+template <int Most>
+[[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
+                                                std::uint8_t* __restrict codes) {
+#if defined(__SSE2__)
+  const auto four = [&](std::size_t e, __m128i bits) {
+    return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
+  };
+  const auto eight = [&](std::size_t e) {
+    __m128i bits;
+    std::memcpy(&bits, random + e, sizeof bits);
+    const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
+    const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
+    return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
+  };
+  for (std::size_t e = 0; e < qsgd_block; e += 16) {
+    const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
+    std::memcpy(codes + e, &sixteen, sizeof sixteen);
+  }
+#else
+  for (std::size_t e = 0; e < qsgd_block; ++e) {
+    const std::int32_t level = (static_cast<std::int32_t>(std::nearbyint(scaled[e])) + random[e]) >> 16;
+    codes[e] = static_cast<std::uint8_t>(level < -Most ? -Most : level > Most ? Most : level);
+  }
+#endif
+}
+
 } // namespace detail
 
-/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level sign(x) * floor(|x| / scale * s + u) of
-/// -s..s, s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1). The error is
+/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level floor(x / scale * s + u) of -s..s,
+/// s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1). The error is
 /// below scale / s, an entry with |x| = scale is exact, and the expectation of the decoded value is x but for the
-/// roundings of the arithmetic (relative 2^-22, for double 2^-51) and 2^-24 of scale / s, as u has 24 bits (4-bit
-/// levels: 28, 2: 30).
+/// roundings of the arithmetic (relative 2^-22, for double 2^-51) and 2^-17 of scale / s, as u has 16 bits.
 ///
 /// Layout: bucket after bucket, each the scale as a T (unaligned), then its levels in two's complement, the first entry
 /// in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of bytes.
@@ -109,12 +148,10 @@ struct qsgd_codec {
   }
 
  private:
-  static constexpr std::size_t block = 64;
+  static constexpr std::size_t block = detail::qsgd_block;
   static constexpr std::size_t per_byte = 8 / Bits;
   static constexpr unsigned mask = (1u << Bits) - 1;
   static constexpr unsigned nan_code = 1u << (Bits - 1);
-  /// Bits of a fixed-point level behind the point: levels * 2^fraction + 2^fraction - 1 just fits into 31 bits.
-  static constexpr int fraction = 32 - Bits;
 
   template <class T>
   using real = std::conditional_t<code_of<T> == element_code::float64, double, float>;
@@ -130,137 +167,129 @@ struct qsgd_codec {
     return count / per_byte + static_cast<std::size_t>(count % per_byte != 0);
   }
 
-  /// |x| and, for the sign bit, 0 or -1: by bits, so that loops over them vectorise.
-  static float absolute(float x) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7fffffffu); }
-  static double absolute(double x) {
-    return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffu);
-  }
-  static std::int32_t sign_mask(float x) { return std::bit_cast<std::int32_t>(x) >> 31; }
-  static std::int32_t sign_mask(double x) {
-    return static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(x) >> 32) >> 31;
-  }
-
-  /// How the entries of one bucket become levels.
   template <class Real>
-  struct scaling {
-    Real prescale, factor;
+  static constexpr bool is_finite(Real x) {
+    return x - x == 0;
+  }
 
-    explicit scaling(Real scale) {
-      // s / scale overflows for the smallest scales, and has lost bits where the scale is denormal.
-      constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
-      prescale = scale < small ? Real(1) / small : Real(1);
-      factor = scale > 0 ? limit() / (scale * prescale) : Real(0);
-      // Rounded so that the largest entry gets there: else it would be rounded down once in some 10^5 draws.
-      if (scale * prescale * factor < limit())
-        factor = std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1);
-    }
+  /// Below such scales s / scale overflows, or has lost bits, as the scale is denormal.
+  template <class Real>
+  static constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
 
-    static constexpr Real limit() { return static_cast<Real>(static_cast<std::int64_t>(levels) << fraction); }
-
-    /// Level of x, |x| <= scale, with sign.
-    [[gnu::always_inline]] inline std::int32_t operator()(Real x, std::uint32_t random) const {
-      const Real magnitude = absolute(x);
-      // The product may exceed the limit by its rounding, which is too little to overflow.
-      const auto product = static_cast<std::int32_t>(magnitude * prescale * factor + Real(0.5));
-      const std::int32_t fixed = std::min(product, levels << fraction);
-      const std::int32_t level = (fixed + static_cast<std::int32_t>(random >> (32 - fraction))) >> fraction;
-      const std::int32_t sign = sign_mask(x);
-      return (level ^ sign) - sign;
-    }
-  };
+  /// By which the entries of a bucket with this scale, which is not small, become levels with 16 bits behind the point.
+  template <class Real>
+  static Real factor_of(Real scale) {
+    constexpr auto limit = static_cast<Real>(levels << 16);
+    const Real factor = limit / scale;
+    // Rounded so that the largest entry gets there: else it would be rounded down once in some 10^5 draws.
+    return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
+  }
 
   template <class T>
   static void encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
                             const detail::position_random& random, std::uint64_t position) {
     using real_type = real<T>;
+    constexpr real_type infinity = std::numeric_limits<real_type>::infinity();
     bool nan = false;
-    const T scale = largest(x, count, nan);
-    std::memcpy(out, &scale, sizeof(T));
+    const T stored = largest(x, count, nan);
+    std::memcpy(out, &stored, sizeof(T));
     out += sizeof(T);
-    const auto top = static_cast<real_type>(scale);
-    if (nan || top > std::numeric_limits<real_type>::max()) return encode_special(x, count, top, out, random, position);
-    const scaling<real_type> level(top);
-    std::array<std::uint8_t, block> codes;
-    std::array<std::uint32_t, block + 2> bits;
-    std::size_t e = 0;
-    for (; e + block <= count; e += block) {
-      const std::uint64_t first = position + e;
-      random.fill<block + 2>(first, bits.data());
-      const std::uint32_t* __restrict u = bits.data() + first % 2;
-      for (std::size_t b = 0; b < block; ++b)
-        codes[b] = static_cast<std::uint8_t>(level(static_cast<real_type>(x[e + b]), u[b]));
-      pack(codes.data(), block, out + e / per_byte);
+    const auto scale = static_cast<real_type>(stored);
+    if (scale == 0 && !nan) {
+      std::memset(out, 0, packed(count));
+      return;
     }
-    for (std::size_t b = 0; e + b < count; ++b)
-      codes[b] = static_cast<std::uint8_t>(level(static_cast<real_type>(x[e + b]), random(position + e + b)));
-    pack(codes.data(), count - e, out + e / per_byte);
+    const bool usual = !nan && scale < infinity && scale >= small<real_type>;
+    // Where the scale is small its entries are magnified, and where it is infinite they become 0.
+    const real_type magnify = scale == infinity ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
+    const real_type factor = factor_of(scale > 0 && scale < infinity ? scale * magnify : real_type(1));
+    std::array<float, block> scaled;
+    std::array<std::uint8_t, block> codes;
+    std::array<std::uint16_t, block + 4> bits;
+    for (std::size_t e = 0; e < count; e += block) {
+      const std::size_t length = std::min(block, count - e);
+      random.fill<block + 4>(position + e, bits.data()); // early: stores of words are slow to load as vectors
+      if (usual && length == block) {
+        for (std::size_t b = 0; b < block; ++b)
+          scaled[b] = static_cast<float>(static_cast<real_type>(x[e + b]) * factor);
+      } else {
+        scaled = {};
+        for (std::size_t b = 0; b < length; ++b) {
+          const auto value = static_cast<real_type>(x[e + b]);
+          if (is_finite(value)) scaled[b] = static_cast<float>(value * magnify * factor);
+        }
+      }
+      detail::round_levels<levels>(scaled.data(), bits.data() + (position + e) % 4, codes.data());
+      if (!usual) put_special(x + e, length, codes.data());
+      if (length == block)
+        pack(codes, block, out + e / per_byte);
+      else
+        pack(codes, length, out + e / per_byte);
+    }
   }
 
-  /// The largest |x| that is not NaN; sets `nan` where one is.
+  /// The largest |x| that is not NaN; sets `nan` where one is. Magnitudes without their signs have the order of their
+  /// bits, with NaN on top, and these of signed integers: so the loop vectorises on every processor.
   template <class T>
   static T largest(const T* __restrict x, std::size_t count, bool& nan) {
-    using real_type = real<T>;
-    constexpr std::size_t lanes = 16;
-    std::array<real_type, lanes> top{};
-    std::array<std::uint8_t, lanes> wrong{};
+    using bits = std::make_signed_t<magnitude<T>>;
+    constexpr auto infinity = std::bit_cast<bits>(static_cast<T>(std::numeric_limits<real<T>>::infinity()));
+    bits top = 0;
     std::size_t e = 0;
-    const auto look = [&](std::size_t lane, T entry) {
-      const auto value = static_cast<real_type>(entry);
-      const real_type magnitude = absolute(value);
-      top[lane] = magnitude > top[lane] ? magnitude : top[lane];
-      wrong[lane] |= static_cast<std::uint8_t>(value != value);
-    };
-    for (; e + lanes <= count; e += lanes)
-      for (std::size_t b = 0; b < lanes; ++b) look(b, x[e + b]);
-    for (; e < count; ++e) look(0, x[e]);
-    for (std::size_t b = 1; b < lanes; ++b) {
-      top[0] = std::max(top[0], top[b]);
-      wrong[0] |= wrong[b];
+    for (; e + block <= count; e += block)
+      for (std::size_t b = 0; b < block; ++b) top = std::max(top, static_cast<bits>(magnitude_of(x[e + b])));
+    for (; e < count; ++e) top = std::max(top, static_cast<bits>(magnitude_of(x[e])));
+    nan = top > infinity;
+    if (nan) {
+      top = 0;
+      for (e = 0; e < count; ++e)
+        if (const auto m = static_cast<bits>(magnitude_of(x[e])); m <= infinity) top = std::max(top, m);
     }
-    nan = wrong[0] != 0;
-    return static_cast<T>(top[0]);
+    return std::bit_cast<T>(top);
   }
 
-  /// A bucket with NaN or an infinity.
+  /// The codes of NaN and infinities.
   template <class T>
-  static void encode_special(const T* x, std::size_t count, real<T> scale, std::byte* out,
-                             const detail::position_random& random, std::uint64_t position) {
-    using real_type = real<T>;
-    const bool infinite = scale > std::numeric_limits<real_type>::max();
-    const scaling<real_type> level(infinite ? real_type(1) : scale);
-    for (std::size_t e = 0; e < count; e += per_byte) {
-      std::array<std::uint8_t, per_byte> codes{};
-      const std::size_t length = std::min(per_byte, count - e);
-      for (std::size_t b = 0; b < length; ++b) {
-        const auto value = static_cast<real_type>(x[e + b]);
-        if (value != value)
-          codes[b] = static_cast<std::uint8_t>(nan_code);
-        else if (!infinite)
-          codes[b] = static_cast<std::uint8_t>(level(value, random(position + e + b)));
-        else if (value == scale)
-          codes[b] = static_cast<std::uint8_t>(levels);
-        else if (value == -scale)
-          codes[b] = static_cast<std::uint8_t>(-levels);
-      }
-      pack(codes.data(), length, out + e / per_byte);
+  static void put_special(const T* x, std::size_t count, std::uint8_t* codes) {
+    for (std::size_t e = 0; e < count; ++e) {
+      const auto value = static_cast<real<T>>(x[e]);
+      if (value != value)
+        codes[e] = static_cast<std::uint8_t>(nan_code);
+      else if (!is_finite(value))
+        codes[e] = static_cast<std::uint8_t>(value > 0 ? levels : -levels);
     }
   }
 
-  /// The low bits of `codes[0, count)`, tight.
-  static void pack(const std::uint8_t* __restrict codes, std::size_t count, std::byte* __restrict out) {
+  /// Whose bytes lie in memory with the lowest first.
+  static constexpr std::uint64_t little_endian(std::uint64_t word) {
+    return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
+  }
+
+  /// Fields of `bits` bits, one in each `width` bits of a word.
+  static constexpr std::uint64_t fields(int bits, int width) {
+    std::uint64_t all = 0;
+    for (int at = 0; at < 64; at += width) all |= ((std::uint64_t{1} << bits) - 1) << at;
+    return all;
+  }
+
+  /// The low bits of `codes`, tight, of which the first `count` are wanted and the others are 0.
+  [[gnu::always_inline]] inline static void pack(const std::array<std::uint8_t, block>& codes, std::size_t count,
+                                                 std::byte* __restrict out) {
     if constexpr (Bits == 8) {
-      std::memcpy(out, codes, count);
+      std::memcpy(out, codes.data(), count);
     } else {
-      std::size_t e = 0;
-      for (; e + per_byte <= count; e += per_byte) {
-        unsigned byte = 0;
-        for (std::size_t b = 0; b < per_byte; ++b) byte |= (codes[e + b] & mask) << (b * Bits);
-        out[e / per_byte] = static_cast<std::byte>(byte);
+      // Eight codes at a time: each field moves to its neighbour, then pairs of them, then fours.
+      std::array<std::byte, block / per_byte> bytes;
+      for (std::size_t e = 0; e < block; e += 8) {
+        std::uint64_t word;
+        std::memcpy(&word, codes.data() + e, sizeof word);
+        word = little_endian(word) & fields(Bits, 8);
+        word = (word | word >> (8 - Bits)) & fields(2 * Bits, 16);
+        word = (word | word >> (16 - 2 * Bits)) & fields(4 * Bits, 32);
+        word = little_endian(word | word >> (32 - 4 * Bits));
+        std::memcpy(bytes.data() + e / per_byte, &word, 8 / per_byte);
       }
-      if (e == count) return;
-      unsigned byte = 0;
-      for (std::size_t b = 0; e + b < count; ++b) byte |= (codes[e + b] & mask) << (b * Bits);
-      out[e / per_byte] = static_cast<std::byte>(byte);
+      std::memcpy(out, bytes.data(), packed(count));
     }
   }
 
@@ -289,7 +318,7 @@ struct qsgd_codec {
     const auto scale = static_cast<real_type>(stored);
     std::size_t e = 0;
     if constexpr (Bits == 8) { // a table of 256 values for each bucket would cost more than it saves
-      const bool finite = absolute(scale) <= std::numeric_limits<real_type>::max();
+      const bool finite = is_finite(scale);
       for (; finite && e < count; ++e)
         out[e] = static_cast<T>(scale * fractions<real_type>[static_cast<std::size_t>(in[e])]);
       for (; e < count; ++e) out[e] = static_cast<T>(value_of(static_cast<unsigned>(in[e]), scale));

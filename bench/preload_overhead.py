@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""MPI_Allreduce with libspar_mpi.so below it over the same without, by turns: median and range of the ratios.
+
+bench/preload_overhead.py [--mpi openmpi|mpich] [--ranks N] [--pairs N] [--min-bytes N] [--count N[K|M] ...]
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="openmpi")
+parser.add_argument("--ranks", default="2")
+parser.add_argument("--pairs", type=int, default=9)
+parser.add_argument("--min-bytes", help="SPAR_MIN_BYTES, the library's own choice unless given")
+parser.add_argument("--count", nargs="+", default=["4", "256", "4K", "64K", "1M", "8M", "16M"], help="floats")
+given = parser.parse_args()
+
+
+def built(name):
+    command = [ROOT / "scripts/program", name, given.mpi]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def seconds(count, *launcher):
+    with tempfile.TemporaryDirectory() as folder:
+        found = pathlib.Path(folder, "found.json")
+        values = int(count.replace("K", "000").replace("M", "000000"))
+        options = ["--count", count, "--iterations", str(max(10, min(20000, 20_000_000 // values)))]
+        command = [ROOT / "scripts/mpirun", given.mpi, given.ranks, *launcher, program, "--systems", "mpi",
+                   "--density", "1", "--json", found, *options]
+        subprocess.run(command, check=True, capture_output=True)
+        return json.loads(found.read_text())[0]["seconds"]
+
+
+program, library = built("spar_perf"), built("spar_preload")
+# In front of what scripts/mpirun itself preloads.
+shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
+below = ["env", *([f"SPAR_MIN_BYTES={given.min_bytes}"] if given.min_bytes else []), "sh", "-c", shell, "sh"]
+print(f"# {given.mpi}, {given.ranks} ranks, {given.pairs} pairs: with / without, median (range); seconds without")
+for count in given.count:
+    pairs = [(seconds(count), seconds(count, *below)) for _ in range(given.pairs)]
+    ratios = [taken / own for own, taken in pairs]
+    ratio, alone = statistics.median(ratios), statistics.median(own for own, _ in pairs)
+    print(f"{count:>6} {ratio:6.2f} ({min(ratios):.2f} .. {max(ratios):.2f}) {alone:10.3g}", flush=True)
