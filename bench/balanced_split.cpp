@@ -43,8 +43,9 @@ struct balanced_split {
   static constexpr std::string_view name = "balanced_split";
   template <class Net, class Op>
   spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op op) const& {
-    std::vector<std::uint64_t> bounds;
-    co_await spar::balance_ownership(net, mine.indices(), n, bounds, true, k + k / 10);
+    std::vector<std::uint64_t> bounds(static_cast<std::size_t>(net.size()) + 1);
+    const spar::uniform_ownership due{n, net.size()};
+    co_await spar::balance_ownership(net, mine.indices(), due, std::span(bounds), true, k + k / 10);
     const spar::bounded_ownership owner{bounds};
     auto work = spar::split(net, mine, owner, op, static_cast<float*>(nullptr));
     co_return co_await std::move(work);

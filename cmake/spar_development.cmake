@@ -28,6 +28,10 @@ if(SPAR_SANITIZE)
   target_compile_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}" -fno-sanitize-recover=all
                                                     -fno-omit-frame-pointer)
   target_link_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}")
+  if(SPAR_SANITIZE MATCHES "address" AND SPAR_SANITIZE MATCHES "undefined")
+    # Address sanitizers find these too; they are a third of what instrumented code takes to compile.
+    target_compile_options(spar_development INTERFACE -fno-sanitize=null,object-size,vptr)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Instrumentation and -Og mislead the flow analysis of g++ (a member operator new that is inlined counts as the
     # global one); the release build keeps these warnings.

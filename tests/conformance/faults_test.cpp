@@ -34,7 +34,7 @@ TYPED_TEST(faults, of_some_messages_among_threads) {
   std::uint64_t number = 0;
   for (const spar::rank_t ranks : {3, 4}) {
     for (const bool synchronous : {false, true}) {
-      for (const std::size_t n : {200, 20'000}) { // enclosed, and read in the sender's memory
+      for (const std::size_t n : {200U, 20'000U}) { // enclosed, and read in the sender's memory
         const setting s{.ranks = ranks, .n = n, .synchronous = synchronous, .deadline = 0.06};
         setting patient = s;
         patient.deadline = 20;

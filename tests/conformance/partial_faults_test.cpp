@@ -87,7 +87,7 @@ TYPED_TEST(partial_faults, of_every_message_in_the_simulator) {
 TYPED_TEST(partial_faults, of_some_messages_among_threads) {
   std::uint64_t number = 0;
   for (const bool synchronous : {false, true}) {
-    for (const std::size_t n : {200, 20'000}) { // enclosed, and read in the sender's memory
+    for (const std::size_t n : {200U, 20'000U}) { // enclosed, and read in the sender's memory
       const setting s{.ranks = 3, .n = n, .synchronous = synchronous, .deadline = 0.06};
       setting patient = s;
       patient.deadline = 20;

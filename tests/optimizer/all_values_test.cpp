@@ -83,7 +83,8 @@ void expect_all_kept(Algorithm algorithm) {
         for (const auto& x : brought[0]) one_call += static_cast<double>(x[i]);
         lost_by_one = std::max(lost_by_one, std::abs(one_call - static_cast<double>(sums[0][0][i])));
         for (const auto& its : reducers) got += static_cast<double>(its->residual()[i]);
-        ASSERT_NEAR(got, due, ranks * calls * 1e-5) << where << ", P = " << ranks << ", index " << i;
+        ASSERT_NEAR(got, due, static_cast<double>(ranks) * static_cast<double>(calls) * 1e-5)
+            << where << ", P = " << ranks << ", index " << i;
       }
       EXPECT_TRUE(ranks == 1 || lost_by_one > 0.01) << "compression lost nothing: the test is empty";
     }

@@ -107,7 +107,9 @@ class activation {
   }
 
  private:
-  [[nodiscard]] int edges() const noexcept { return std::bit_width(static_cast<std::uint32_t>(net_->size() - 1)); }
+  [[nodiscard]] int edges() const noexcept {
+    return static_cast<int>(std::bit_width(static_cast<std::uint32_t>(net_->size() - 1)));
+  }
 
   void check(const round_note& theirs, rank_t peer) const {
     if (theirs.round != n_) {

@@ -81,7 +81,8 @@ struct compressed_ring {
         if (hop < last) {
           auto& slot = out.next();
           if (slot.sending) co_await *slot.sending;
-          slot.message = hop < p ? coder.message(std::span<const T>(mine), range.begin, hop, slot.room)
+          const auto step = static_cast<std::uint64_t>(hop);
+          slot.message = hop < p ? coder.message(std::span<const T>(mine), range.begin, step, slot.room)
                                  : coder.pass_on(message, slot.room);
           slot.send(net, right);
           if (hop < p) coder.keep_lost(slot.message, std::span<const T>(mine), of(residual, range), scratch.span());

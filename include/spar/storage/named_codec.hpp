@@ -92,14 +92,15 @@ class named_codec {
   /// zfp, unlike the others, is for float and double alone.
   template <class T, class F>
   auto visit(F f) const {
-    return std::visit(
-        [&](const auto& c) -> decltype(f(none{})) {
-          if constexpr (block_codec<std::remove_cvref_t<decltype(c)>, T>)
-            return f(c);
-          else
-            raise<invalid_argument>({"zfp encodes float and double alone"});
-        },
-        codec_);
+    using result = std::invoke_result_t<F&, const none&>;
+    return std::visit([&](const auto& c) { return call<T, result>(f, c); }, codec_);
+  }
+  template <class T, class Result, class F, class Codec>
+  static Result call(F& f, const Codec& c) {
+    if constexpr (block_codec<Codec, T>)
+      return f(c);
+    else
+      raise<invalid_argument>({"zfp encodes float and double alone"});
   }
 
   any codec_;
