@@ -46,6 +46,15 @@ if(SPAR_SANITIZE MATCHES "thread")
   list(APPEND spar_test_environment "GTEST_FILTER=-*simulator*")
 endif()
 
+# What a LARGE test leaves to small ones where it is sanitized, as it takes half of its compile time: in-process
+# transports but one (tests/support/ranks.hpp), and whether each access is aligned.
+function(spar_lighten target)
+  target_compile_definitions(${target} PRIVATE SPAR_LARGE_TEST)
+  if(SPAR_SANITIZE MATCHES "undefined")
+    target_compile_options(${target} PRIVATE -fno-sanitize=alignment)
+  endif()
+endfunction()
+
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
 #               [ONE_THREAD] [KERNEL])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
@@ -71,6 +80,9 @@ function(spar_add_test path)
   endif()
   spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${arg_LIBRARIES} ${full})
   target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  if(arg_LARGE)
+    spar_lighten(${test_target}_test)
+  endif()
   spar_precompile(${test_target}_test spar_test_base)
   add_test(NAME ${test_name} COMMAND ${test_target}_test)
   set_tests_properties(
@@ -108,9 +120,10 @@ endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
 #                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE])
-# The same under MPI: for every MPI library, and for every number of ranks the test layer.name.<flavour>.<p>, those of
-# FULL_RANKS with the label full; with HOSTS also layer.name.<flavour>.hosts, over a network of hosts with so many
-# ranks. It is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless it has its OWN_MAIN.
+# The same under MPI: for every MPI library, sanitized for the first, and for every number of ranks the test
+# layer.name.<flavour>.<p>, those of FULL_RANKS with the label full; with HOSTS also layer.name.<flavour>.hosts, over a
+# network of hosts with so many ranks. It is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless
+# it has its OWN_MAIN.
 function(spar_add_mpi_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT"
                         "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
@@ -133,16 +146,19 @@ function(spar_add_mpi_test path)
   math(EXPR watchdog "${arg_TIMEOUT} - 5")
   foreach(flavour IN LISTS spar_mpi_flavours)
     spar_is_first(first ${flavour})
-    if(spar_large_only AND NOT arg_LARGE AND first)
+    if((spar_large_only AND NOT arg_LARGE AND first) OR (SPAR_SANITIZE AND NOT first))
       continue()
     endif()
     set(full "")
-    if(arg_FULL OR (SPAR_SANITIZE AND NOT first))
+    if(arg_FULL)
       set(full FULL)
     endif()
     set(target ${test_target}_test_${flavour})
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    if(arg_LARGE)
+      spar_lighten(${target})
+    endif()
     if(NOT arg_OWN_MAIN)
       target_link_libraries(${target} PRIVATE spar_test_base_${flavour})
       spar_precompile(${target} spar_test_base_${flavour})

@@ -13,6 +13,7 @@ namespace {
 
 TYPED_TEST_SUITE(faults, collectives);
 
+#ifndef __SANITIZE_THREAD__ // a simulator has one thread
 TYPED_TEST(faults, of_every_message_in_the_simulator) {
   for (const spar::rank_t ranks : {3, 4}) {
     for (const bool synchronous : {false, true}) {
@@ -28,6 +29,7 @@ TYPED_TEST(faults, of_every_message_in_the_simulator) {
     }
   }
 }
+#endif
 
 TYPED_TEST(faults, of_some_messages_among_threads) {
   const std::uint64_t every = is_full() ? 29 : 101;

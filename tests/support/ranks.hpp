@@ -16,9 +16,16 @@ namespace spar_test {
 /// How ranks are executed: both transports, and each also with sends that end only when they are received.
 enum class mode { threads, threads_synchronous, sim, sim_synchronous };
 
-#ifdef __SANITIZE_THREAD__ // a simulator has one thread: nothing to be found there, slowly
+/// The thread sanitizer has nothing to find in a simulator, which has one thread; and of large tests, which take long
+/// to compile, the address sanitizer sees the algorithms there alone.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool has_threads = true, has_sim = false;
 inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous};
+#elif defined(__SANITIZE_ADDRESS__) && defined(SPAR_LARGE_TEST)
+inline constexpr bool has_threads = false, has_sim = true;
+inline constexpr std::array all_modes{mode::sim, mode::sim_synchronous};
 #else
+inline constexpr bool has_threads = true, has_sim = true;
 inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, mode::sim, mode::sim_synchronous};
 #endif
 
@@ -68,20 +75,16 @@ inline spar::simulator_options random_order(std::uint64_t seed, bool synchronous
   return options;
 }
 
+/// Where it is asked to run, or as synchronously on the other transport.
 template <class Program>
 void run(mode where, spar::rank_t ranks, const Program& program) {
-  switch (where) {
-  case mode::threads:
-    return run_threads(ranks, program);
-  case mode::threads_synchronous:
-    return run_threads(ranks, program, {.synchronous = true});
-  case mode::sim:
-    run_sim(ranks, program);
-    return;
-  case mode::sim_synchronous:
-    run_sim(ranks, program, random_order(7, true));
-    return;
+  const bool synchronous = where == mode::threads_synchronous || where == mode::sim_synchronous;
+  if constexpr (has_threads) {
+    if (!has_sim || where == mode::threads || where == mode::threads_synchronous) {
+      return run_threads(ranks, program, {.synchronous = synchronous});
+    }
   }
+  if constexpr (has_sim) run_sim(ranks, program, synchronous ? random_order(7, true) : spar::simulator_options{});
 }
 
 } // namespace spar_test

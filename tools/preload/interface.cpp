@@ -133,6 +133,7 @@ communicator* make(MPI_Comm comm) {
   };
   // Before and after: one rank may have more communicators than another, or too little memory.
   communicator* ours = nullptr;
+  bool attached = false;
   if (agree(has_room() ? 1 : 0, comm) == 1) {
     const bool devices = agree(has_devices() ? 0 : 1, comm) == 0;
     try {
@@ -143,11 +144,11 @@ communicator* make(MPI_Comm comm) {
     } catch (const std::exception& e) {
       if (here.chosen.verbose) std::fprintf(stderr, "spar: %s\n", e.what());
     }
-    const bool can = ours != nullptr && PMPI_Comm_set_attr(comm, here.attribute, ours) == MPI_SUCCESS;
-    if (agree(can ? 1 : 0, comm) == 1) return ours;
+    attached = ours != nullptr && PMPI_Comm_set_attr(comm, here.attribute, ours) == MPI_SUCCESS;
+    if (agree(attached ? 1 : 0, comm) == 1) return ours;
   }
-  if (ours != nullptr) forget(comm, here.attribute, ours, nullptr);
-  PMPI_Comm_set_attr(comm, here.attribute, &refused);
+  if (ours != nullptr && !attached) forget(comm, here.attribute, ours, nullptr);
+  PMPI_Comm_set_attr(comm, here.attribute, &refused); // which forgets what was attached
   return nullptr;
 }
 
