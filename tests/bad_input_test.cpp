@@ -348,6 +348,38 @@ TEST(disagreeing_ranks, on_the_algorithm) {
   });
 }
 
+TEST(disagreeing_ranks, on_dense_values_or_a_stream) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto check = [&](auto algorithm) {
+      const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
+        std::vector<float> x(8, 1.0F);
+        const std::vector<std::uint32_t> indices{0, 1, 2, 3, 4, 5, 6, 7}; // as long as the vector
+        if (net.rank() == 0)
+          spar::allreduce(net, std::span<float>(x), algorithm);
+        else
+          spar::allreduce(net, spar::sparse_view(8, indices, x), algorithm);
+      });
+      const std::string name(algorithm.name);
+      EXPECT_TRUE(says(text, {"algorithm", name.c_str(), "of dense values"}));
+    };
+    check(spar::ring{});
+    check(spar::recursive_doubling{});
+    check(spar::rabenseifner{});
+  });
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      std::vector<float> x(8, 1.0F);
+      const std::vector<std::uint32_t> indices{0, 1, 2, 3, 4, 5, 6, 7};
+      if (net.rank() == 0)
+        spar::reduce(net, std::span<float>(x), 0);
+      else
+        spar::reduce(net, spar::sparse_view(8, indices, x), 0);
+      spar::allreduce(net, std::span<float>{}); // where those learn it who only had to send
+    });
+    EXPECT_TRUE(says(text, {"algorithm", "binomial_reduce", "of dense values"}));
+  });
+}
+
 TEST(disagreeing_ranks, on_the_storage_of_the_second_phase) {
   for_groups([](spar::rank_t ranks, bool synchronous) {
     const std::vector<float> values(5000, 1.0F);

@@ -332,6 +332,30 @@ TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
   }
 }
 
+#ifdef SPAR_HAS_ZFP
+/// By default zfp refuses them: where they are with what is wrong, elsewhere with that reason.
+TEST(compressed_allreduce, what_zfp_cannot_carry_is_an_error) {
+  for (const spar::rank_t ranks : {2, 3, 8}) {
+    std::vector<std::string> said(static_cast<std::size_t>(ranks));
+    spar::thread_group group{ranks};
+    group.run([&](spar::threads& net) {
+      std::vector<float> x(1000, 1.0F);
+      if (net.rank() == 1) x[333] = std::numeric_limits<float>::quiet_NaN();
+      auto& mine = said[static_cast<std::size_t>(net.rank())];
+      try {
+        spar::allreduce(net, std::span<float>(x), spar::compressed_ring<spar::storage::zfp>{});
+      } catch (const spar::invalid_argument& e) {
+        EXPECT_EQ(net.rank(), 1);
+        mine = e.what();
+      } catch (const spar::peer_failed& e) {
+        mine = e.what();
+      }
+    });
+    for (const auto& text : said) EXPECT_NE(text.find("NaN"), std::string::npos) << text;
+  }
+}
+#endif
+
 /// What ranks lose stays in their residuals: result and residuals together are all that was brought.
 template <class Algorithm>
 struct keeping_program {

@@ -111,6 +111,22 @@ TEST(progress_thread, ends_a_call_whose_deadline_is_over) {
   });
 }
 
+TEST(progress_thread, ends_a_call_whose_deadline_is_set_while_it_sleeps) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    if (net.rank() == 1) return;
+    const spar::progress_thread progress(net);
+    std::this_thread::sleep_for(100ms);
+    net.set_deadline(0.1); // it was 600 s
+    std::vector<float> x(10, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    const double start = net.now();
+    while (!net.dead() && net.now() < start + 10) std::this_thread::sleep_for(10ms); // calls nothing of spar's
+    EXPECT_LT(net.now() - start, 5);
+    EXPECT_THROW(call.wait(), spar::timeout);
+  });
+}
+
 TEST(progress_thread, tells_that_a_coroutine_cannot_wait) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);

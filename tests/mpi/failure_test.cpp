@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <csignal>
+#include <sys/wait.h>
+#include <unistd.h>
+
 namespace spar_test {
 namespace {
 
@@ -98,6 +102,50 @@ TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
   }
 }
 
+/// How a call that cannot succeed ends: its error's text, and after how many seconds.
+template <class Call>
+std::pair<std::string, double> ending_of(Call call) {
+  const double start = spar::mpi::now();
+  std::string text = "no error";
+  try {
+    call();
+  } catch (const spar::timeout& e) {
+    text = e.what();
+  } catch (const spar::peer_failed& e) {
+    text = e.what();
+  }
+  return {text, spar::mpi::now() - start};
+}
+
+/// A stopped process is in the middle of anything, and its host still takes what is sent to it.
+TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
+  const spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  spar::mpi all = world.split(0, world.rank());
+  all.set_deadline(0.5);
+  std::vector<float> x(500'000, 1.0F);
+  if (all.rank() == 1) {
+    const pid_t self = getpid();
+    const pid_t other = fork();
+    if (other == 0) { // ends the stop
+      sleep(3);
+      kill(self, SIGCONT);
+      _exit(0);
+    }
+    auto call = spar::start_allreduce(all, std::span(x), spar::ring{});
+    for (int polls = 0; polls < 20; ++polls) (void)call.done();
+    raise(SIGSTOP);
+    (void)ending_of([&] { call.wait(); }); // others have given it up
+    EXPECT_TRUE(all.dead());
+    waitpid(other, nullptr, 0);
+  } else {
+    const auto [text, seconds] = ending_of([&] { spar::allreduce(all, std::span(x), spar::ring{}); });
+    EXPECT_NE(text.find("0.5 s"), std::string::npos) << text;
+    EXPECT_LT(seconds, 0.5 + 2); // which a busy machine may be late
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
   const spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
@@ -105,16 +153,10 @@ TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
     spar::mpi all = world.split(0, world.rank());
     all.set_deadline(0.2);
     std::vector<float> x(n, 1.0F);
-    std::string text;
     if (all.rank() != 1) {
-      try {
-        spar::allreduce(all, std::span(x), spar::recursive_doubling{});
-      } catch (const spar::timeout& e) {
-        text = e.what();
-      } catch (const spar::peer_failed& e) {
-        text = e.what();
-      }
+      const auto [text, seconds] = ending_of([&] { spar::allreduce(all, std::span(x), spar::recursive_doubling{}); });
       EXPECT_NE(text.find("0.2 s"), std::string::npos) << text;
+      EXPECT_LT(seconds, 0.2 + 2);
     }
     MPI_Barrier(MPI_COMM_WORLD); // what was sent to the silent rank stays in memory until it has let go
   }

@@ -91,6 +91,20 @@ struct silent_in_the_simulator {
   }
 };
 
+TEST(deadline, is_looked_at_in_rare_polls_too) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    if (net.rank() == 1) return;
+    net.set_deadline(0.1);
+    std::vector<float> x(10, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    const double start = net.now();
+    while (!call.done() && net.now() < start + 10) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_LT(net.now() - start, 5);
+    EXPECT_THROW(call.wait(), spar::timeout);
+  });
+}
+
 TEST(deadline, in_virtual_time) {
   std::vector<double> ended(5, 2.5);
   run_sim(5, silent_in_the_simulator{&ended});

@@ -115,7 +115,7 @@ void communicator::lossy(T* x, std::size_t n) {
 }
 
 void communicator::allreduce(void* numbers, std::size_t n, const reduction& what) {
-  if (is_lossy(what)) {
+  if (is_lossy(settings_, what)) {
     if (what.type == number::float32) return lossy(static_cast<float*>(numbers), n);
     return lossy(static_cast<double*>(numbers), n);
   }

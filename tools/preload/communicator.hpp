@@ -19,15 +19,25 @@
 
 namespace preload {
 
+/// Whether a call is one that may be compressed.
+inline bool is_lossy(const settings& chosen, const reduction& what) noexcept {
+  return chosen.lossy() && what.is_sum && (what.type == number::float32 || what.type == number::float64);
+}
+
+/// Whether a call of so many bytes among ranks that share memory is to be taken over: where that is not slower.
+inline bool takes_on_one_host(const settings& chosen, std::size_t bytes, const reduction& what) noexcept {
+  return bytes >= chosen.min_bytes_on_one_host || is_lossy(chosen, what);
+}
+
 class communicator {
  public:
   /// Collective over `comm`, of which nothing is kept: not its attributes, whose copy functions are the program's.
   /// `devices`: some rank might bring device memory.
   communicator(MPI_Comm comm, const settings& chosen, bool devices);
 
-  /// Whether a call of so many bytes is to be taken over: where that is not slower. The same on all ranks.
+  /// Whether a call of so many bytes is to be taken over. The same on all ranks.
   [[nodiscard]] bool takes(std::size_t bytes, const reduction& what) const noexcept {
-    return bytes >= settings_.min_bytes_on_one_host || across_hosts_ || is_lossy(what);
+    return across_hosts_ || takes_on_one_host(settings_, bytes, what);
   }
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
@@ -38,9 +48,6 @@ class communicator {
   [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->node().last_call(); }
 
  private:
-  [[nodiscard]] bool is_lossy(const reduction& what) const noexcept {
-    return settings_.lossy() && what.is_sum && (what.type == number::float32 || what.type == number::float64);
-  }
   template <class Word>
   void exact(Word* x, std::size_t n, const reduction& what);
   template <class T>

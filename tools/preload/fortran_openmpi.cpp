@@ -14,10 +14,14 @@ Function next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
-/// Whether a Fortran argument is one of the named places in memory that stand for a constant.
-bool is_constant(const void* argument, const char* name) noexcept {
-  const void* const place = dlsym(RTLD_DEFAULT, name);
-  return place != nullptr && argument == place;
+/// The places in memory that stand for a constant where a Fortran argument is one of them; null where there are none.
+const void* in_place() noexcept {
+  static const void* const place = dlsym(RTLD_DEFAULT, "mpi_fortran_in_place_");
+  return place;
+}
+const void* bottom() noexcept {
+  static const void* const place = dlsym(RTLD_DEFAULT, "mpi_fortran_bottom_");
+  return place;
 }
 
 } // namespace
@@ -48,8 +52,8 @@ void mpi_finalize_(MPI_Fint* error) { ompi_finalize_f(error); }
 
 void ompi_allreduce_f(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
                       MPI_Fint* error) {
-  const void* const from = is_constant(send, "mpi_fortran_in_place_") ? MPI_IN_PLACE : send;
-  if (!is_constant(send, "mpi_fortran_bottom_") && !is_constant(receive, "mpi_fortran_bottom_")) {
+  const void* const from = send != nullptr && send == in_place() ? MPI_IN_PLACE : send;
+  if (bottom() == nullptr || (send != bottom() && receive != bottom())) {
     const auto code =
         preload::take_over(from, receive, *count, MPI_Type_f2c(*type), MPI_Op_f2c(*op), MPI_Comm_f2c(*comm));
     if (code) {
@@ -58,7 +62,8 @@ void ompi_allreduce_f(char* send, char* receive, MPI_Fint* count, MPI_Fint* type
     }
   }
   using function = void (*)(char*, char*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*);
-  next<function>("ompi_allreduce_f")(send, receive, count, type, op, comm, error);
+  static const function own = next<function>("ompi_allreduce_f");
+  own(send, receive, count, type, op, comm, error);
 }
 void mpi_allreduce_(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
                     MPI_Fint* error) {

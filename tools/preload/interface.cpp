@@ -40,6 +40,7 @@ struct totals {
 struct process {
   settings chosen;
   int attribute = MPI_KEYVAL_INVALID;
+  bool one_host = false; // all ranks share memory
   totals sum;
   std::mutex turn; // for `all`
   // Those of communicators of the program, which hold pointers to them as an attribute; null: not to be taken over.
@@ -161,6 +162,17 @@ communicator* of(MPI_Comm comm) {
   return found == &refused ? nullptr : static_cast<communicator*>(found);
 }
 
+/// Whether the ranks of MPI_COMM_WORLD share memory; the same on all.
+bool world_shares_memory() {
+  MPI_Comm host = MPI_COMM_NULL;
+  if (PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return false;
+  int on_host = 0, all = 0;
+  PMPI_Comm_size(host, &on_host);
+  PMPI_Comm_free(&host);
+  PMPI_Comm_size(MPI_COMM_WORLD, &all);
+  return on_host == all;
+}
+
 void write_report() {
   constexpr int numbers = 5;
   std::array<double, numbers> mine{static_cast<double>(here.sum.calls), static_cast<double>(here.sum.calls_passed),
@@ -197,6 +209,7 @@ void after_init() noexcept {
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) here.chosen = read_settings();
   PMPI_Bcast(&here.chosen, sizeof(here.chosen), MPI_BYTE, 0, MPI_COMM_WORLD);
+  if (here.chosen.chosen != algorithm::none) here.one_host = world_shares_memory();
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
   if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
     std::fprintf(stderr, "spar: MPI_Allreduce is taken over from %llu bytes on, on one host from %llu%s%s\n",
@@ -241,6 +254,7 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   if (n * what->bytes < here.chosen.min_bytes) return pass();
   const guard own;
   try {
+    if (here.one_host && !takes_on_one_host(here.chosen, n * what->bytes, *what)) return pass(); // makes nothing for it
     communicator* const ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     if (ours->may_have_devices()) { // then ranks agree, as one may have its values in host memory

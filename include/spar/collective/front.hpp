@@ -36,7 +36,7 @@ void check_root(const Net& net, rank_t root) {
 /// Reduce-scatter of `x` in place: afterwards block `rank` of uniform_ownership{x.size(), P} is reduced.
 template <transport Net, element T, reduction<T> Op = sum>
 auto start_reduce_scatter(Net& net, std::span<T> x, Op op = {}) {
-  return start(net, signature_of<T, std::uint32_t, ring_reduce_scatter, Op>(x.size()),
+  return start(net, signature_of<T, no_indices, ring_reduce_scatter, Op>(x.size()),
                detail::with_finish<Op, T>(ring_reduce_scatter{}), x, op);
 }
 /// Reduce-scatter of streams: this rank's block of the sum, sparse.
@@ -50,7 +50,7 @@ auto start_reduce_scatter(Net& net, const stream_view<T, Index>& mine, Op op = {
 /// Allgather of `x` in place: rank r brings block r of uniform_ownership{x.size(), P}.
 template <transport Net, element T>
 auto start_allgather(Net& net, std::span<T> x) {
-  const auto agreed = signature_of<T, std::uint32_t, bruck_allgather, detail::no_operation>(x.size());
+  const auto agreed = signature_of<T, no_indices, bruck_allgather, detail::no_operation>(x.size());
   return start(net, agreed, bruck_allgather{}, x);
 }
 /// Sparse allgather: every rank's stream on every rank, as a `gathered`. Throws `invalid_argument` for a dense stream.
@@ -68,7 +68,7 @@ auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
 template <transport Net, element T, reduction<T> Op = sum>
 auto start_reduce(Net& net, std::span<T> x, rank_t root, Op op = {}) {
   detail::check_root(net, root);
-  return start(net, signature_of<T, std::uint32_t, binomial_reduce, Op>(x.size(), static_cast<std::uint64_t>(root)),
+  return start(net, signature_of<T, no_indices, binomial_reduce, Op>(x.size(), static_cast<std::uint64_t>(root)),
                detail::with_finish<Op, T>(binomial_reduce{}), x, root, op);
 }
 /// Reduction of streams to the root; elsewhere the result is an empty stream.
@@ -84,8 +84,8 @@ auto start_reduce(Net& net, const stream_view<T, Index>& mine, rank_t root, Op o
 template <transport Net, element T>
 auto start_broadcast(Net& net, std::span<T> x, rank_t root) {
   detail::check_root(net, root);
-  const auto agreed = signature_of<T, std::uint32_t, binomial_broadcast, detail::no_operation>(
-      x.size(), static_cast<std::uint64_t>(root));
+  const auto agreed =
+      signature_of<T, no_indices, binomial_broadcast, detail::no_operation>(x.size(), static_cast<std::uint64_t>(root));
   return start(net, agreed, binomial_broadcast{}, x, root);
 }
 /// The root's stream on every rank; the others bring a stream of the same dimension, which may be empty.

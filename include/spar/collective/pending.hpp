@@ -47,7 +47,10 @@ class [[nodiscard]] pending {
   /// Whether the call has ended; looks for progress first.
   [[nodiscard]] bool done() {
     const detail::turn mine(net_->node().shared());
-    if (!work_.done()) net_->progress(false);
+    if (!work_.done()) {
+      net_->progress(false);
+      net_->node().look_at_deadline(net_->now()); // polls may be rare
+    }
     return work_.done();
   }
   T wait() {
@@ -88,7 +91,7 @@ class open_call {
   open_call(Net& net, call_record& call) : net_(&net), call_(&call) {
     net.node().number(call);
     const double now = net.now();
-    if (net.node().was_away(now)) catch_up();
+    if (net.node().comes_back(now)) catch_up();
     while (net.node().full(call)) net.progress(true);
     if (net.node().dead()) net.node().throw_dead();
     net.node().open(call, now);

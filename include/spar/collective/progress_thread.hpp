@@ -6,6 +6,7 @@
 #include <spar/core/turns.hpp>
 #include <spar/transport/transport.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 
@@ -52,6 +53,8 @@ class progress_thread {
   }
 
  private:
+  // Nobody wakes it for a call that begins to wait, nor for a new deadline.
+  static constexpr double longest_sleep = 0.05;
   static constexpr bool sleeps = requires(Net& net, double until, const std::atomic<bool>& stopped) {
     net.sleep(until, stopped);
     net.wake();
@@ -74,7 +77,7 @@ class progress_thread {
       }
       turns_.let_others();
       if constexpr (sleeps)
-        net_->sleep(until, stopped_);
+        net_->sleep(std::min(until, net_->now() + longest_sleep), stopped_);
       else if (net_->now() < rest_from)
         sched_yield();
       else

@@ -73,8 +73,8 @@ class endpoint {
   /// True where the tags of a numbered collective are still used by an earlier one.
   [[nodiscard]] bool full(const call_record& call) const noexcept { return in_flight_[call.sequence % max_in_flight]; }
 
-  /// Whether this rank has not called for long.
-  [[nodiscard]] bool was_away(double now) const noexcept { return now - seen_ > 0.5; }
+  /// Whether this rank has not called for long, and others may have given it up; asked once.
+  [[nodiscard]] bool comes_back(double now) noexcept { return now - std::exchange(seen_, now) > 0.5; }
 
   /// Gives a collective its number: before anything else happens, so that ranks number in the same order.
   void number(call_record& call) noexcept {

@@ -70,7 +70,7 @@ void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& g
               const Algorithm& algorithm) {
   const std::span<T> x(gradient);
   detail::scale_gradient<T>(weights, x, rate);
-  run(net, signature_of<T, std::uint32_t, Algorithm, average>(x.size()), detail::with_finish<average, T>(algorithm), x,
+  run(net, signature_of<T, no_indices, Algorithm, average>(x.size()), detail::with_finish<average, T>(algorithm), x,
       average{});
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - x[i]);
 }

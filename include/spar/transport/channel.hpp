@@ -59,7 +59,7 @@ class channel {
   /// found out.
   [[nodiscard]] channel with_algorithm(std::string_view name, std::uint64_t option = 0) const noexcept {
     channel other = *this;
-    other.agreed_.algorithm = algorithm_code(name, option);
+    other.agreed_.algorithm = static_cast<std::uint16_t>(algorithm_code(name, option) ^ agreed_.form);
     return other;
   }
 

@@ -6,6 +6,7 @@
 #include <spar/core/error.hpp>
 #include <spar/core/message.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,47 +27,91 @@ constexpr std::uint16_t algorithm_code(std::string_view name, std::uint64_t opti
 
 /// What all ranks of a call must agree on; every header carries it.
 struct signature {
-  std::uint16_t algorithm = 0; // with the options that must be the same
+  std::uint16_t algorithm = 0; // with the form and the options that must be the same
   std::uint16_t operation = 0;
   element_code element{};
   element_code index{};
   std::uint64_t dimension = 0;
+  std::uint16_t form = 0; // of dense values, or 0 of streams
 };
 
-/// The signature of a call with values of T and indices of Index; `option` is what else must be the same, as a root.
-template <element T, index_type Index, class Algorithm, class Op>
+/// In place of the indices' type: the call is of dense values.
+struct no_indices {};
+
+/// What the code of an algorithm's name is changed by in a call of dense values.
+inline constexpr std::uint16_t dense_form = name_code("of dense values");
+
+/// The signature of a call with values of T and indices of Index, or `no_indices`; `option` is what else must be the
+/// same, as a root.
+template <element T, class Index, class Algorithm, class Op>
+  requires index_type<Index> || std::same_as<Index, no_indices>
 constexpr signature signature_of(std::uint64_t dimension, std::uint64_t option = 0) noexcept {
-  return {algorithm_code(Algorithm::name, option), name_code(Op::name), code_of<T>, code_of<Index>, dimension};
+  signature agreed{algorithm_code(Algorithm::name, option), name_code(Op::name), code_of<T>, element_code::uint32,
+                   dimension};
+  if constexpr (index_type<Index>) {
+    agreed.index = code_of<Index>;
+  } else {
+    agreed.form = dense_form;
+    agreed.algorithm = static_cast<std::uint16_t>(agreed.algorithm ^ dense_form);
+  }
+  return agreed;
 }
 
 namespace detail {
 
-/// The library's own algorithms, storages of a second phase, and operations: what a code of another rank stands for.
-inline constexpr std::string_view known_names[] = {"recursive_doubling",
-                                                   "ring",
-                                                   "ring_reduce_scatter",
-                                                   "ring_allgather",
-                                                   "rabenseifner",
-                                                   "bruck_allgather",
-                                                   "split_reduce_scatter",
-                                                   "binomial_reduce",
+/// All names in the library: what a code of another rank may stand for.
+inline constexpr std::string_view known_names[] = {"adaptive",
+                                                   "all",
+                                                   "average",
+                                                   "bfloat16",
                                                    "binomial_broadcast",
-                                                   "sparcml",
+                                                   "binomial_reduce",
+                                                   "bruck_allgather",
+                                                   "bucket_topk",
+                                                   "compressed",
+                                                   "compressed_flexreduce",
+                                                   "compressed_recursive_doubling",
+                                                   "compressed_ring",
                                                    "dense",
-                                                   "sparse",
+                                                   "doubling_of_compressed_messages",
+                                                   "everyone",
+                                                   "exact_topk",
+                                                   "flexreduce",
+                                                   "gather_and_merge",
+                                                   "gaussian",
+                                                   "gtopk",
+                                                   "half",
+                                                   "majority",
+                                                   "maximum",
+                                                   "minimum",
+                                                   "named",
+                                                   "none",
+                                                   "ok_topk",
+                                                   "product",
                                                    "qsgd2",
                                                    "qsgd4",
                                                    "qsgd8",
+                                                   "quorum",
+                                                   "rabenseifner",
+                                                   "recursive_doubling",
+                                                   "ring",
+                                                   "ring_allgather",
+                                                   "ring_of_compressed_messages",
+                                                   "ring_reduce_scatter",
+                                                   "solo",
+                                                   "sparcml",
+                                                   "sparse",
+                                                   "split_reduce_scatter",
                                                    "sum",
-                                                   "average",
-                                                   "product",
-                                                   "minimum",
-                                                   "maximum",
-                                                   "none"};
+                                                   "threshold_reuse",
+                                                   "tree_dense",
+                                                   "tree_sparcml",
+                                                   "zfp"};
 
 [[gnu::noinline, gnu::cold]] inline std::string name_of(std::uint16_t code) {
   for (const std::string_view name : known_names) {
     if (name_code(name) == code) return std::string(name);
+    if ((name_code(name) ^ dense_form) == code) return std::string(name) + " of dense values";
   }
   return sentence("another one or other options (code ", code, ")");
 }
