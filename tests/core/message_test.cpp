@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The header of a message: every damage is noticed; and the buffer that a message arrives in.
+#include <spar/core/endpoint.hpp>
 #include <spar/core/message.hpp>
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -221,6 +223,36 @@ TEST(message_buffer, gives_borrowed_memory_back_once) {
     EXPECT_EQ(given_back, 1);
   }
   EXPECT_EQ(given_back, 1);
+}
+
+TEST(control_message, every_damaged_bit_is_noticed) {
+  const auto good = spar::part_of(spar::control_message::purpose::abort, 2, "it has failed", 0);
+  good.validate(3);
+  EXPECT_THROW(good.validate(2), spar::corrupt_message); // there is no rank 2
+  for (std::size_t bit = 0; bit < 8 * sizeof(good); ++bit) {
+    std::array<unsigned char, sizeof(good)> bytes{};
+    std::memcpy(bytes.data(), &good, sizeof(good));
+    bytes[bit / 8] = static_cast<unsigned char>(bytes[bit / 8] ^ 1U << bit % 8);
+    spar::control_message damaged;
+    std::memcpy(&damaged, bytes.data(), sizeof(damaged));
+    EXPECT_THROW(damaged.validate(3), spar::corrupt_message) << bit;
+  }
+}
+
+TEST(control_message, names_are_numbered_once_and_by_rank_0) {
+  spar::detail::call_names rank_0;
+  spar::detail::call_name& name = rank_0.find("layer");
+  const std::string first = rank_0.give_number(name), second = rank_0.give_number(name);
+  const auto note = [](spar::rank_t from, const std::string& text) {
+    return spar::part_of(spar::control_message::purpose::name, from, text, 0);
+  };
+  spar::endpoint node(1, 3, spar::pool_owner(*std::pmr::new_delete_resource()));
+  node.heed(note(0, first));
+  node.heed(note(0, first));
+  EXPECT_EQ(node.name_call({"layer"}).number, spar::detail::first_named);
+  EXPECT_THROW(node.heed(note(0, second)), spar::corrupt_message);
+  EXPECT_THROW(node.heed(note(2, first)), spar::corrupt_message);
+  EXPECT_THROW(node.heed(note(0, "")), spar::corrupt_message);
 }
 
 } // namespace

@@ -90,6 +90,25 @@ def qsgds():
         yield f"bits_{2 << kind // 2}_{kind % 2}", struct.pack("<BHH", kind, 31, 70) + (scale + levels[:32]) * 3
 
 
+def controls():
+    def note(what, text, source=0, last=1, repaired=1):
+        return struct.pack("<BBBBBi52sI", repaired, what, last, len(text), 0, source, text, 0)
+
+    abort, name, listener = 1, 3, 4
+    number = struct.pack("<QQ", 12345, 2048)
+    yield "abort", note(abort, b"it has failed", source=2)
+    yield "abort_in_parts", note(abort, b"x" * 52, source=3, last=0) + note(abort, b"y" * 10, source=3)
+    yield "of_two_ranks", note(abort, b"x" * 52, source=3, last=0) + note(abort, b"y", source=2) + note(abort, b"z", 3)
+    yield "name", note(name, number) + note(name, number)
+    yield "listener", note(listener, struct.pack("<I", 0)) + note(listener, struct.pack("<I", 7))
+    yield "bad_damaged", note(abort, b"it has failed", repaired=0)
+    yield "bad_gone", note(2, b"")
+    yield "bad_source", note(abort, b"it has failed", source=4)
+    yield "bad_number", note(name, struct.pack("<QQ", 12345, 5))
+    yield "bad_number_of_another_rank", note(name, number, source=2)
+    yield "bad_second_number", note(name, number) + note(name, struct.pack("<QQ", 12345, 2049))
+
+
 def codecs():
     for kind in range(40):
         yield f"kind_{kind}", struct.pack("<BH", kind, 70 + kind) + bytes(range(0, 256, 5)) * 12
@@ -168,6 +187,7 @@ TARGETS = {
     "gathered": gathereds,
     "qsgd": qsgds,
     "codec": codecs,
+    "control": controls,
     "collective": collectives,
     "command_line": command_lines,
 }

@@ -28,7 +28,7 @@ struct control_message {
   };
 
   purpose what = purpose::abort;
-  bool last = true;        ///< no further part follows
+  std::uint8_t last = 1;   ///< 1 where no further part follows, else 0
   std::uint8_t length = 0; ///< of the text in this part
   std::uint8_t reserved = 0;
   rank_t source = 0;
@@ -40,8 +40,8 @@ struct control_message {
   }
   /// Throws `corrupt_message` unless this is one.
   void validate(rank_t ranks) const {
-    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::round || length > text.size() ||
-        source < 0 || source >= ranks) {
+    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::round || last > 1 ||
+        length > text.size() || source < 0 || source >= ranks) {
       throw corrupt_message("a control message is damaged");
     }
   }
@@ -56,7 +56,7 @@ inline control_message part_of(control_message::purpose what, rank_t source, std
   control_message part{.what = what, .source = source};
   const std::size_t rest = std::min(text.size(), told_length) - at;
   part.length = static_cast<std::uint8_t>(std::min(rest, part.text.size()));
-  part.last = rest <= part.text.size();
+  part.last = rest <= part.text.size() ? 1 : 0;
   std::memcpy(part.text.data(), text.data() + at, part.length);
   part.checksum = part.expected_checksum();
   return part;

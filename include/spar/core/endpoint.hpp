@@ -186,19 +186,23 @@ class endpoint {
   /// Rank 0 gives a name its number; the text that tells the others.
   [[nodiscard]] std::string number_name(detail::call_name& name) { return names_.give_number(name); }
 
-  /// A control message has arrived.
+  /// A control message has arrived. Throws `corrupt_message` for one that nobody can have sent.
   [[gnu::noinline, gnu::cold]] void heed(const control_message& part) {
     if (part.what == control_message::purpose::round) return listeners_.hear(part);
     if (part.what == control_message::purpose::name) {
+      if (part.source != 0) throw corrupt_message("a rank other than 0 numbers a collective");
       names_.take_number({part.text.data(), part.length}).known.complete(scheduler_);
       return;
+    }
+    if (part.what == control_message::purpose::gone) { // for a transport whose receivers read a sender's memory
+      throw corrupt_message("a rank has given up a message that nobody reads");
     }
     if (arrived_ > 0 && part.source != arriving_from_) return; // one failure is enough
     arriving_from_ = part.source;
     const std::size_t length = std::min<std::size_t>(part.length, told_length - arrived_);
     std::memcpy(arriving_.data() + arrived_, part.text.data(), length);
     arrived_ += length;
-    if (part.last) die(part.source, {arriving_.data(), std::exchange(arrived_, 0)});
+    if (part.last != 0) die(part.source, {arriving_.data(), std::exchange(arrived_, 0)});
   }
 
   /// The time, `now`, at which what is awaited longest is given up; looks after those that wait anew. Ends it where

@@ -79,6 +79,7 @@ class call_names {
       throw corrupt_message("a control message gives a collective a number that is none");
     }
     call_name& name = find(hash);
+    if (name.number != 0 && name.number != number) throw corrupt_message("a collective is numbered a second time");
     name.number = number;
     return name;
   }

@@ -62,7 +62,7 @@ template <transport Net>
     for (rank_t peer = 0; peer < net.size(); ++peer) {
       if (peer != net.rank()) net.post(part, peer);
     }
-    if (part.last) return;
+    if (part.last != 0) return;
     at += part.length;
   }
 }
