@@ -145,7 +145,7 @@ std::vector<inputs> shapes(spar::rank_t ranks) {
 /// `formula(costs, rank)` holds for every number of ranks and every shape on both transports.
 template <class Algorithm, class Formula>
 void expect_formula(const Formula& formula, Algorithm algorithm = {}, std::size_t skipped_shapes = 0) {
-  for (const mode where : {mode::threads, mode::sim}) {
+  for (const mode where : free_modes) {
     for (const spar::rank_t ranks : ranks_of(where)) {
       auto all_shapes = shapes(ranks);
       all_shapes.resize(all_shapes.size() - skipped_shapes);
@@ -283,7 +283,7 @@ TEST(counts, the_quantised_phase_is_bits_of_32_and_a_scale_a_bucket) {
 
 TEST(counts, sparcml_is_an_agreement_and_its_choice) {
   std::set<spar::sparcml_choice> seen;
-  for (const mode where : {mode::threads, mode::sim}) {
+  for (const mode where : free_modes) {
     for (const spar::rank_t ranks : ranks_of(where)) {
       for (const auto& mine : {extreme_inputs(ranks, false), random_inputs(ranks, 3, 100'000, 9),
                                random_inputs(ranks, 4'000, 200'000, 9), random_inputs(ranks, 6'000, 20'000, 9)}) {
@@ -330,7 +330,7 @@ TEST(counts, a_stream_that_turned_dense_is_sent_as_n_values) {
 
 template <class Algorithm, class Formula>
 void expect_dense_formula(const Formula& formula) {
-  for (const mode where : {mode::threads, mode::sim}) {
+  for (const mode where : free_modes) {
     for (const spar::rank_t ranks : ranks_of(where)) {
       for (const std::uint64_t n : {0U, 1U, 5U, 100U, 3001U}) {
         const auto p = static_cast<std::size_t>(ranks);
@@ -414,7 +414,7 @@ struct counted_piece {
 };
 
 TEST(counts, pieces) {
-  for (const mode where : {mode::threads, mode::sim}) {
+  for (const mode where : free_modes) {
     for (const spar::rank_t ranks : ranks_of(where)) {
       const auto mine = random_inputs(ranks, 40, 5000, 4);
       constexpr std::uint64_t n = 333;

@@ -21,12 +21,15 @@ enum class mode { threads, threads_synchronous, sim, sim_synchronous };
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool has_threads = true, has_sim = false;
 inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous};
+inline constexpr std::array free_modes{mode::threads};
 #elif defined(__SANITIZE_ADDRESS__) && defined(SPAR_LARGE_TEST)
 inline constexpr bool has_threads = false, has_sim = true;
 inline constexpr std::array all_modes{mode::sim, mode::sim_synchronous};
+inline constexpr std::array free_modes{mode::sim};
 #else
 inline constexpr bool has_threads = true, has_sim = true;
 inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, mode::sim, mode::sim_synchronous};
+inline constexpr std::array free_modes{mode::threads, mode::sim}; // sends may end before they are received
 #endif
 
 /// The numbers of ranks at which everything must work.
