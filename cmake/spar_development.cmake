@@ -28,6 +28,11 @@ if(SPAR_SANITIZE)
   target_compile_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}" -fno-sanitize-recover=all
                                                     -fno-omit-frame-pointer)
   target_link_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}")
+  if(SPAR_SANITIZE MATCHES "thread")
+    target_compile_definitions(spar_development INTERFACE SPAR_SANITIZES_THREADS)
+  elseif(SPAR_SANITIZE MATCHES "address")
+    target_compile_definitions(spar_development INTERFACE SPAR_SANITIZES_ADDRESSES)
+  endif()
   if(SPAR_SANITIZE MATCHES "address" AND SPAR_SANITIZE MATCHES "undefined")
     # The address sanitizer finds null pointers and accesses beyond objects, and hardly anything is virtual; these
     # checks are a third of what instrumented code takes to compile.

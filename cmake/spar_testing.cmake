@@ -56,14 +56,16 @@ function(spar_lighten target)
 endfunction()
 
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
-#               [ONE_THREAD] [KERNEL])
+#               [ONE_THREAD] [KERNEL] [PLAIN])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
-# of the quick set where it is sanitized, one that has ONE_THREAD, as all of a KERNEL, under the thread sanitizer. That
-# of a KERNEL runs as users compile it too: as layer.name.optimised, with the label full.
+# of the quick set where it is sanitized, one that has ONE_THREAD, as all of a KERNEL, under the thread sanitizer, a
+# PLAIN one, which sees what a sanitizer changes, under any. That of a KERNEL runs as users compile it too: as
+# layer.name.optimised, with the label full.
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
      OR (spar_large_only AND NOT arg_LARGE)
+     OR (SPAR_SANITIZE AND arg_PLAIN)
      OR (SPAR_SANITIZE MATCHES "thread" AND (arg_ONE_THREAD OR arg_KERNEL)))
     return()
   endif()
@@ -184,6 +186,10 @@ function(spar_add_mpi_test path)
         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "mpi;${flavour};${arg_LABELS};$<LOWER_CASE:${full}>"
                    SKIP_RETURN_CODE 77
                    ENVIRONMENT "SPAR_YIELD=always;SPAR_MPI_TIMEOUT=${watchdog};UBSAN_OPTIONS=print_stacktrace=1")
+      # Ranks poll: beside other tests both take longer than one after the other.
+      if(NOT name MATCHES "\\.1$")
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+      endif()
     endforeach()
     foreach(ranks IN LISTS arg_FULL_RANKS)
       set_property(TEST ${test_name}.${flavour}.${ranks} APPEND PROPERTY LABELS full)

@@ -21,7 +21,7 @@ namespace {
 /// Calls `check_one(ranks, seed)` with some of the seeds, which have all numbers of ranks.
 template <class Check>
 void for_some_seeds(const Check& check_one) {
-  for (std::uint64_t seed = 1; seed <= std::max<std::uint64_t>(seeds() / 5, 17); ++seed) {
+  for (std::uint64_t seed = 1; seed <= std::max<std::uint64_t>(schedules() / 5, 17); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     check_one(static_cast<spar::rank_t>(1 + seed % 17), seed);
     ASSERT_FALSE(testing::Test::HasFailure());

@@ -118,7 +118,7 @@ std::vector<ending> endings_of(const std::vector<plan>& plans, const Participati
 
 template <class Check>
 void for_seeds(std::uint64_t times, const Check& check_one) {
-  for (std::uint64_t seed = 1; seed <= times * seeds(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= times * schedules(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
     try {

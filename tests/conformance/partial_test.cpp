@@ -14,7 +14,7 @@ namespace {
 /// `who_of(seed, P)`; `least_of(who)`: ranks that are fresh in every round.
 template <class WhoOf, class LeastOf>
 void keeps_every_call_once(WhoOf who_of, LeastOf least_of) {
-  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= schedules(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const auto ranks = static_cast<spar::rank_t>(1 + seed % 17);
     const std::uint64_t tau = bounds[seed / 17 % bounds.size()];
@@ -44,7 +44,7 @@ TEST(partial, a_quorum_is_kept_in_every_round) {
 }
 
 TEST(partial, everyone_is_in_every_round_of_everyone) {
-  for (std::uint64_t seed = 1; seed <= seeds() / 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= schedules() / 10; ++seed) {
     const auto ranks = static_cast<spar::rank_t>(1 + seed % 17);
     for (const spar::rank_t f : simulate<number>(ranks, spar::everyone{}, seed, 64)) ASSERT_EQ(f, ranks);
     for (const spar::rank_t f : simulate<sparse_number>(ranks, spar::everyone{}, seed, 64)) ASSERT_EQ(f, ranks);

@@ -41,7 +41,7 @@ void everywhere(const Check& check) {
       }
     }
   }
-  for (const spar::rank_t ranks : {64, 256}) {
+  for (const spar::rank_t ranks : many_ranks) {
     SCOPED_TRACE(testing::Message() << "P = " << ranks);
     check(mode::sim, ranks, 300);
     if (testing::Test::HasFatalFailure()) return;

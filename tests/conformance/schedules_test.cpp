@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Random schedules of the simulator: whenever messages arrive, every rank ends with the bits that it has when they
-// arrive in order. SPAR_SCHEDULES: how many of each collective, 100 unless set.
+// arrive in order. As many of each collective as schedules() says.
 #include "support/collectives.hpp"
 #include "support/ranks.hpp"
 
@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
@@ -44,11 +43,6 @@ std::vector<bits> run_in(const spar::simulator_options& order, const std::vector
   std::vector<bits> results(inputs.size());
   run_sim(static_cast<spar::rank_t>(inputs.size()), recorded<Collective>{&inputs, &results}, order);
   return results;
-}
-
-std::uint64_t schedules() {
-  const char* wanted = std::getenv("SPAR_SCHEDULES");
-  return wanted != nullptr ? std::stoull(wanted) : 100;
 }
 
 template <class Collective>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A program of somebody else's: sums sparse vectors of four in-process ranks, with the library as its package brings
-// it.
+// it. It does not link zfp, which may be on the machine.
 #include <spar/spar.hpp>
+#include <spar/storage/named_codec.hpp>
 
 #include <array>
 #include <atomic>
@@ -23,5 +24,10 @@ int main() {
     expected[7] = 2 * ranks;
     if (dense == expected) ++right;
   });
+  try {
+    const spar::storage::named_codec code("zfp:8");
+    return 1;
+  } catch (const spar::invalid_argument&) { // needs zfp
+  }
   return right == ranks ? 0 : 1;
 }

@@ -66,7 +66,7 @@ std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net
 }
 
 TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return; // nobody to disagree with
   for (const std::size_t n : {10U, 50'000U}) {
     spar::mpi all = world.split(0, world.rank());
@@ -84,7 +84,7 @@ TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) 
 }
 
 TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 50'000U}) {
     spar::mpi all = world.split(0, world.rank());
@@ -119,7 +119,7 @@ std::pair<std::string, double> ending_of(Call call) {
 
 /// A stopped process is in the middle of anything, and its host still takes what is sent to it.
 TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   spar::mpi all = world.split(0, world.rank());
   all.set_deadline(0.5);
@@ -148,7 +148,7 @@ TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
 }
 
 TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 50'000U}) {
     spar::mpi all = world.split(0, world.rank());
@@ -163,8 +163,34 @@ TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
   }
 }
 
+TEST(mpi_errors, a_rank_that_aborts_is_not_waited_for_in_a_split) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  spar::mpi all = world.split(0, world.rank());
+  const auto [text, seconds] = ending_of([&] {
+    if (all.rank() == 1) spar::abort(all, "enough");
+    const spar::mpi part = all.split(0, 0);
+  });
+  EXPECT_NE(text.find("enough"), std::string::npos) << text;
+  EXPECT_LT(seconds, 5);
+}
+
+TEST(mpi_errors, a_rank_that_does_not_come_to_a_split_is_waited_for_until_the_deadline) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  spar::mpi all = world.split(0, world.rank());
+  all.set_deadline(0.2);
+  const auto [text, seconds] = ending_of([&] {
+    if (all.rank() == 1) MPI_Barrier(MPI_COMM_WORLD);
+    const spar::mpi part = all.split(0, 0);
+  });
+  if (all.rank() != 1) MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_NE(text.find("0.2 s for all others to split"), std::string::npos) << text;
+  EXPECT_LT(seconds, 0.2 + 2);
+}
+
 TEST(mpi_errors, a_dead_communicator_is_not_split) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   spar::mpi all = world.split(0, world.rank());
   const spar::mpi group = all.split(all.rank() % 2, 0);
   spar::abort(all, "enough");

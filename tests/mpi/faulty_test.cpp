@@ -45,7 +45,7 @@ std::string error_of_two_calls(spar::mpi& all, std::size_t n, const spar::fault&
 }
 
 TEST(mpi_faults, every_rank_ends_in_an_error) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   for (const std::size_t n : sizes) {
     for (const kind what : {kind::corrupt_header, kind::corrupt_payload, kind::drop, kind::crash}) {
@@ -59,7 +59,7 @@ TEST(mpi_faults, every_rank_ends_in_an_error) {
 }
 
 TEST(mpi_faults, a_delay_does_no_harm) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   for (const std::size_t n : sizes) {
     spar::mpi all = world.split(0, world.rank());

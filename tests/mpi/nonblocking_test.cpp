@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Over MPI: hundreds of calls in flight in another order on each rank, and progress by a thread.
+#include "support/extent.hpp"
+
 #include <spar/mpi.hpp>
 
 #include <gtest/gtest.h>
@@ -42,7 +44,33 @@ void many_named_calls(spar::mpi& net, std::uint64_t seed) {
 
 TEST(mpi_named, two_hundred_in_flight_in_another_order_on_each_rank) {
   spar::mpi net{MPI_COMM_WORLD};
-  for (std::uint64_t seed = 0; seed < 5; ++seed) many_named_calls(net, seed);
+  const std::uint64_t orders = is_full() ? 100 : 5;
+  for (std::uint64_t seed = 0; seed < orders; ++seed) many_named_calls(net, seed);
+}
+
+TEST(mpi_split, goes_on_with_calls_in_flight_and_again_and_again) {
+  spar::mpi net{MPI_COMM_WORLD};
+  std::vector<float> x(200'000, 1.0F);
+  auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
+  for (int i = 0; i < 5; ++i) {
+    if (net.rank() == i % net.size()) std::this_thread::sleep_for(10ms);
+    spar::mpi half = net.split(net.rank() % 2, 0);
+    float one = 1;
+    spar::allreduce(half, std::span(&one, 1));
+    EXPECT_EQ(one, static_cast<float>(half.size()));
+  }
+  call.wait();
+  EXPECT_EQ(x[0], static_cast<float>(net.size()));
+}
+
+TEST(mpi_progress_thread, splits) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const spar::progress_thread progress(net);
+  std::vector<float> x(200'000, 1.0F);
+  auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
+  EXPECT_EQ(net.split(0, -net.rank()).rank(), net.size() - 1 - net.rank());
+  call.wait();
+  EXPECT_EQ(x[0], static_cast<float>(net.size()));
 }
 
 TEST(mpi_progress_thread, many_calls) {

@@ -130,7 +130,7 @@ TEST(mpi_partial, a_progress_thread_serves_the_others_while_its_rank_is_elsewher
 
 /// One rank aborts between its calls; every rank ends in an error that says so.
 TEST(mpi_partial, an_abort_ends_every_rank) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   for (const bool threaded : {false, true}) {
     spar::mpi net = world.split(0, world.rank());

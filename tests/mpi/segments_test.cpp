@@ -101,7 +101,7 @@ std::vector<int> sizes(spar::mpi& net) {
 const std::vector<int> of_a_thousand{64, 1000, 1000, 1000, 1000, 100};
 
 TEST(mpi_segment_sizes, of_groups_are_those_of_the_whole) {
-  const spar::mpi world{MPI_COMM_WORLD, {.segment_bytes = 1000}};
+  spar::mpi world{MPI_COMM_WORLD, {.segment_bytes = 1000}};
   spar::mpi pair = world.split(world.rank() / 2, world.rank());
   EXPECT_EQ(sizes(pair), pair.size() == 2 ? of_a_thousand : std::vector<int>{});
 }

@@ -264,7 +264,7 @@ TEST(mpi_nonblocking, does_not_disturb_the_communicator_it_was_made_from) {
 // --- groups, counts, errors ---
 
 TEST(mpi_groups, by_colour_and_key) {
-  const spar::mpi world{MPI_COMM_WORLD};
+  spar::mpi world{MPI_COMM_WORLD};
   const int colour = world.rank() % 2;
   spar::mpi half = world.split(colour, -world.rank()); // the highest first
   const spar::rank_t size = (world.size() + 1 - colour) / 2;

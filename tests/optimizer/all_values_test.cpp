@@ -5,12 +5,15 @@
 #include <spar/optimizer/all_values.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/system/compressed.hpp>
+#include <spar/system/compressed_flexreduce.hpp>
+#include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <span>
@@ -53,10 +56,29 @@ struct bad_options {
   }
 };
 
+/// Values that the algorithm does not take.
 template <class Algorithm>
-void expect_all_kept(Algorithm algorithm) {
-  using reducer = spar::error_feedback<float, spar::all_values<Algorithm>>;
-  constexpr std::size_t n = 700, calls = 20;
+struct refused {
+  Algorithm algorithm;
+  std::size_t values;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(values);
+    spar::error_feedback<float, spar::all_values<Algorithm>> reduce(spar::all_values<Algorithm>{algorithm});
+    EXPECT_THROW((void)reduce.start(net, std::span(x)), spar::invalid_argument);
+    EXPECT_FALSE(net.node().dead());
+    co_return;
+  }
+};
+
+constexpr std::size_t n = 700;
+
+/// `make(ranks)` is the algorithm.
+template <class Make>
+void expect_all_kept(Make make) {
+  using algorithm = decltype(make(spar::rank_t{}));
+  using reducer = spar::error_feedback<float, spar::all_values<algorithm>>;
+  constexpr std::size_t calls = 20;
   for (const spar::rank_t ranks : {1, 2, 3, 5, 8}) {
     for (const mode where : {mode::threads, mode::sim_synchronous}) {
       const auto p = static_cast<std::size_t>(ranks);
@@ -68,7 +90,7 @@ void expect_all_kept(Algorithm algorithm) {
           for (float& v : x) v = normal(random);
       std::vector<std::unique_ptr<reducer>> reducers;
       for (std::size_t r = 0; r < p; ++r) {
-        reducers.push_back(std::make_unique<reducer>(spar::all_values<Algorithm>{algorithm}));
+        reducers.push_back(std::make_unique<reducer>(spar::all_values<algorithm>{make(ranks)}));
       }
       std::vector<vectors> sums(calls, vectors(p));
       run(where, ranks, program<reducer>{&brought, &reducers, &sums});
@@ -92,8 +114,27 @@ void expect_all_kept(Algorithm algorithm) {
 }
 
 TEST(all_values, ring_and_recursive_doubling_lose_nothing_for_ever) {
-  expect_all_kept(spar::compressed_ring<spar::storage::qsgd<8>>{.piece = 64});
-  expect_all_kept(spar::compressed_recursive_doubling<spar::storage::qsgd<8>>{.piece = 64});
+  using qsgd = spar::storage::qsgd<8>;
+  expect_all_kept([](spar::rank_t) { return spar::compressed_ring<qsgd>{.piece = 64}; });
+  expect_all_kept([](spar::rank_t) { return spar::compressed_recursive_doubling<qsgd>{.piece = 64}; });
+}
+
+TEST(all_values, flexreduce_loses_nothing_for_ever) {
+  std::map<spar::rank_t, spar::flex_plan> plans;
+  for (const spar::rank_t ranks : {1, 2, 3, 5, 8}) {
+    std::vector<spar::rank_t> host_of; // two on the first, three on each further one
+    for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back((r + 1) / 3);
+    plans.emplace(ranks, spar::flex_plan(spar::tree_of_hosts(host_of), n));
+  }
+  expect_all_kept(
+      [&](spar::rank_t ranks) { return spar::compressed_flexreduce<spar::storage::qsgd<8>>(plans.at(ranks), {}); });
+}
+
+TEST(all_values, another_dimension_than_the_plans_is_told_before_anything_is_sent) {
+  using flexreduce = spar::compressed_flexreduce<spar::storage::qsgd<8>>;
+  const spar::flex_plan plan(spar::tree_of_hosts(std::vector<spar::rank_t>{0, 0, 1}), n);
+  run_threads(3, refused<flexreduce>{flexreduce(plan, {}), n - 1});
+  run_threads(3, refused<flexreduce>{flexreduce(plan, {.bucket = 0}), n});
 }
 
 TEST(all_values, bad_options_are_told_before_anything_is_sent) {

@@ -127,6 +127,20 @@ TEST(named_codec, lengths_and_bytes) {
   EXPECT_EQ(named_codec("qsgd:8").encoded_bytes<float>(1024), 1028U);
 }
 
+TEST(named_codec, too_few_bytes_are_refused) {
+  std::vector<float> x(17, 1.0F);
+  for (const char* name : {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8", "zfp:8"}) {
+#ifndef SPAR_HAS_ZFP
+    if (std::string(name) == "zfp:8") continue;
+#endif
+    const named_codec codec(name);
+    std::vector<std::byte> bytes(codec.encoded_bytes<float>(x.size()));
+    const auto fewer = std::span(bytes).first(bytes.size() - 1);
+    EXPECT_THROW(codec.encode(std::span<const float>(x), fewer, {}), spar::invalid_argument) << name;
+    EXPECT_THROW(codec.decode(std::span<const std::byte>(fewer), std::span(x)), spar::invalid_argument) << name;
+  }
+}
+
 TEST(named_codec, wrong_names_are_named) {
   for (const char* name : {"", "zip", "qsgd", "qsgd:3", "zfp", "zfp:", "zfp:x", "zfp:8x", "bf16 ", "QSGD:8"}) {
     try {

@@ -189,7 +189,6 @@ std::vector<rank_outcome> run_as_threads(const setting& s) {
       const bool may_wait = s.fault && s.fault->what == spar::fault::kind::crash;
       for (const double end = net.now() + (may_wait ? 0.5 : 30); !calls.done(); std::this_thread::yield()) {
         if (net.now() > end) spar::abort(net, given_up);
-        inner.look_at_deadline(net.now()); // polls do so now and then only
         net.progress(false);
       }
     } else {

@@ -89,12 +89,6 @@ inline std::vector<spar::rank_t> check(const history& all, spar::rank_t ranks) {
   return check_all_rounds(marked, all.rounds[0], ranks);
 }
 
-/// SPAR_SCHEDULES, 100 unless set.
-inline std::uint64_t seeds() {
-  const char* wanted = std::getenv("SPAR_SCHEDULES");
-  return wanted != nullptr ? std::stoull(wanted) : 100;
-}
-
 using sparse_number = spar::stream<number>;
 
 template <class Of>

@@ -3,11 +3,12 @@
 // coroutine `template <class Net> spar::task<void> operator()(Net& net) const&`; the object outlives the run.
 #pragma once
 
+#include "support/extent.hpp"
+
 #include <spar/spar.hpp>
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <ostream>
 
@@ -18,11 +19,11 @@ enum class mode { threads, threads_synchronous, sim, sim_synchronous };
 
 /// The thread sanitizer has nothing to find in a simulator, which has one thread; and of large tests, which take long
 /// to compile, the address sanitizer sees the algorithms there alone.
-#if defined(__SANITIZE_THREAD__)
+#if defined(SPAR_SANITIZES_THREADS)
 inline constexpr bool has_threads = true, has_sim = false;
 inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous};
 inline constexpr std::array free_modes{mode::threads};
-#elif defined(__SANITIZE_ADDRESS__) && defined(SPAR_LARGE_TEST)
+#elif defined(SPAR_SANITIZES_ADDRESSES) && defined(SPAR_LARGE_TEST)
 inline constexpr bool has_threads = false, has_sim = true;
 inline constexpr std::array all_modes{mode::sim, mode::sim_synchronous};
 inline constexpr std::array free_modes{mode::sim};
@@ -32,11 +33,14 @@ inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, 
 inline constexpr std::array free_modes{mode::threads, mode::sim}; // sends may end before they are received
 #endif
 
-/// The numbers of ranks at which everything must work.
+/// The numbers of ranks at which everything must work, with threads and in the simulator, and there alone.
+#if defined(SPAR_SANITIZES_ADDRESSES) || defined(SPAR_SANITIZES_THREADS)
+inline constexpr std::array<spar::rank_t, 4> all_ranks{1, 3, 4, 5};
+inline constexpr std::array<spar::rank_t, 1> many_ranks{64};
+#else
 inline constexpr std::array<spar::rank_t, 8> all_ranks{1, 2, 3, 4, 5, 7, 8, 13};
-
-/// Whether the long tests are wanted, as by scripts/test --full.
-inline bool is_full() { return std::getenv("SPAR_FULL") != nullptr; }
+inline constexpr std::array<spar::rank_t, 2> many_ranks{64, 256};
+#endif
 
 inline std::ostream& operator<<(std::ostream& out, mode where) {
   constexpr const char* names[] = {"threads", "threads, synchronous", "sim", "sim, synchronous, random order"};

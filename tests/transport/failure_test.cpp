@@ -214,6 +214,32 @@ TEST(abort, by_cancelling_a_call) {
   }
 }
 
+/// Rank 1 keeps what it has from rank 0 until rank 2 sends too, which never happens; it aborts and does not call again.
+TEST(abort, gives_back_what_others_have_lent) {
+  for (const bool cancels : {false, true}) {
+    spar::thread_group group{3};
+    std::atomic<bool> ended{false};
+    group.run([&](spar::threads& net) {
+      if (net.rank() == 2) return;
+      std::vector<float> x(100'000, 1.0F);
+      const auto view = spar::dense_view(x);
+      if (net.rank() == 0) {
+        EXPECT_THROW((void)spar::allreduce(net, view, spar::ssar_split{}), spar::peer_failed);
+        ended = true;
+        return;
+      }
+      auto call = spar::start_allreduce(net, view, spar::ssar_split{});
+      for (const double start = net.now(); net.now() < start + 0.1;) (void)call.done();
+      if (cancels)
+        call.cancel();
+      else
+        spar::abort(net, "enough");
+      for (const double start = net.now(); !ended && net.now() < start + 10;) std::this_thread::yield();
+      EXPECT_TRUE(ended);
+    });
+  }
+}
+
 TEST(abort, of_one_group_leaves_another_alive) {
   spar::thread_group first{3};
   spar::thread_group second{3};

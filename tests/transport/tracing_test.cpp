@@ -123,13 +123,14 @@ TEST(tracing, has_every_message_that_is_counted) {
   }
 }
 
-/// One dense exchange between two ranks; a rank computes for a second an entry.
+/// One dense exchange of `n` values between two ranks.
 struct exchange {
   std::vector<std::string>* events;
+  std::size_t n = 125; // 1000 bytes
   template <class Net>
   spar::task<void> operator()(Net& inner) const& {
     spar::tracing<Net> net{inner};
-    std::vector<double> x(125, 1.0); // 1000 bytes
+    std::vector<double> x(n, 1.0);
     auto pending = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
     co_await std::move(pending);
     (*events)[static_cast<std::size_t>(net.rank())] = net.events();
@@ -153,6 +154,28 @@ TEST(tracing, is_exact_in_virtual_time) {
   EXPECT_EQ(named["compute"]["ts"], 2000.0);
   EXPECT_EQ(named["compute"]["dur"], 125.0);
   EXPECT_EQ(named["compute"]["args"]["entries"], 125);
+}
+
+TEST(tracing, computations_take_time_on_threads) {
+  std::vector<std::string> events(2);
+  const double begin = spar::endpoint::now();
+  run_threads(2, exchange{&events, 1'000'000});
+  const double end = spar::endpoint::now();
+  const json all = json::parse(spar::trace_file(events));
+  for (int rank = 0; rank < 2; ++rank) {
+    double received = end * 1e6;
+    int computations = 0;
+    for (const json& e : all) {
+      if (e["ph"] != "X" || e["pid"] != rank) continue;
+      if (e.value("cat", "") == "receive") received = e["ts"].get<double>() + e["dur"].get<double>();
+      if (e["name"] != "compute") continue;
+      ++computations;
+      EXPECT_GT(e["dur"].get<double>(), 50);                                     // a million sums
+      EXPECT_GE(e["ts"].get<double>(), std::max(received - 0.002, begin * 1e6)); // written in nanoseconds
+      EXPECT_LE(e["ts"].get<double>() + e["dur"].get<double>(), end * 1e6);
+    }
+    EXPECT_EQ(computations, 1);
+  }
 }
 
 struct cancelled_call {

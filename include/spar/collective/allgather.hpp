@@ -121,8 +121,8 @@ struct bruck_allgather {
       co_await sending;
       have = std::move(next);
     }
-    net.compute(have.count() / 2); // an entry is copied in every round, and checked: half of what merging it takes
     have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
+    net.compute(have.count() / 2); // an entry is copied in every round, and checked: half of what merging it takes
   }
 
   template <class... Args>

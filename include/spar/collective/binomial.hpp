@@ -33,8 +33,8 @@ struct binomial_reduce {
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.piece<T>(0);
       if (theirs.size() != x.size()) throw corrupt_message("a vector that arrived has the wrong length");
-      net.compute(x.size());
       kernel::reduce(x.data(), theirs.data(), x.size(), op);
+      net.compute(x.size());
     }
   }
 
@@ -55,8 +55,8 @@ struct binomial_reduce {
       message_buffer in(net.memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = decode<T, Index>(in, all);
-      net.compute(theirs.count() + have.count());
       sum = merge(have, theirs, all, dense_threshold<T, Index>(mine.dimension()), op, net.memory());
+      net.compute(theirs.count() + have.count());
       have = sum.view();
     }
     if (p == 1) sum = stream<T, Index>::copy(net.memory(), mine);

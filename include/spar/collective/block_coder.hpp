@@ -4,6 +4,8 @@
 
 #include <spar/core/buffer.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/index_range.hpp>
+#include <spar/core/pool.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
@@ -104,6 +106,14 @@ class block_coder {
     if (residual.empty() || message.format != wire_format::encoded) return;
     decode(message, scratch.first(values.size()));
     kernel::add_difference(residual.data(), values.data(), std::as_const(scratch).data(), values.size());
+  }
+  /// The same where the values lie in `range` of a vector with a residual of its own.
+  template <element T>
+  void keep_lost(const payload& message, std::span<const T> values, index_range range, std::span<T> residual,
+                 pool& memory) const {
+    if (residual.empty() || values.empty()) return;
+    buffer<T> scratch(memory, values.size());
+    keep_lost(message, values, residual.subspan(range.begin, range.size()), scratch.span());
   }
 
  private:

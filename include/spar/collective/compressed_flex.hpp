@@ -21,14 +21,16 @@ namespace spar {
 
 namespace detail {
 
-/// Partial sums on the way up, encoded at each hop.
+/// Partial sums on the way up, encoded at each hop; `residual`, where there is one, gets what that loses.
 template <transport Net, element T, class Codec, class Op>
 class flex_coded_sum {
  public:
   static constexpr bool straight = false;
 
-  flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op) noexcept
-      : memory_(&net.memory()), coder_(net, codec), rank_(net.rank()), plan_(&plan), x_(x), op_(op) {}
+  flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op,
+                 std::span<T> residual) noexcept
+      : memory_(&net.memory()), coder_(net, codec), rank_(net.rank()), plan_(&plan), x_(x), op_(op),
+        residual_(residual) {}
   void begin_level(std::span<const flex_plan::part> parts) {
     parts_ = parts;
     rooms_.emplace(*memory_, parts.size());
@@ -38,7 +40,11 @@ class flex_coded_sum {
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
     const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_); // each hop of a chain rounds anew
-    return coder_.message(std::span<const T>(values(part)), (*plan_)[parts_[part]].range.begin, step, (*rooms_)[part]);
+    const index_range range = (*plan_)[parts_[part]].range;
+    const std::span<const T> own = values(part);
+    const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
+    coder_.keep_lost(message, own, range, residual_, *memory_);
+    return message;
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = values(m.part);
@@ -67,6 +73,7 @@ class flex_coded_sum {
   const flex_plan* plan_;
   std::span<T> x_;
   Op op_;
+  std::span<T> residual_;
   std::span<const flex_plan::part> parts_;
   std::optional<fixed_vector<buffer<std::byte>>> rooms_; // one for each part
   std::uint64_t level_ = 0;
@@ -151,17 +158,21 @@ class flex_encoded_copy {
 } // namespace detail
 
 /// In place: what the plan gives a rank is reduced afterwards, by way of encoded partial sums; the rest is unspecified.
+/// `residual`, where there is one, gets what this rank's encodings lose.
 template <transport Net, element T, class Codec, reduction<T> Op>
-task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec) {
+task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec,
+                               std::span<T> residual = {}) {
   plan->check(x.size(), net.size());
-  detail::flex_coded_sum<Net, T, Codec, Op> work(net, *plan, x, *codec, op);
+  detail::flex_coded_sum<Net, T, Codec, Op> work(net, *plan, x, *codec, op, residual);
   co_await detail::flex_execute(net, plan, true, &work);
 }
 
 /// Each owner encodes its values once; these bytes go down the levels, and every rank, the owner too, takes the decoded
-/// values. Throws `invalid_argument` where the codec cannot carry the values.
+/// values. `residual`, where there is one, gets what this rank's encodings lose. Throws `invalid_argument` where the
+/// codec cannot carry the values.
 template <transport Net, element T, class Codec>
-task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec) {
+task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
+                          std::span<T> residual = {}) {
   plan->check(x.size(), net.size());
   const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
   const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
@@ -172,8 +183,10 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const index_range cell = cells[c];
     if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;
-    coder.encode(std::span<const T>(x.subspan(cell.begin, cell.size())), cell.begin, cells.bytes(all.span(), cell),
-                 step);
+    const std::span<const T> values = x.subspan(cell.begin, cell.size());
+    const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
+    coder.encode(values, cell.begin, bytes, step);
+    coder.keep_lost({wire_format::encoded, values.size(), {bytes}}, values, cell, residual, net.memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());
   co_await detail::flex_execute(net, plan, false, &work);

@@ -119,11 +119,11 @@ struct doubling_of_compressed_messages {
     message_buffer came(net.memory());
     buffer<T> theirs(net.memory(), net.size() > 1 ? x.size() : 0);
     const auto reduce = [&](bool lower) {
-      net.compute(x.size());
       if (lower)
         kernel::reduce_left(x.data(), std::as_const(theirs).data(), x.size(), op);
       else
         kernel::reduce(x.data(), std::as_const(theirs).data(), x.size(), op);
+      net.compute(x.size());
     };
     if (folded.has_partner() && !folded.active()) {
       coded.send(slot, folded.partner(), std::span<const T>(x), all, 0);

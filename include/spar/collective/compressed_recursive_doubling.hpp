@@ -108,11 +108,11 @@ struct compressed_recursive_doubling {
           const std::span<T> theirs = scratch.span().first(mine.size());
           coder.decode(coder.template arrived<T>(came, mine.size()), theirs);
           came.end_loan();
-          net.compute(mine.size());
           if (peer < net.rank())
             kernel::reduce_left(mine.data(), std::as_const(scratch).data(), mine.size(), op);
           else
             kernel::reduce(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+          net.compute(mine.size());
         }
         const bool goes_back = stage == rounds; // to the folded ranks, if there are any
         if (goes_back && folded.extra() == 0) continue;

@@ -33,9 +33,10 @@ struct gather_and_merge {
     const auto all = co_await allgather(net, mine);
     buffer<stream_view<T, Index>> parts(memory, all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
-    net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1)); // three or more cost two merges
     const index_range whole{0, mine.dimension()};
-    co_return merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
+    auto sum = merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
+    net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1)); // three or more cost two merges
+    co_return sum;
   }
 
   template <class... Args>

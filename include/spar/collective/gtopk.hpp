@@ -68,8 +68,8 @@ struct gtopk_allreduce {
       co_await net.receive(net.rank() + distance, in);
       const auto theirs = decode<T, Index>(in, {0, x.size()});
       if (theirs.is_dense()) throw corrupt_message("a dense stream arrived where the k largest entries are due");
-      net.compute(have.count() + theirs.count());
       sum = merge_topk(have, theirs, k, x, op, net.memory());
+      net.compute(have.count() + theirs.count());
       have = sum.view();
     }
     const binomial_broadcast broadcast;

@@ -24,8 +24,8 @@ task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
     in.place(0, std::span(&theirs, 1));
     co_await net.receive((net.rank() + distance) % p, in);
     co_await sending; // before `mine` changes
-    net.compute(1);
     mine = std::max(mine, theirs);
+    net.compute(1);
   }
 }
 

@@ -47,10 +47,7 @@ class [[nodiscard]] pending {
   /// Whether the call has ended; looks for progress first.
   [[nodiscard]] bool done() {
     const detail::turn mine(net_->node().shared());
-    if (!work_.done()) {
-      net_->progress(false);
-      net_->node().look_at_deadline(net_->now()); // polls may be rare
-    }
+    if (!work_.done()) net_->progress(false);
     return work_.done();
   }
   T wait() {
@@ -59,10 +56,10 @@ class [[nodiscard]] pending {
     return work_.result();
   }
   /// Gives the call up where it has not ended, as half of a collective cannot be taken back, together with its
-  /// communicator: this call, every other one, and those of all ranks end in `peer_failed`.
+  /// communicator: this call, every other one, and those of all ranks end in `peer_failed`, as by `abort`.
   void cancel() {
     const detail::turn mine(net_->node().shared());
-    if (!work_.done()) detail::abort(*net_, "a call was cancelled");
+    if (!work_.done()) detail::end_calls(*net_, "a call was cancelled");
   }
   /// Messages, bytes and time of this call; complete once it has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
@@ -129,11 +126,11 @@ class number_of {
  public:
   number_of(Net& net, call_name& name) noexcept : net_(&net), name_(&name) {}
   number_of(const number_of&) = delete;
-  ~number_of() { name_->known.forget(); }
+  ~number_of() { name_->forget(); }
   [[nodiscard]] bool await_ready() const noexcept { return name_->number != 0 || net_->node().dead(); }
-  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(name_->known, waiting); }
+  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*name_, waiting); }
   void await_resume() const {
-    if (name_->known.error) std::rethrow_exception(name_->known.error);
+    if (name_->error) std::rethrow_exception(name_->error);
     if (name_->number == 0) net_->node().throw_dead();
   }
 

@@ -69,7 +69,6 @@ class progress_thread {
         try {
           net_->progress(false);
           until = net_->node().look_at_deadline(net_->now());
-          net_->progress(false); // what the deadline has ended
         } catch (...) {
           detail::abort(*net_, what_of(std::current_exception()));
         }

@@ -42,8 +42,8 @@ struct rabenseifner {
       }
       theirs.expect(x.size_bytes());
       co_await net.receive(partner, theirs);
-      net.compute(x.size());
       kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+      net.compute(x.size());
     }
 
     rank_t first = 0; // this rank is reducing the blocks [first, first + blocks)
@@ -59,11 +59,11 @@ struct rabenseifner {
       theirs.end_loan();
       theirs.expect(kept.size() * sizeof(T));
       co_await net.receive(peer, theirs);
-      net.compute(kept.size());
       if (lower)
         kernel::reduce(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
       else
         kernel::reduce_left(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
+      net.compute(kept.size());
       co_await sending;
     }
 
@@ -102,8 +102,8 @@ struct rabenseifner {
       }
       co_await net.receive(partner, theirs);
       const auto lower = decode<T, Index>(theirs, {0, n});
-      net.compute(lower.count() + have.count());
       sum = merge(lower, have, {0, n}, dense_threshold<T, Index>(n), op, memory);
+      net.compute(lower.count() + have.count());
       have = sum.view();
     }
 
@@ -122,8 +122,8 @@ struct rabenseifner {
       const auto other = decode<T, Index>(theirs, kept);
       const auto own = have.slice(kept.begin, kept.end);
       const std::uint64_t limit = dense_threshold<T, Index>(kept.size());
-      net.compute(other.count() + own.count());
       auto next = lower ? merge(own, other, kept, limit, op, memory) : merge(other, own, kept, limit, op, memory);
+      net.compute(other.count() + own.count());
       theirs.release();
       co_await sending;
       sum = std::move(next);

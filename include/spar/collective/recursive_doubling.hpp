@@ -43,8 +43,8 @@ struct recursive_doubling {
       co_await net.receive(partner, theirs);
       const auto lower = decode<T, Index>(theirs, all);
       if (!folded.active()) co_return stream<T, Index>::copy(memory, lower);
-      net.compute(lower.count() + have.count());
       sum = merge(lower, have, all, limit, op, memory);
+      net.compute(lower.count() + have.count());
       have = sum.view();
     }
 
@@ -54,9 +54,9 @@ struct recursive_doubling {
       message_buffer theirs(memory);
       co_await net.receive(peer, theirs);
       const auto other = decode<T, Index>(theirs, all);
-      net.compute(other.count() + have.count());
       const bool lower = peer > net.rank();
       auto next = merge(lower ? have : other, lower ? other : have, all, limit, op, memory);
+      net.compute(other.count() + have.count());
       theirs.release();
       co_await sending;
       sum = std::move(next);
@@ -83,8 +83,8 @@ struct recursive_doubling {
       }
       co_await net.receive(partner, theirs);
       if (!folded.active()) co_return;
-      net.compute(x.size());
       kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+      net.compute(x.size());
     }
 
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
@@ -93,11 +93,11 @@ struct recursive_doubling {
       theirs.end_loan();
       co_await net.receive(peer, theirs);
       co_await sending; // before x changes
-      net.compute(x.size());
       if (peer < net.rank())
         kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
       else
         kernel::reduce(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+      net.compute(x.size());
     }
 
     if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));

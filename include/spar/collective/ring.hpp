@@ -37,8 +37,8 @@ struct ring_reduce_scatter {
       co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
       if (partial.size() != mine.size()) throw corrupt_message("a block of a ring has the wrong length");
-      net.compute(mine.size());
       kernel::reduce_left(x.data() + mine.begin, partial.data(), mine.size(), op);
+      net.compute(mine.size());
       in.release();
       co_await sending;
     }
@@ -61,8 +61,8 @@ struct ring_reduce_scatter {
       co_await net.receive(left, in);
       const auto partial = decode<T, Index>(in, owner[block]);
       const auto own = slice(block);
-      net.compute(partial.count() + own.count());
       auto next = merge(partial, own, owner[block], dense_threshold<T, Index>(owner[block].size()), op, net.memory());
+      net.compute(partial.count() + own.count());
       in.release();
       co_await sending;
       sum = std::move(next);

@@ -46,10 +46,13 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
     std::uint64_t entries = 0;
     for (const auto& part : some) entries += part.count();
     const auto levels = static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // of a merge, at least one
+    stream<T, Index> sum;
+    if (dense == nullptr)
+      sum = merge_many(some, mine.dimension(), block, op, memory);
+    else
+      reduce_dense(some, block, dense, op);
     net.compute(dense == nullptr ? entries * std::max<std::uint64_t>(1, levels) : entries);
-    if (dense == nullptr) return merge_many(some, mine.dimension(), block, op, memory);
-    reduce_dense(some, block, dense, op);
-    return stream<T, Index>();
+    return sum;
   };
   fixed_vector<stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();

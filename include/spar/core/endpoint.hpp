@@ -73,6 +73,8 @@ class endpoint {
   /// True where the tags of a numbered collective are still used by an earlier one.
   [[nodiscard]] bool full(const call_record& call) const noexcept { return in_flight_[call.sequence % max_in_flight]; }
 
+  /// When the last call began or ended.
+  [[nodiscard]] double seen() const noexcept { return seen_; }
   /// Whether this rank has not called for long, and others may have given it up; asked once.
   [[nodiscard]] bool comes_back(double now) noexcept { return now - std::exchange(seen_, now) > 0.5; }
 
@@ -180,7 +182,7 @@ class endpoint {
     if (name.in_flight && !dead_) {
       raise<invalid_argument>({"the collective named ", name.text, " has not ended: it cannot start again"});
     }
-    name.known.begin(true, 0, -1);
+    name.begin(true, 0, -1);
     return name;
   }
   /// Rank 0 gives a name its number; the text that tells the others.
@@ -191,7 +193,7 @@ class endpoint {
     if (part.what == control_message::purpose::round) return listeners_.hear(part);
     if (part.what == control_message::purpose::name) {
       if (part.source != 0) throw corrupt_message("a rank other than 0 numbers a collective");
-      names_.take_number({part.text.data(), part.length}).known.complete(scheduler_);
+      names_.take_number({part.text.data(), part.length}).complete(scheduler_);
       return;
     }
     if (part.what == control_message::purpose::gone) { // for a transport whose receivers read a sender's memory
@@ -230,8 +232,10 @@ class endpoint {
 
   [[gnu::noinline, gnu::cold]] void expire(detail::operation_record& r) noexcept {
     try {
-      if (r.tag < 0)
-        raise<timeout>({"rank ", rank_, " has waited for ", deadline_, " s for rank 0 to start a named call"});
+      if (r.tag < 0) {
+        raise<timeout>({"rank ", rank_, " has waited for ", deadline_, " s for rank 0 to start the collective named ",
+                        static_cast<detail::call_name&>(r).text});
+      }
       raise<timeout>({"rank ", rank_, " has waited for ", deadline_, " s for a message ", r.receives ? "from" : "to",
                       " rank ", r.peer, r.receives ? "" : " to be received", " (collective ", sequence_of(r.tag),
                       ", lane ", static_cast<unsigned>(lane_of(r.tag)), ")"});

@@ -25,14 +25,14 @@ namespace detail {
 /// Of the numbers of collectives in flight those from here on stand for names.
 inline constexpr std::uint64_t first_named = max_in_flight / 2;
 
-struct call_name {
+/// To get to know its number is an operation, with a tag that no message has.
+struct call_name : operation_record {
   call_name* next = nullptr;
   std::string text;
   std::uint64_t hash = 0;
   std::uint64_t number = 0; // in place of a sequence number; 0 until it is known
   std::uint64_t calls = 0;
   bool in_flight = false;
-  operation_record known; // what waits for the number
 };
 
 /// The names of a communicator. Rank 0 numbers them in the order in which it starts them, and tells the others.

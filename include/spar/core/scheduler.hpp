@@ -41,12 +41,16 @@ class scheduler {
 
   /// Resumes until nothing is ready; those that become ready meanwhile are resumed as well.
   void run() {
+    const bool within = std::exchange(running_, true);
     while (next_ < end_) {
       const auto ready = queue_.data()[next_++];
       if (next_ == end_) next_ = end_ = 0; // keeps the room: nothing is allocated in the steady state
       ready.resume();
     }
+    running_ = within;
   }
+  /// Whether a coroutine is being resumed.
+  [[nodiscard]] bool running() const noexcept { return running_; }
 
   [[nodiscard]] bool idle() const noexcept { return next_ == end_; }
 
@@ -57,6 +61,7 @@ class scheduler {
   buffer<std::coroutine_handle<>> queue_{heap(), 16}; // what is ready are the entries [next_, end_)
   std::size_t next_ = 0;
   std::size_t end_ = 0;
+  bool running_ = false;
 };
 
 } // namespace spar

@@ -39,9 +39,11 @@ struct all_values {
     co_return selected_sum<T, Index>(std::move(sum), std::move(own));
   }
 
-  /// Throws `invalid_argument` for a bad option.
-  void validate(std::uint64_t) const {
-    if constexpr (requires { algorithm.validate(std::span<float>(), sum{}); })
+  /// Throws `invalid_argument` for a bad option, or another dimension than the algorithm's.
+  void validate(std::uint64_t n) const {
+    if constexpr (requires { algorithm.validate_dimension(n); })
+      algorithm.validate_dimension(n);
+    else if constexpr (requires { algorithm.validate(std::span<float>(), sum{}); })
       algorithm.validate(std::span<float>(), sum{});
   }
   void validate_ranks(rank_t ranks) const {

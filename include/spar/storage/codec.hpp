@@ -27,7 +27,7 @@ struct block_position {
 
 /// A lossy or lossless code for blocks of dense values. The size in bytes is known from the number of values, so that
 /// blocks are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of
-/// variable length.
+/// variable length. The library's throw `invalid_argument` for fewer bytes than that.
 ///
 /// A code may also have
 /// - `carries(values)`: false where it has no bytes for them (zfp for NaN), which then travel as they are; or it throws
@@ -64,6 +64,15 @@ std::uint64_t agreed_by_codec(const Codec& codec) {
   for (const char c : std::string_view(Codec::name)) hash = mix(hash + static_cast<unsigned char>(c) + mix_step);
   if constexpr (requires { codec.agreed(); }) hash = mix(hash + codec.agreed());
   return hash;
+}
+
+/// Throws `invalid_argument` where so many bytes are too few for an encoding of so many values.
+template <class T, class Codec>
+void check_room(const Codec& codec, std::size_t values, std::size_t bytes) {
+  const std::size_t due = codec.template encoded_bytes<T>(values);
+  if (bytes >= due) return;
+  raise<invalid_argument>({"an encoding of ", values, " values by the storage ", std::string(Codec::name), " has ", due,
+                           " bytes, not ", bytes});
 }
 
 } // namespace detail
@@ -124,11 +133,13 @@ struct qsgd {
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position position) const {
+    detail::check_room<T>(*this, values.size(), out.size());
     kernel::qsgd_codec<Bits>::encode(values.data(), values.size(), bucket, out.data(), seed, position.call,
                                      position.first);
   }
   template <element T>
   void decode(std::span<const std::byte> in, std::span<T> out) const {
+    detail::check_room<T>(*this, out.size(), in.size());
     kernel::qsgd_codec<Bits>::decode(in.data(), out.size(), bucket, out.data());
   }
   /// 0 for the usual options, so that ranks that disagree on the bits alone are told these.
@@ -155,11 +166,13 @@ struct none {
     return count * sizeof(T);
   }
   template <element T>
-  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) noexcept {
+  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) {
+    detail::check_room<T>(none{}, values.size(), out.size());
     if (!values.empty()) std::memcpy(out.data(), values.data(), values.size_bytes());
   }
   template <element T>
-  static void decode(std::span<const std::byte> in, std::span<T> out) noexcept {
+  static void decode(std::span<const std::byte> in, std::span<T> out) {
+    detail::check_room<T>(none{}, out.size(), in.size());
     if (!out.empty()) std::memcpy(out.data(), in.data(), out.size_bytes());
   }
   template <element T>
@@ -188,11 +201,13 @@ struct short_float {
     return static_cast<float>(kernel::largest_finite(values.data(), values.size())) < Code::limit;
   }
   template <element T>
-  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) noexcept {
+  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) {
+    detail::check_room<T>(short_float{}, values.size(), out.size());
     kernel::encode_short<Code>(values.data(), values.size(), out.data());
   }
   template <element T>
-  static void decode(std::span<const std::byte> in, std::span<T> out) noexcept {
+  static void decode(std::span<const std::byte> in, std::span<T> out) {
+    detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
   /// Of each value; half has an absolute one of 2^-25 besides, below 2^-14.

@@ -158,6 +158,7 @@ struct zfp {
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position) const {
+    detail::check_room<T>(*this, values.size(), out.size());
     in_portions<T>(values.size(), [&](auto& blocks, std::size_t first, std::size_t count) {
       blocks.encode(values.data() + first, count, out.data() + bytes<T>(first),
                     detail::zfp_portion<T>::bytes(rate, count));
@@ -165,6 +166,7 @@ struct zfp {
   }
   template <element T>
   void decode(std::span<const std::byte> in, std::span<T> out) const {
+    detail::check_room<T>(*this, out.size(), in.size());
     in_portions<T>(out.size(), [&](auto& blocks, std::size_t first, std::size_t count) {
       blocks.decode(in.data() + bytes<T>(first), detail::zfp_portion<T>::bytes(rate, count), out.data() + first, count);
     });

@@ -40,14 +40,19 @@ struct compressed_flexreduce {
     plan->check(x.size(), plan->ranks());
     (void)codec.template encoded_bytes<T>(1);
   }
+  void validate_dimension(std::uint64_t n) const {
+    plan->check(n, plan->ranks());
+    (void)codec.template encoded_bytes<float>(1);
+  }
   void validate_ranks(rank_t ranks) const { plan->check(plan->dimension(), ranks); }
   [[nodiscard]] std::uint64_t agreed() const noexcept { return plan->digest() + detail::agreed_by_codec(codec); }
 
+  /// In place. `residual`, where there is one, gets what this rank's encodings lose.
   template <transport Net, element T, reduction<T> Op>
     requires block_codec<Codec, T>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, std::span<T> residual = {}) const& {
     if (net.size() == 1) co_return;
-    co_await flex_reduce_scatter(net, plan, x, op, &codec);
+    co_await flex_reduce_scatter(net, plan, x, op, &codec, residual);
     if constexpr (requires(std::span<const T> values) { codec.carries(values); }) {
       // One rank's values may be such that all go down as they are.
       const index_range own = (*plan)[net.rank()];
@@ -59,7 +64,7 @@ struct compressed_flexreduce {
         co_return;
       }
     }
-    co_await flex_allgather(net, plan, x, &codec);
+    co_await flex_allgather(net, plan, x, &codec, residual);
   }
 
   template <class... Args>

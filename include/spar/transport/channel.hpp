@@ -30,7 +30,7 @@ class channel {
   /// Number of the call on its communicator: the same on every rank.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
 
-  /// Local work on so many entries has been done; only the simulator minds.
+  /// Local work on so many entries has been done: time in the simulator, a bar in a trace.
   void compute(std::uint64_t entries) const { net_->compute(entries); }
 
   /// A piece has been encoded, or decoded, in so many seconds.

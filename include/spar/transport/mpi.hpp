@@ -38,9 +38,11 @@ class mpi : public endpoint {
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
   /// The ranks that give the same colour, in order of their keys, with the same model of the network (collective over
-  /// this communicator). Throws `invalid_argument` for the colour MPI_UNDEFINED, `peer_failed` where this one is dead.
-  [[nodiscard]] mpi split(int colour, int key) const {
-    if (dead()) throw_dead();
+  /// this communicator). Throws `invalid_argument` for the colour MPI_UNDEFINED, `peer_failed` and `timeout` as calls
+  /// do.
+  [[nodiscard]] mpi split(int colour, int key) {
+    const detail::turn mine(shared());
+    control_.meet(*this, [this] { look_around(); }); // MPI's own split would wait for a rank that has failed
     return mpi(comm_.split(colour, key), options_, network());
   }
 
@@ -163,7 +165,7 @@ class mpi : public endpoint {
     cover->owner = this;
     std::memcpy(cover->bytes.data(), &note, sizeof(note));
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(cover->bytes.data(), sizeof(note), MPI_BYTE, peer, 0, control_.get(), &request);
+    MPI_Isend(cover->bytes.data(), sizeof(note), MPI_BYTE, peer, detail::mpi_control::notes, control_.get(), &request);
     leaving_.push_back({request, cover, nullptr});
   }
 
@@ -212,6 +214,8 @@ class mpi : public endpoint {
       }
       const bool news = complete_some();
       if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // notes may be all that is awaited
+      // Polls that do not wait may be rare; but MPI may need some to see what has come.
+      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) look_at_deadline(now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }
@@ -298,7 +302,7 @@ class mpi : public endpoint {
     }
   }
 
-  /// What need not be looked at in each poll: control messages, and now and then the deadline.
+  /// What need not be looked at in each poll: control messages.
   [[gnu::noinline]] void look_around() {
     for (control_message note; control_.take(note, size());) {
       if (note.what == control_message::purpose::gone)
@@ -306,7 +310,6 @@ class mpi : public endpoint {
       else
         heed(note);
     }
-    if (polls_ % 1024 == 0) look_at_deadline(now());
   }
 
   /// Looks at the requests; ends the operations whose requests have all ended. True where a request has ended.

@@ -4,12 +4,19 @@
 #pragma once
 
 #include <spar/core/control.hpp>
+#include <spar/core/error.hpp>
 #include <spar/transport/mpi_communicator.hpp>
+#include <spar/transport/transport.hpp>
+
+#include <sched.h>
 
 namespace spar::detail {
 
+/// Of one rank; also how ranks wait for each other where one may fail meanwhile.
 class mpi_control {
  public:
+  static constexpr int notes = 0; ///< the tag of control messages
+
   /// Collective over `beside`, of which it takes a duplicate.
   explicit mpi_control(const owned_communicator& beside) : comm_(owned_communicator::duplicate(beside.get())) {
     receive();
@@ -19,19 +26,53 @@ class mpi_control {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised != 0) return;
-    MPI_Cancel(&request_);
-    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+    withdraw(request_);
   }
 
   /// Takes a message that has arrived; false where none has. Throws `corrupt_message` for a damaged one.
   bool take(control_message& note, rank_t ranks) {
-    int arrived = 0;
-    check_mpi(MPI_Test(&request_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
-    if (arrived == 0) return false;
+    if (!has_ended(request_)) return false;
     note = arriving_;
     receive();
     note.validate(ranks);
     return true;
+  }
+
+  /// Waits until all ranks of `net`, whose control messages these are, have called it. Throws `peer_failed` and
+  /// `timeout`, and is dead then, as a collective does. A barrier by dissemination (Hensgen, Finkel and Manber 1988),
+  /// twice: whom others have given up before it came may pass the first one, but not the second. In that no call of
+  /// this rank goes on, which might fail by itself; `look()` heeds control messages.
+  template <class Net, class Look>
+  void meet(Net& net, Look look) {
+    const rank_t rank = net.rank(), size = net.size();
+    MPI_Request due = MPI_REQUEST_NULL;
+    try {
+      if (net.dead()) net.throw_dead();
+      for (const bool first : {true, false}) {
+        const double begin = net.now();
+        for (rank_t step = 1; step < size; step *= 2) {
+          const rank_t from = (rank + size - step) % size, to = (rank + step) % size;
+          MPI_Request sent = MPI_REQUEST_NULL;
+          check_mpi(MPI_Irecv(nullptr, 0, MPI_BYTE, from, meeting, comm_.get(), &due), "MPI_Irecv");
+          check_mpi(MPI_Isend(nullptr, 0, MPI_BYTE, to, meeting, comm_.get(), &sent), "MPI_Isend");
+          check_mpi(MPI_Request_free(&sent), "MPI_Request_free");
+          while (!has_ended(due)) {
+            if (first)
+              net.progress(false);
+            else
+              look();
+            if (net.dead()) net.throw_dead();
+            if (net.now() - begin > net.deadline()) {
+              raise<timeout>({"rank ", rank, " has waited for ", net.deadline(), " s for all others to split"});
+            }
+            sched_yield();
+          }
+        }
+      }
+    } catch (...) {
+      if (due != MPI_REQUEST_NULL) withdraw(due);
+      fail(net);
+    }
   }
 
   /// Does not free the communicator.
@@ -39,9 +80,20 @@ class mpi_control {
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_.get(); }
 
  private:
+  static constexpr int meeting = 1; // a tag
+
   void receive() {
-    check_mpi(MPI_Irecv(&arriving_, sizeof(arriving_), MPI_BYTE, MPI_ANY_SOURCE, 0, comm_.get(), &request_),
+    check_mpi(MPI_Irecv(&arriving_, sizeof(arriving_), MPI_BYTE, MPI_ANY_SOURCE, notes, comm_.get(), &request_),
               "MPI_Irecv");
+  }
+  static bool has_ended(MPI_Request& request) {
+    int ended = 0;
+    check_mpi(MPI_Test(&request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
+    return ended != 0;
+  }
+  static void withdraw(MPI_Request& receive) noexcept {
+    MPI_Cancel(&receive);
+    MPI_Wait(&receive, MPI_STATUS_IGNORE);
   }
 
   owned_communicator comm_;

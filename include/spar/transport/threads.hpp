@@ -312,7 +312,7 @@ inline void threads::progress(bool block) {
     const double until = look_at_deadline(now());
     if (scheduler().idle()) sleep(until, false);
     collect();
-  } else if (++polls_ % 256 == 0) {
+  } else if (!block || ++polls_ % 256 == 0) { // polls may be rare
     look_at_deadline(now());
   }
   scheduler().run();

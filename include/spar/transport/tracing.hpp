@@ -97,9 +97,9 @@ class trace_writer {
 
 } // namespace detail
 
-/// Records every send and receive from its start until its end was seen, the waits in them, and computations (which
-/// take time in the simulator alone). Forwards everything to the transport it wraps, which must outlive it. Times are
-/// the transport's: virtual in the simulator; else of a clock that the ranks of a host share.
+/// Records every send and receive from its start until its end was seen, the waits in them, and computations, each
+/// since the last of all these or since its call began. Forwards everything to the transport it wraps, which must
+/// outlive it. Times are the transport's: virtual in the simulator; else of a clock that the ranks of a host share.
 ///
 /// In a viewer each rank is a process. Computations have the first of its rows; each operation is in the first row that
 /// is free, so that no two in a row overlap; arrows lead from sends to receives.
@@ -127,9 +127,10 @@ class tracing : public decorator<Net> {
   }
 
   void compute(std::uint64_t entries) {
-    const std::int64_t begin = clock();
     inner().compute(entries);
+    const std::int64_t begin = std::max(seen_, nanoseconds(inner().node().seen()));
     events_.push_back({.what = kind::compute, .ended = true, .begin = begin, .end = clock(), .amount = entries});
+    seen_ = events_.back().end;
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
@@ -175,7 +176,8 @@ class tracing : public decorator<Net> {
     const message_buffer* in_;
   };
 
-  [[nodiscard]] std::int64_t clock() { return std::llround(inner().now() * 1e9); }
+  [[nodiscard]] static std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+  [[nodiscard]] std::int64_t clock() { return nanoseconds(inner().now()); }
 
   std::size_t begin(kind what, rank_t peer, tag_t tag) {
     const auto free = std::find(taken_.begin(), taken_.end(), false);
@@ -186,8 +188,9 @@ class tracing : public decorator<Net> {
       *free = true;
     const bool sends = what == kind::send;
     const std::uint64_t number = (sends ? sent_ : received_)[{peer, tag}]++;
+    seen_ = clock();
     events_.push_back({.what = what,
-                       .begin = clock(),
+                       .begin = seen_,
                        .peer = peer,
                        .tag = tag,
                        .row = row,
@@ -200,7 +203,7 @@ class tracing : public decorator<Net> {
     if (e.ended) return;
     e.ended = true;
     e.cancelled = cancelled;
-    e.end = clock();
+    e.end = seen_ = clock();
     taken_[e.row - 1] = false;
   }
 
@@ -218,6 +221,7 @@ class tracing : public decorator<Net> {
 
   std::vector<detail::traced_event> events_; // in the order of their starts
   std::vector<bool> taken_;                  // each row but the first: an operation in it has not ended
+  std::int64_t seen_ = 0;                    // when the last of them began or ended
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> received_;
 };

@@ -29,8 +29,8 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   `node().dead()`.
 /// - `post` sends a control message, never blocks and does not fail.
 /// - `await` resumes a coroutine when an operation is complete, or has waited beyond the deadline; `endpoint` has it.
-/// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries is done
-///   here (the simulator advances its clock).
+/// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries has
+///   been done since the last message (the simulator advances its clock).
 ///
 /// Rejects a bare MPI communicator: without a scheduler and a pool per rank a collective could neither be resumed nor
 /// repeated without allocating.
@@ -79,14 +79,24 @@ template <transport Net>
   net.node().die(net.rank(), reason);
 }
 
+/// And this rank's calls end at once, or in a coroutine when that is suspended: others may wait for what they have
+/// lent.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] void end_calls(Net& net, std::string_view reason) noexcept {
+  detail::abort(net, reason);
+  if (!net.scheduler().running()) net.scheduler().run();
+}
+
 } // namespace detail
 
 /// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
-/// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself.
+/// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself. This rank's
+/// calls end before it returns, for which those may have to come back that read this rank's memory; where a coroutine
+/// calls it, when that is suspended.
 template <transport Net>
 void abort(Net& net, std::string_view reason) noexcept {
   const detail::turn mine(net.node().shared());
-  detail::abort(net, reason);
+  detail::end_calls(net, reason);
 }
 
 /// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has

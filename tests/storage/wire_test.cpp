@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decoding of streams: what was encoded comes out, and each way in which a message can be wrong is refused by name.
+#include <spar/storage/gathered.hpp>
+#include <spar/storage/wire.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using index = std::uint32_t;
+constexpr std::uint64_t n = 100;
+
+/// A message as the receiver has it.
+struct message {
+  spar::wire_format format = spar::wire_format::sparse;
+  std::uint64_t count = 0;
+  std::vector<std::uint64_t> ends = {}; // of the parts, where there are some
+  std::vector<index> indices = {};
+  std::vector<float> values = {};
+
+  void arrive(spar::message_buffer& in) const {
+    const auto bytes_of = [](const auto& v) { return std::as_bytes(std::span(v)); };
+    spar::payload_views pieces{};
+    if (format == spar::wire_format::dense)
+      pieces = {bytes_of(values)};
+    else if (format == spar::wire_format::parts)
+      pieces = {bytes_of(ends), bytes_of(indices), bytes_of(values)};
+    else
+      pieces = {bytes_of(indices), bytes_of(values)};
+    in.arrived() = {.dimension = n, .count = count};
+    in.arrived().format = format;
+    for (std::size_t i = 0; i < pieces.size(); ++i) in.arrived().lengths[i] = pieces[i].size();
+    in.copy_from(pieces);
+  }
+};
+
+/// The text of `corrupt_message`, or "" where the message is taken.
+template <class Take>
+std::string refusal(const message& m, Take take) {
+  spar::pool memory;
+  spar::message_buffer in(memory);
+  m.arrive(in);
+  try {
+    take(in, memory);
+  } catch (const spar::corrupt_message& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void expect_refused(const message& m, const char* text) {
+  const auto decode = [](const spar::message_buffer& in, spar::pool&) {
+    (void)spar::decode<float, index>(in, {10, 20});
+  };
+  EXPECT_NE(refusal(m, decode).find(text), std::string::npos) << text << ", not: " << refusal(m, decode);
+}
+
+TEST(stream_on_the_wire, is_decoded) {
+  spar::pool memory;
+  spar::message_buffer in(memory);
+  message{.count = 3, .indices = {10, 13, 19}, .values = {1, 2, 3}}.arrive(in);
+  const auto sparse = spar::decode<float, index>(in, {10, 20});
+  EXPECT_FALSE(sparse.is_dense());
+  EXPECT_EQ(sparse.dimension(), n);
+  EXPECT_EQ(std::vector(sparse.indices().begin(), sparse.indices().end()), (std::vector<index>{10, 13, 19}));
+  EXPECT_EQ(std::vector(sparse.values().begin(), sparse.values().end()), (std::vector<float>{1, 2, 3}));
+
+  spar::message_buffer values(memory);
+  message{.format = spar::wire_format::dense, .count = 10, .values = std::vector<float>(10, 4)}.arrive(values);
+  const auto dense = spar::decode<float, index>(values, {10, 20});
+  EXPECT_TRUE(dense.is_dense());
+  EXPECT_EQ(dense.first(), 10U);
+  EXPECT_EQ(dense.count(), 10U);
+}
+
+TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
+  expect_refused({.count = 2, .indices = {10, 20}, .values = {1, 2}}, "index 20 at entry 1, out of order or not below");
+  expect_refused({.count = 2, .indices = {13, 12}, .values = {1, 2}}, "index 12 at entry 1, out of order");
+  expect_refused({.count = 2, .indices = {13, 13}, .values = {1, 2}}, "index 13 at entry 1, out of order");
+  expect_refused({.count = 2, .indices = {9, 12}, .values = {1, 2}}, "index 9, below 10");
+  expect_refused({.count = 3, .indices = {11, 12}, .values = {1, 2}}, "its header gives 3");
+  expect_refused({.count = 2, .indices = {11, 12}, .values = {1}}, "2 indices and 1 values");
+  expect_refused({.format = spar::wire_format::dense, .count = 9, .values = std::vector<float>(9)}, "where 10 are due");
+  expect_refused({.format = spar::wire_format::dense, .count = 10, .values = std::vector<float>(9)},
+                 "where 10 are due");
+  expect_refused({.format = spar::wire_format::encoded, .count = 1, .indices = {11}, .values = {1}},
+                 "where a stream is due");
+}
+
+TEST(streams_on_the_wire, are_joined_or_refused) {
+  const std::array<index, 1> own_index{5};
+  const std::array<float, 1> own_value{7};
+  const auto join = [&](const spar::message_buffer& in, spar::pool& memory) {
+    const auto mine = spar::sparse_view(n, own_index, own_value);
+    const spar::gathered<float, index> have(mine, 3, memory);
+    const auto check = [](std::size_t, std::span<const index> indices) { spar::check_indices(indices, {0, n}); };
+    const auto all = have.joined(in, 2, check, memory);
+    EXPECT_EQ(all.size(), 3U);
+    EXPECT_EQ(all.count(), 4U);
+    EXPECT_EQ(all.part(1).indices()[0], 40U);
+    EXPECT_EQ(all.part(2).count(), 2U);
+  };
+  const message right{spar::wire_format::parts, 3, {1, 3}, {40, 2, 3}, {1, 2, 3}};
+  EXPECT_EQ(refusal(right, join), "");
+
+  const auto expect = [&](message m, const char* text) {
+    EXPECT_NE(refusal(m, join).find(text), std::string::npos) << text << ", not: " << refusal(m, join);
+  };
+  message wrong = right;
+  wrong.ends = {4, 3};
+  expect(wrong, "the sizes of streams in a message are out of order");
+  wrong.ends = {1, 2};
+  expect(wrong, "should bring 2 streams");
+  wrong.ends = {3};
+  expect(wrong, "should bring 2 streams");
+  wrong = right;
+  wrong.values.pop_back();
+  expect(wrong, "should bring 2 streams");
+  wrong = right;
+  wrong.format = spar::wire_format::sparse; // without ends
+  expect(wrong, "12 bytes does not hold elements of 8 bytes");
+  wrong = right;
+  wrong.indices = {40, 3, 2};
+  expect(wrong, "out of order or not below");
+}
+
+} // namespace
+} // namespace spar_test
