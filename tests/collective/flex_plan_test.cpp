@@ -122,7 +122,7 @@ void expect_exact(const flex_plan& plan) {
   EXPECT_EQ(together, n) << "the ranks' ranges do not cover the dimension";
 }
 
-constexpr int trees = is_sanitized ? 300 : 3000;
+constexpr int trees = is_shortened ? 300 : 3000;
 
 TEST(flex_plan, is_exact_on_random_trees) {
   std::mt19937_64 random(1);

@@ -260,7 +260,7 @@ TEST(compressed_allreduce, is_right_for_all_short_lengths) {
 
 TEST(compressed_allreduce, is_right_on_many_ranks_in_the_simulator) {
   for (const spar::rank_t ranks : many_ranks) {
-    for (const char* codec : is_sanitized || ranks > 64 ? std::vector<const char*>{"bf16"} : codecs()) {
+    for (const char* codec : is_shortened || ranks > 64 ? std::vector<const char*>{"bf16"} : codecs()) {
       for (const kind which : {ring, doubling, flexreduce}) {
         expect_right(mode::sim, which, codec, random_vectors(ranks, 300, 2), 50);
       }

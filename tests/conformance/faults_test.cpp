@@ -16,7 +16,7 @@ TYPED_TEST_SUITE(faults, collectives);
 #ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
 TYPED_TEST(faults, of_every_message_in_the_simulator) {
   for (const spar::rank_t ranks : {3, 4}) {
-    if (is_sanitized && ranks > 3) continue;
+    if (is_shortened && ranks > 3) continue;
     for (const bool synchronous : {false, true}) {
       for (std::uint64_t seed = 0; seed < (is_full() ? 3 : 1); ++seed) {
         const setting s{.ranks = ranks, .synchronous = synchronous, .seed = seed, .deadline = 1e-2};
@@ -36,10 +36,10 @@ TYPED_TEST(faults, of_some_messages_among_threads) {
   const std::uint64_t every = is_full() ? 29 : 101;
   std::uint64_t number = 0;
   for (const spar::rank_t ranks : {3, 4}) {
-    if (is_sanitized && ranks > 3) continue;
+    if (is_shortened && ranks > 3) continue;
     for (const bool synchronous : {false, true}) {
       for (const std::size_t n : {200U, 20'000U}) { // enclosed, and read in the sender's memory
-        if (is_sanitized && n < 20'000) continue;
+        if (is_shortened && n < 20'000) continue;
         const setting s{.ranks = ranks, .n = n, .synchronous = synchronous, .deadline = 0.06};
         setting patient = s;
         patient.deadline = 20;

@@ -72,7 +72,7 @@ TYPED_TEST_SUITE(partial_faults, partial_collectives);
 #ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
 TYPED_TEST(partial_faults, of_every_message_in_the_simulator) {
   for (const spar::rank_t ranks : {3, 4}) {
-    if (is_sanitized && ranks > 3) continue;
+    if (is_shortened && ranks > 3) continue;
     for (const bool synchronous : {false, true}) {
       const std::uint64_t seed = synchronous ? 1 : 2;
       const setting s{.ranks = ranks, .synchronous = synchronous, .seed = seed, .deadline = 1e-2};
@@ -91,7 +91,7 @@ TYPED_TEST(partial_faults, of_some_messages_among_threads) {
   std::uint64_t number = 0;
   for (const bool synchronous : {false, true}) {
     for (const std::size_t n : {200U, 20'000U}) { // enclosed, and read in the sender's memory
-      if (is_sanitized && n < 20'000) continue;
+      if (is_shortened && n < 20'000) continue;
       const setting s{.ranks = 3, .n = n, .synchronous = synchronous, .deadline = 0.06};
       setting patient = s;
       patient.deadline = 20;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The pool, which recycles every block, and what is built on it: buffers and vectors of fixed capacity.
 #include "support/counting_resource.hpp"
-#include "support/extent.hpp"
 
 #include <spar/core/buffer.hpp>
 #include <spar/core/fixed_vector.hpp>
@@ -159,12 +158,10 @@ class caller {
   std::vector<taken> held_;
 };
 
-constexpr int rounds = spar_test::is_sanitized ? 100 : 400;
-
 /// The promise of pool.hpp: the requests in any order, each of the same size or smaller, with any frees in between.
 TEST(pool, takes_nothing_upstream_for_calls_that_are_no_larger) {
   std::mt19937 random(11);
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < 400; ++round) {
     counting_resource upstream;
     {
       spar::pool pool{upstream};
@@ -189,7 +186,7 @@ TEST(pool, takes_nothing_upstream_for_calls_that_are_no_larger) {
 /// While the result of the call before is kept.
 TEST(pool, takes_nothing_upstream_while_results_are_kept) {
   std::mt19937 random(12);
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < 400; ++round) {
     counting_resource upstream;
     spar::pool pool{upstream};
     caller rank(pool);

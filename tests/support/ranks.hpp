@@ -34,7 +34,7 @@ inline constexpr std::array free_modes{mode::threads, mode::sim}; // sends may e
 #endif
 
 /// The numbers of ranks at which everything must work, with threads and in the simulator, and there alone.
-#if defined(SPAR_SANITIZES_ADDRESSES) || defined(SPAR_SANITIZES_THREADS)
+#if defined(SPAR_LARGE_TEST) && (defined(SPAR_SANITIZES_ADDRESSES) || defined(SPAR_SANITIZES_THREADS)) // shortened
 inline constexpr std::array<spar::rank_t, 4> all_ranks{1, 3, 4, 5};
 inline constexpr std::array<spar::rank_t, 1> many_ranks{64};
 #else
