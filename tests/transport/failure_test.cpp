@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -70,6 +73,100 @@ TEST(deadline, is_looked_at_by_polling_too) {
     }
     EXPECT_THROW(call.wait(), spar::timeout);
   });
+}
+
+/// Ranks keep what they have from each other in calls that fail too; one rank makes only some of the calls.
+TEST(deadline, ends_many_calls_in_any_order) {
+  constexpr int calls = 12;
+  for (int ranks = 2; ranks <= 5; ++ranks) {
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      spar::thread_group group{ranks};
+      group.run([&](spar::threads& net) {
+        net.set_deadline(0.05);
+        std::vector<int> order(calls);
+        std::iota(order.begin(), order.end(), 0);
+        std::shuffle(order.begin(), order.end(), std::mt19937(seed * 100 + static_cast<unsigned>(net.rank())));
+        const bool fails = net.rank() == ranks - 1;
+        if (fails) order.resize(seed);
+
+        std::vector<std::vector<float>> x(calls, std::vector<float>(20'000, 1.0F));
+        std::vector<spar::pending<spar::threads, spar::stream<float>>> sums;
+        std::vector<spar::pending<spar::threads, void>> in_place;
+        const auto make = [&](int call) {
+          const std::string text = std::to_string(call);
+          const spar::named name{text};
+          std::vector<float>& mine = x[static_cast<std::size_t>(call)];
+          if (call % 4 == 0)
+            in_place.push_back(spar::start_allreduce(net, name, std::span(mine), spar::ring{}));
+          else if (call % 4 == 1)
+            sums.push_back(spar::start_allreduce(net, name, spar::dense_view(mine), spar::recursive_doubling{}));
+          else
+            sums.push_back(spar::start_allreduce(net, name, spar::dense_view(mine), spar::ssar_split{}));
+        };
+        const auto ends = [&](auto& call) { return !text_of<spar::timeout>([&] { (void)call.wait(); }).empty(); };
+        std::size_t failed = 0;
+        failed += text_of<spar::timeout>([&] {
+                    for (const int call : order) make(call);
+                  }).empty()
+                      ? 0U
+                      : 1U;
+        if (fails && seed % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (fails && seed % 2 == 1) spar::abort(net, "enough");
+        for (auto& call : sums) failed += ends(call) ? 1U : 0U;
+        for (auto& call : in_place) failed += ends(call) ? 1U : 0U;
+        EXPECT_TRUE(fails || failed > 0) << ranks << " ranks, seed " << seed;
+      });
+      for (int r = 0; r < ranks; ++r) EXPECT_EQ(group.rank(r).memory().live(), 0U);
+    }
+  }
+}
+
+/// Rank 0 sends memory of its pool to rank 1, which reads it for long, and waits for what never comes.
+struct read_slowly {
+  static constexpr std::size_t n = 100'000;
+  std::atomic<bool>* reads;
+  std::atomic<bool>* has_read;
+
+  template <spar::transport Net>
+  spar::task<void> operator()(spar::channel<Net> net) const {
+    if (net.rank() == 0) {
+      spar::buffer<float> mine(net.memory(), n);
+      std::fill(mine.span().begin(), mine.span().end(), 1.0F);
+      auto sent = net.send(1, {spar::wire_format::dense, n, {std::as_bytes(mine.span())}});
+      spar::message_buffer never(net.memory());
+      auto received = net.receive(1, never);
+      co_await received;
+    } else {
+      spar::message_buffer lent(net.memory());
+      auto received = net.receive(0, lent);
+      co_await received;
+      *reads = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (const float v : lent.piece<float>(0)) EXPECT_EQ(v, 1.0F);
+      *has_read = true;
+    }
+  }
+};
+
+TEST(deadline, keeps_what_another_rank_still_reads) {
+  spar::thread_group group{2};
+  std::atomic<bool> reads{false}, has_read{false};
+  group.run([&](spar::threads& net) {
+    net.set_deadline(0.1);
+    const spar::signature agreed = {.element = spar::code_of<float>, .dimension = read_slowly::n};
+    auto call = spar::start(net, agreed, read_slowly{&reads, &has_read});
+    if (net.rank() == 0) {
+      while (!net.dead()) (void)call.done();
+      spar::buffer<float> other(net.memory(), read_slowly::n); // must not lie where rank 1 reads
+      std::fill(other.span().begin(), other.span().end(), 2.0F);
+      EXPECT_EQ(reads, true);
+      EXPECT_EQ(has_read, false);
+      EXPECT_FALSE(call.done());
+    }
+    EXPECT_EQ(text_of<spar::timeout>([&] { call.wait(); }).empty(), net.rank() == 1);
+    EXPECT_EQ(has_read, true); // the call has not ended before
+  });
+  EXPECT_EQ(group.rank(0).memory().live(), 0U);
 }
 
 /// Rank 1 never calls; the others have a deadline in virtual time.

@@ -75,6 +75,7 @@ class partial {
     }
     engine_.reset();
     node().listeners().remove(listener_);
+    detail::await_loans(*net_); // of what this object holds
   }
 
   /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.

@@ -16,6 +16,7 @@ template <transport Net, class T>
 T wait(Net& net, task<T> work) {
   const detail::turn mine(net.node().shared());
   while (!work.done()) net.progress(true);
+  detail::await_loans(net);
   return work.result();
 }
 
@@ -109,15 +110,35 @@ class open_call {
 template <class Net, class Algorithm, class... Args>
 using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<Net>>(), std::declval<Args>()...));
 
-/// The algorithm lives in this frame for as long as it runs.
+/// Waits until nobody reads memory of a call that has failed.
+class loans {
+ public:
+  explicit loans(endpoint& node) noexcept : node_(&node) {}
+  loans(const loans&) = delete;
+  ~loans() { wait_.forget(); }
+  [[nodiscard]] bool await_ready() const noexcept { return !node_->lends(); }
+  void await_suspend(std::coroutine_handle<> waiting) noexcept { node_->await_loans(wait_, waiting); }
+  static void await_resume() noexcept {}
+
+ private:
+  endpoint* node_;
+  operation_record wait_;
+};
+
+/// The algorithm lives in this frame for as long as it runs, and the arguments until nobody reads what they lead to.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
+  std::exception_ptr failure;
   try {
     const open_call<Net> open(net.net(), *call);
     co_return co_await algorithm(net, args...);
   } catch (...) {
-    fail(net.net());
+    failure = std::current_exception();
+    detail::abort(net.net(), what_of(failure));
   }
+  loans lent(net.net().node());
+  co_await lent;
+  std::rethrow_exception(failure);
 }
 
 /// Waits until the number of a call's name is known.
@@ -192,7 +213,9 @@ auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... 
     while (!work.done()) net.progress(true);
     return work.result();
   } catch (...) {
-    fail(net);
+    detail::abort(net, what_of(std::current_exception()));
+    detail::await_loans(net);
+    throw;
   }
 }
 

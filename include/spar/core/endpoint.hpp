@@ -176,6 +176,22 @@ class endpoint {
     while (detail::operation_record* r = idle_.first()) r->wake(scheduler_);
   }
 
+  // Memory that others still read although the call that lent it has failed: nothing waits for it while it unwinds, as
+  // those others may be unwinding too and wait for this rank. It stays as it is until all of it is back, and no call
+  // ends before.
+  [[nodiscard]] bool lends() const noexcept { return lent_ > 0; }
+  void leave_lent() noexcept {
+    ++lent_;
+    memory().hold();
+  }
+  void take_back() noexcept {
+    if (--lent_ > 0) return;
+    memory().release();
+    while (detail::operation_record* r = lenders_.first()) r->wake(scheduler_);
+  }
+  /// A coroutine waits until nothing is lent.
+  void await_loans(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { lenders_.add(r, waiting); }
+
   /// The name of a collective that is about to start. Throws `invalid_argument` where one of that name has not ended.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
@@ -258,6 +274,8 @@ class endpoint {
   spar::statistics total_;
   detail::waiting_list waiting_;
   detail::waiting_list idle_;
+  detail::waiting_list lenders_;
+  std::size_t lent_ = 0; // messages
   detail::listeners listeners_;
   double seen_ = 0; // when the last call began or ended
   detail::turns* turns_ = nullptr;

@@ -106,6 +106,20 @@ class pool final : public std::pmr::memory_resource {
   /// Whether several threads use it; changed while one does.
   void share(bool on) noexcept { shared_ = on; }
 
+  /// From now on what is given back is not handed out again, as somebody may still read it; until `release`.
+  void hold() noexcept {
+    const exclusive lock(*this);
+    holds_ = true;
+  }
+  void release() noexcept {
+    const exclusive lock(*this);
+    holds_ = false;
+    while (block* b = held_) {
+      held_ = b->next;
+      put_back(b);
+    }
+  }
+
   void begin_call() noexcept {
     const exclusive lock(*this);
     requests_->next_period();
@@ -171,11 +185,20 @@ class pool final : public std::pmr::memory_resource {
     {
       const exclusive lock(*this);
       block* b = static_cast<block*>(p) - 1;
-      b->next = free_[b->size_class];
-      free_[b->size_class] = b;
-      --in_use_[b->size_class];
+      if (holds_) {
+        b->next = held_;
+        held_ = b;
+        return;
+      }
+      put_back(b);
     }
     if (owners_ == 0 && live() == 0) delete this;
+  }
+
+  void put_back(block* b) noexcept {
+    b->next = free_[b->size_class];
+    free_[b->size_class] = b;
+    --in_use_[b->size_class];
   }
 
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
@@ -276,6 +299,8 @@ class pool final : public std::pmr::memory_resource {
   classes::table<std::uint32_t> most_{};      // requests of the class by one call of one rank
   classes::table<std::uint32_t> most_from_{}; // of the class and all above
   block* chunks_ = nullptr;
+  block* held_ = nullptr; // given back, but not to be used again yet
+  bool holds_ = false;
   pool_requests own_;
   std::uint64_t owners_ = 1;
   bool shared_ = false;

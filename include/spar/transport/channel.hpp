@@ -63,9 +63,8 @@ class channel {
     return other;
   }
 
-  /// Starts to send; the pieces are borrowed until the operation has ended. Make the operation before the
-  /// message_buffer of a receive that may lie in the sender's memory: after an error what was received is given back
-  /// first, then the send can end, on this rank and the peer.
+  /// Starts to send; the pieces are borrowed until the operation has ended. They lie in memory of the pool, or in what
+  /// outlives the call, such as its arguments: after an error another rank may read them until the call has ended.
   [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
     check_address(peer);
     message_pieces out{own_header(), what.pieces};

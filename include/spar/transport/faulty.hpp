@@ -99,6 +99,8 @@ class faulty : public decorator<Net> {
   faulty(const faulty&) = delete;
   ~faulty() {
     if constexpr (has_alarm) inner().on_alarm(nullptr, nullptr);
+    for (late_message& m : late_) m.begun.reset();
+    detail::await_loans(inner());
   }
 
   /// Messages that this rank has begun to send and to receive so far.
@@ -224,7 +226,7 @@ class faulty : public decorator<Net> {
       if (!m->begun && due && !node().dead() && !is_behind(m, m->peer, m->tag)) {
         m->begun.emplace(inner().send({m->head, m->payload.views()}, m->peer, m->tag));
       }
-      m = m->begun && m->begun->await_ready() ? late_.erase(m) : std::next(m);
+      m = m->begun && m->begun->await_ready() && !node().dead() ? late_.erase(m) : std::next(m);
     }
   }
 

@@ -57,7 +57,7 @@ class threads : public endpoint {
     payload_views pieces{};
     std::atomic<offer> state{offer::open};
     bool awaited = false; // an operation still points here
-    bool returned = false;
+    bool left = false;    // its receiver reads our memory, and the operation has been given up
     alignas(16) std::array<std::byte, buffered_bytes> storage;
   };
 
@@ -94,18 +94,15 @@ class threads : public endpoint {
   void post(const control_message& text, rank_t peer);
 
   void abandon(shipment* s) {
-    if (!s->done) {
-      offer expected = offer::open;
-      if (!s->state.compare_exchange_strong(expected, offer::withdrawn)) {
-        collect();
-        if (!s->returned) detail::abort(*this, "a call has ended before what it sends had been received");
-        for (; !s->returned; collect()) sleep(now() + 1, false); // the receiver is reading our memory
-      } else if (!s->returned) {
-        s->awaited = false; // recycled when it comes back
-        return;
-      }
-    }
-    shipments_.recycle(s);
+    offer expected = offer::open;
+    const bool taken = !s->done && !s->state.compare_exchange_strong(expected, offer::withdrawn);
+    if (taken) collect(); // it may have come back
+    if (s->done) return shipments_.recycle(s);
+    s->awaited = false; // recycled when it comes back
+    if (!taken) return;
+    detail::abort(*this, "a call has ended before what it sends had been received");
+    s->left = true;
+    leave_lent();
   }
 
   void abandon(expectation* r) noexcept {
@@ -236,7 +233,7 @@ inline operation<threads, threads::shipment> threads::send(const message_pieces&
   s->source = rank();
   s->head = out.head;
   s->pieces = out.pieces;
-  s->returned = false;
+  s->left = false;
   s->state.store(offer::open, std::memory_order_relaxed);
 
   std::size_t padded = 0;
@@ -280,7 +277,7 @@ inline bool threads::collect() {
     arrived.swap(incoming_);
     notes.swap(notes_);
     while (shipment* s = returned_.pop_front()) {
-      s->returned = true;
+      if (s->left) take_back();
       if (s->awaited)
         s->complete(scheduler());
       else
@@ -308,7 +305,7 @@ inline bool threads::collect() {
 
 inline void threads::progress(bool block) {
   const bool news = collect();
-  if (block && !news && scheduler().idle() && !dead()) {
+  if (block && !news && scheduler().idle() && (!dead() || lends())) {
     const double until = look_at_deadline(now());
     if (scheduler().idle()) sleep(until, false);
     collect();

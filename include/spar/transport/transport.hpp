@@ -25,8 +25,8 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///
 /// - `send` borrows the pieces until it has ended; `receive` needs no size in advance, the header tells.
 /// - `progress(true)` waits until an operation may have ended, `progress(false)` only looks; both then resume what
-///   is ready. They hand control messages to `node().heed`, ask `node().look_at_deadline`, and wait for nothing once
-///   `node().dead()`.
+///   is ready. They hand control messages to `node().heed`, ask `node().look_at_deadline`, and once `node().dead()`
+///   wait for nothing but what `node().lends()`.
 /// - `post` sends a control message, never blocks and does not fail.
 /// - `await` resumes a coroutine when an operation is complete, or has waited beyond the deadline; `endpoint` has it.
 /// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries has
@@ -79,7 +79,7 @@ template <transport Net>
   net.node().die(net.rank(), reason);
 }
 
-/// And this rank's calls end at once, or in a coroutine when that is suspended: others may wait for what they have
+/// And this rank's calls unwind at once, or in a coroutine when that is suspended: others may wait for what they have
 /// lent.
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void end_calls(Net& net, std::string_view reason) noexcept {
@@ -87,12 +87,18 @@ template <transport Net>
   if (!net.scheduler().running()) net.scheduler().run();
 }
 
+/// Waits until nobody reads memory of a call that has failed.
+template <transport Net>
+void await_loans(Net& net) {
+  while (net.node().lends()) net.progress(true);
+}
+
 } // namespace detail
 
 /// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
 /// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself. This rank's
-/// calls end before it returns, for which those may have to come back that read this rank's memory; where a coroutine
-/// calls it, when that is suspended.
+/// calls have given back what they had borrowed when it returns; where a coroutine calls it, when that is suspended.
+/// They have ended as well, but for those whose memory another rank still reads: they end when that is done.
 template <transport Net>
 void abort(Net& net, std::string_view reason) noexcept {
   const detail::turn mine(net.node().shared());
@@ -100,7 +106,7 @@ void abort(Net& net, std::string_view reason) noexcept {
 }
 
 /// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has
-/// under way is cancelled, as that may have to wait for them.
+/// under way is cancelled, as that may need them.
 template <transport Net>
 [[noreturn, gnu::noinline, gnu::cold]] void fail(Net& net) {
   detail::abort(net, what_of(std::current_exception()));
