@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Every header compiles alone: a unit of one line for each, compiled as C++ (those of MPI once per MPI library) and,
-# where nvcc is present, as CUDA.
+# Every header compiles alone: a unit of one line for each, compiled as C++ (those of MPI once per MPI library); and,
+# where nvcc is present, all of them together as CUDA.
 
 if(NOT SPAR_REPOSITORY_CHECKS)
   return()
@@ -65,27 +65,30 @@ if(NOT SPAR_NVCC)
   return()
 endif()
 
-spar_write_units(units cuda cu ${spar_headers} ${spar_cuda_headers})
-foreach(unit IN LISTS units)
+# nvcc takes seconds a unit, so not each header by itself: one unit of all, and in the quick set the one that users include.
+foreach(unit IN ITEMS all front)
+  if(unit STREQUAL "front")
+    set(included "spar/spar.hpp")
+    set(label "")
+  else()
+    set(included ${spar_headers} ${spar_cuda_headers})
+    set(label ";full")
+  endif()
+  list(TRANSFORM included PREPEND "#include <")
+  list(TRANSFORM included APPEND ">\n")
+  list(JOIN included "" text)
+  set(source "${PROJECT_BINARY_DIR}/headers/cuda/${unit}.cu")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "${text}" @ONLY)
   add_custom_command(
-    OUTPUT "${unit}.o"
+    OUTPUT "${source}.o"
     COMMAND "${SPAR_NVCC}" -std=c++20 -x cu -ccbin "${SPAR_NVCC_HOST}" -I "${PROJECT_SOURCE_DIR}/include" -MD -MF
-            "${unit}.d" -c "${unit}" -o "${unit}.o"
-    DEPENDS "${unit}"
-    DEPFILE "${unit}.d"
-    COMMENT "nvcc ${unit}"
+            "${source}.d" -c "${source}" -o "${source}.o"
+    DEPENDS "${source}"
+    DEPFILE "${source}.d"
+    COMMENT "nvcc ${source}"
     VERBATIM)
+  add_custom_target(spar_headers_cuda_${unit} DEPENDS "${source}.o")
+  add_test(NAME headers.cuda_${unit} COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target
+                                             spar_headers_cuda_${unit})
+  set_tests_properties(headers.cuda_${unit} PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint${label}")
 endforeach()
-list(TRANSFORM units APPEND ".o" OUTPUT_VARIABLE objects)
-add_custom_target(spar_headers_cuda DEPENDS ${objects})
-add_test(NAME headers.cuda COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_cuda)
-set_tests_properties(headers.cuda PROPERTIES TIMEOUT 1200 RUN_SERIAL TRUE LABELS "lint;full")
-
-# nvcc takes seconds a unit; the quick set compiles the one that includes everything.
-set(front "${PROJECT_BINARY_DIR}/headers/cuda/spar__spar.hpp.cu.o")
-if(front IN_LIST objects)
-  add_custom_target(spar_headers_cuda_front DEPENDS "${front}")
-  add_test(NAME headers.cuda_front COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target
-                                           spar_headers_cuda_front)
-  set_tests_properties(headers.cuda_front PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint")
-endif()

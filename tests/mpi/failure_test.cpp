@@ -83,6 +83,28 @@ TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) 
   EXPECT_EQ(x[0], static_cast<float>(world.size()));
 }
 
+/// With four ranks each awaits one that sends to another: they ask each other after a second.
+TEST(mpi_errors, ranks_that_do_not_hear_each_other_are_told) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 4) return;
+  spar::mpi all = world.split(0, world.rank());
+  std::vector<float> x(100, 1.0F);
+  std::string text;
+  const double start = spar::mpi::now();
+  try {
+    if (all.rank() < 2)
+      spar::allreduce(all, std::span(x), spar::ring{});
+    else
+      spar::allreduce(all, std::span(x), spar::recursive_doubling{});
+  } catch (const spar::mismatch& e) {
+    text = e.what();
+  } catch (const spar::peer_failed& e) {
+    text = e.what();
+  }
+  EXPECT_NE(text.find("ranks disagree on the algorithm: rank "), std::string::npos) << text;
+  EXPECT_LT(spar::mpi::now() - start, 60);
+}
+
 TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;

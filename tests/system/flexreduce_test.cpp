@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <span>
 #include <string>
@@ -92,7 +93,7 @@ TEST(flexreduce, sums_over_many_ranks) {
 TEST(flexreduce, sums_over_random_trees) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 150; ++i) {
-    const spar::tree topology = random_tree(random, 1 + random() % 24, 1 + static_cast<int>(random() % 4));
+    const spar::tree topology = random_tree(random, 1 + random() % 24, 1 + static_cast<int>(random() % 4), i % 4 < 2);
     expect_sums<double>(topology, random() % 3000, i % 2 == 0 ? mode::threads : mode::sim_synchronous);
     if (HasFatalFailure()) return;
   }
@@ -222,6 +223,40 @@ TEST(tree_sparcml, sums_of_streams_over_random_trees) {
     total.push_back(sums[0].back());
     for (const auto& sum : sums) ASSERT_EQ(sum, total) << "case " << i << '\n' << topology.picture();
   }
+}
+
+/// Bytes that ranks send to ranks of other hosts in an allreduce of streams with the same indices on all ranks.
+template <class Algorithm>
+struct counted_streams {
+  const Algorithm* algorithm;
+  const std::vector<int>* host_of;
+  const std::vector<contribution<float, std::uint32_t>>* mine;
+  std::uint64_t* bytes;
+  spar::task<void> operator()(spar::sim& inner) const& {
+    spar::counting<spar::sim> net(inner);
+    const auto rank = static_cast<std::size_t>(net.rank());
+    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), *algorithm);
+    (void)co_await std::move(pending);
+    for (rank_t peer = 0; peer < net.size(); ++peer) {
+      if ((*host_of)[static_cast<std::size_t>(peer)] != (*host_of)[rank]) *bytes += net.sent(peer).bytes;
+    }
+  }
+};
+
+TEST(flexreduce, merges_streams_inside_hosts_before_they_cross_the_links_between) {
+  const std::vector<int> host_of{0, 0, 0, 1, 1, 1, 2, 2, 2, 2};
+  const spar::tree topology = hosts({3, 3, 4});
+  const flex_plan plan(topology, 20'000);
+  const spar::tree_cells cells(topology);
+  const auto mine = contributions<float, std::uint32_t>(pattern::identical, 10, 20'000, 1, exact_value<float>);
+  const auto bytes_of = [&]<class Algorithm>(const Algorithm& algorithm) {
+    std::uint64_t bytes = 0;
+    run_sim(10, counted_streams<Algorithm>{&algorithm, &host_of, &mine, &bytes});
+    return static_cast<double>(bytes);
+  };
+  const double flat = bytes_of(spar::ssar_split{});
+  EXPECT_LT(bytes_of(spar::flexreduce{plan}), 0.4 * flat);
+  EXPECT_LT(bytes_of(spar::tree_sparcml{cells}), 0.4 * flat);
 }
 
 TEST(flexreduce, other_operations) {
@@ -355,6 +390,8 @@ TEST(flexreduce, sends_the_least_over_a_slow_link) {
     EXPECT_EQ(x[r], total);
     sent += bytes[3][r];
     received += bytes[r][3];
+    const auto of_another = std::accumulate(bytes[r].begin(), bytes[r].end(), std::uint64_t{0});
+    EXPECT_LE(of_another, 4 * (2 * n - n / 5)) << "rank " << r; // where it ends no chain first, n in each half
   }
   EXPECT_EQ(sent, 4 * n);
   EXPECT_EQ(received, 4 * n);
@@ -433,6 +470,32 @@ TEST(flexreduce, plans_of_different_trees_are_found_out_on_every_rank) {
     }
     EXPECT_NE(text.find("ranks disagree on the algorithm"), std::string::npos) << text;
   });
+}
+
+/// Each rank awaits one that has the same tree: what the others send, no rank awaits.
+struct by_a_tree_and_the_other_way_round {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    spar::tree_node reversed;
+    for (rank_t r = 4; r-- > 0;) reversed.children.push_back({.rank = r});
+    const flex_plan plan(net.rank() < 2 ? spar::tree::flat(4) : spar::tree(reversed), 10);
+    const spar::flexreduce reduce(plan);
+    std::vector<float> x(10, 1.0F);
+    std::string text;
+    try {
+      co_await spar::start_allreduce(net, std::span(x), reduce);
+    } catch (const spar::mismatch& e) {
+      text = e.what();
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find("ranks disagree on the algorithm"), std::string::npos) << text;
+  }
+};
+
+TEST(flexreduce, plans_whose_ranks_do_not_hear_each_other_are_found_out) {
+  const by_a_tree_and_the_other_way_round program;
+  for (const mode where : all_modes) run(where, 4, program);
 }
 
 } // namespace

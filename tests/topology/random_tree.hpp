@@ -15,7 +15,7 @@ namespace spar_test {
 namespace detail {
 
 inline spar::tree_node random_branch(std::mt19937_64& random, std::size_t leaves, int depth,
-                                     std::vector<spar::rank_t>& unused) {
+                                     std::vector<spar::rank_t>& unused, bool slow_links) {
   spar::tree_node branch;
   branch.links.bandwidth = static_cast<double>(1 + random() % 100) * 1e7;
   while (leaves > 0) {
@@ -24,23 +24,27 @@ inline spar::tree_node random_branch(std::mt19937_64& random, std::size_t leaves
       branch.children.push_back({.rank = unused.back()});
       unused.pop_back();
     } else if (depth > 1) {
-      branch.children.push_back(random_branch(random, some, depth - 1, unused));
+      branch.children.push_back(random_branch(random, some, depth - 1, unused, slow_links));
     } else {
       continue;
     }
     leaves -= some;
+  }
+  if (slow_links) {
+    branch.children[random() % branch.children.size()].link = {.bandwidth = branch.links.bandwidth / 10};
   }
   return branch;
 }
 
 } // namespace detail
 
-/// Up to `depth` levels, with branches of one child among them; ranks in random order.
-inline spar::tree random_tree(std::mt19937_64& random, std::size_t leaves, int depth) {
+/// Up to `depth` levels, with branches of one child among them; ranks in random order. With `slow_links` one child of
+/// each branch has a link that is a tenth as fast as the others'.
+inline spar::tree random_tree(std::mt19937_64& random, std::size_t leaves, int depth, bool slow_links = false) {
   std::vector<spar::rank_t> unused(leaves);
   std::iota(unused.begin(), unused.end(), 0);
   std::shuffle(unused.begin(), unused.end(), random);
-  return spar::tree(detail::random_branch(random, leaves, depth, unused));
+  return spar::tree(detail::random_branch(random, leaves, depth, unused, slow_links));
 }
 
 /// Hosts with so many ranks each at one switch, ranks from left to right.

@@ -125,6 +125,7 @@ TEST(deadline, ends_many_calls_in_any_order) {
 struct read_slowly {
   static constexpr std::size_t n = 100'000;
   std::atomic<bool>* reads;
+  std::atomic<bool>* may_end;
   std::atomic<bool>* has_read;
 
   template <spar::transport Net>
@@ -141,7 +142,7 @@ struct read_slowly {
       auto received = net.receive(0, lent);
       co_await received;
       *reads = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (const double start = net.net().now(); !*may_end && net.net().now() < start + 20;) std::this_thread::yield();
       for (const float v : lent.piece<float>(0)) EXPECT_EQ(v, 1.0F);
       *has_read = true;
     }
@@ -150,18 +151,19 @@ struct read_slowly {
 
 TEST(deadline, keeps_what_another_rank_still_reads) {
   spar::thread_group group{2};
-  std::atomic<bool> reads{false}, has_read{false};
+  std::atomic<bool> reads{false}, may_end{false}, has_read{false};
   group.run([&](spar::threads& net) {
-    net.set_deadline(0.1);
     const spar::signature agreed = {.element = spar::code_of<float>, .dimension = read_slowly::n};
-    auto call = spar::start(net, agreed, read_slowly{&reads, &has_read});
+    auto call = spar::start(net, agreed, read_slowly{&reads, &may_end, &has_read});
     if (net.rank() == 0) {
+      while (!reads) (void)call.done();
+      net.set_deadline(0.05);
       while (!net.dead()) (void)call.done();
       spar::buffer<float> other(net.memory(), read_slowly::n); // must not lie where rank 1 reads
       std::fill(other.span().begin(), other.span().end(), 2.0F);
-      EXPECT_EQ(reads, true);
+      for (const double start = net.now(); net.now() < start + 0.1;) EXPECT_FALSE(call.done());
       EXPECT_EQ(has_read, false);
-      EXPECT_FALSE(call.done());
+      may_end = true;
     }
     EXPECT_EQ(text_of<spar::timeout>([&] { call.wait(); }).empty(), net.rank() == 1);
     EXPECT_EQ(has_read, true); // the call has not ended before
@@ -335,6 +337,17 @@ TEST(abort, gives_back_what_others_have_lent) {
       EXPECT_TRUE(ended);
     });
   }
+}
+
+TEST(abort, is_heeded_by_calls_that_await_nothing) {
+  spar::thread_group group{1};
+  group.run([](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    spar::allreduce(net, std::span(x));
+    spar::abort(net, "enough");
+    EXPECT_NE(text_of<spar::peer_failed>([&] { spar::allreduce(net, std::span(x)); }), "");
+    EXPECT_NE(text_of<spar::peer_failed>([&] { spar::start_allreduce(net, std::span(x)).wait(); }), "");
+  });
 }
 
 TEST(abort, of_one_group_leaves_another_alive) {

@@ -64,7 +64,9 @@ class flex_dense_sum : public flex_dense<T> {
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const auto partial = in.template piece<T>(0);
     const std::span<T> own = base::values(m.part);
-    if (partial.size() != own.size()) throw corrupt_message("a subrange of a plan has the wrong length");
+    if (partial.size() != own.size()) {
+      raise<corrupt_message>({"a subrange of ", own.size(), " values has come with ", partial.size()});
+    }
     if (!base::adds(m.part)) return 0;
     kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
     return own.size();

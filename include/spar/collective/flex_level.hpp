@@ -88,12 +88,11 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
   }
 }
 
-/// Waits for what the level has begun to send, and keeps it: after an error what this rank has received is given back
-/// before any of it ends.
+/// Waits until what the level has begun to send has left.
 template <transport Net, class Work, class Sending>
-task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending* sending) {
+task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending sending) {
   try {
-    co_await *sending;
+    co_await sending;
     level->gone(*m);
   } catch (...) {
     level->note_error();
@@ -103,15 +102,15 @@ task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_
 
 /// A level of a plan on one rank, `up` or down: along the chains or, where `Work` goes straight, from all ranks of a
 /// chain to its root and back. Dense values take the chains, as the paper has it; partial sums of streams would grow on
-/// the way, where the links carry the same either way.
+/// the way (docs/decisions/0008).
 template <transport Net, class Work>
 class flex_level {
  public:
   flex_level(channel<Net> net, const flex_plan& plan, std::span<const flex_plan::part> parts, bool up, Work* work)
       : net_(net), work_(work), due_(net.memory(), room(plan, parts)), out_(net.memory(), room(plan, parts)),
         out_of_(net.memory(), parts.size()), by_hop_(net.memory(), room(plan, parts)),
-        begun_(net.memory(), room(plan, parts)), sending_(net.memory(), room(plan, parts)),
-        arrived_(net.memory(), room(plan, parts)), taking_(net.memory(), room(plan, parts)) {
+        sending_(net.memory(), room(plan, parts)), arrived_(net.memory(), room(plan, parts)),
+        taking_(net.memory(), room(plan, parts)) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto chain = plan.chain(plan[parts[i]]);
       const std::size_t place = parts[i].place, root = chain.size() - 1;
@@ -190,8 +189,7 @@ class flex_level {
       const flex_message* const earlier = flex_messages::before(m);
       if (earlier != nullptr && !earlier->sent) return;
       m->sent = true;
-      auto& begun = begun_.emplace_back(net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part)));
-      sending_.emplace_back(flex_send(net_, this, m, &begun));
+      sending_.emplace_back(flex_send(net_, this, m, net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part))));
     }
   }
 
@@ -204,7 +202,6 @@ class flex_level {
   std::size_t hop_ = 0;     // that is sent
   std::size_t hop_end_ = 0; // of its messages in by_hop_
   std::size_t left_ = 0;    // of them
-  fixed_vector<decltype(std::declval<channel<Net>&>().send(0, std::declval<payload>()))> begun_;
   fixed_vector<task<void>> sending_;
   fixed_vector<message_buffer> arrived_; // and is still needed
   fixed_vector<task<void>> taking_;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <tuple>
@@ -22,9 +23,9 @@ namespace spar {
 ///
 /// A *call* reduces one subrange along a chain of ranks, one from each child of a branch, to the rank that owns it from
 /// then on: the chain's last one, its root. A node's chains begin with the child after the root's and go round, so that
-/// together they are the ring reduce-scatter of equation 2; where its links differ, children with slower ones come
-/// first in every chain that they do not end. A root that holds nothing of the subrange itself gets it from the holder
-/// in its own child, which stands before it.
+/// together they are the ring reduce-scatter of equation 2; where one has a much slower link than the others, children
+/// with slower ones come first in every chain that they do not end. A root that holds nothing of the subrange itself
+/// gets it from the holder in its own child, which stands before it.
 class flex_plan {
  public:
   struct call {
@@ -197,17 +198,16 @@ class flex_plan {
     }
   }
 
-  /// The children of a branch whose links differ, those with slower ones first; nothing where the links are alike.
+  /// The children of a branch, those with slower links first, where one link has at most a quarter of the bandwidth of
+  /// any other; else nothing. Chains that all begin with the same child are a pipeline behind it, and the others' links
+  /// carry up to d/(d-1) of the ring's values in each half: no loss only where all wait for the slow link anyhow.
   static std::vector<std::size_t> slow_first(const tree& topology, const tree::node& branch) {
     const auto bandwidth = [&](std::size_t c) { return topology.nodes()[branch.children[c]].up.bandwidth; };
-    std::vector<std::size_t> order;
-    for (std::size_t c = 1; c < branch.children.size(); ++c) {
-      if (bandwidth(c) == bandwidth(0)) continue;
-      for (std::size_t i = 0; i < branch.children.size(); ++i) order.push_back(i);
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::size_t a, std::size_t b) { return bandwidth(a) < bandwidth(b); });
-      break;
-    }
+    std::vector<std::size_t> order(branch.children.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return bandwidth(a) < bandwidth(b); });
+    if (order.size() < 2 || 4 * bandwidth(order[0]) > bandwidth(order[1])) order.clear();
     return order;
   }
 

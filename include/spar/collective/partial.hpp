@@ -65,7 +65,7 @@ class partial {
   }
   partial(const partial&) = delete;
   /// Tells the others that this rank makes no further call, in `mismatch` for those that do, and waits until a round
-  /// that runs has ended. A simulated program cannot wait there: it drains first.
+  /// that runs has ended, and nobody reads what it has lent. A simulated program cannot wait there: it drains first.
   ~partial() {
     const detail::turn mine(node().shared());
     try {

@@ -4,6 +4,7 @@
 
 #include <spar/core/thread.hpp>
 #include <spar/core/turns.hpp>
+#include <spar/transport/inquiry.hpp>
 #include <spar/transport/transport.hpp>
 
 #include <algorithm>
@@ -68,7 +69,7 @@ class progress_thread {
         const detail::turn mine(&turns_);
         try {
           net_->progress(false);
-          until = net_->node().look_at_deadline(net_->now());
+          until = detail::look_at_waits(*net_, net_->now());
         } catch (...) {
           detail::abort(*net_, what_of(std::current_exception()));
         }

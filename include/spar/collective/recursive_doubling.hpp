@@ -73,7 +73,7 @@ struct recursive_doubling {
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const fold folded(net.rank(), net.size());
     message_buffer theirs(net.memory());
-    theirs.expect(x.size_bytes()); // holds no peer's memory: it may outlive what this rank sends
+    theirs.expect(x.size_bytes()); // in memory of its own: its sender is about to change x
 
     if (folded.has_partner()) {
       const rank_t partner = folded.partner();

@@ -24,7 +24,8 @@ struct control_message {
     abort = 1, ///< the source has failed, for the reason that the text gives
     gone = 2,  ///< the source has given up what it was sending: its memory is not to be read any more
     name = 3,  ///< the source, rank 0, has given the name of a collective a number
-    round = 4  ///< about the rounds of a partial collective, for the listener of that number
+    round = 4, ///< about the rounds of a partial collective, for the listener of that number
+    call = 5   ///< the source has waited for this rank for long, in the call of that header
   };
 
   purpose what = purpose::abort;
@@ -40,7 +41,7 @@ struct control_message {
   }
   /// Throws `corrupt_message` unless this is one.
   void validate(rank_t ranks) const {
-    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::round || last > 1 ||
+    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::call || last > 1 ||
         length > text.size() || source < 0 || source >= ranks) {
       throw corrupt_message("a control message is damaged");
     }

@@ -36,7 +36,8 @@
 namespace spar {
 
 /// The record of one call while it is in flight.
-struct call_record {
+struct call_record : detail::link {
+  signature agreed;
   std::uint64_t sequence = 0;
   statistics cost;
   double started = 0;
@@ -53,6 +54,7 @@ class endpoint {
     if (size < 1) raise<invalid_argument>({"a communicator needs at least one rank, not ", size});
   }
   endpoint(const endpoint&) = delete;
+  ~endpoint() { memory().release(); }
 
   [[nodiscard]] rank_t rank() const noexcept { return rank_; }
   [[nodiscard]] rank_t size() const noexcept { return size_; }
@@ -96,12 +98,14 @@ class endpoint {
     call.started = now;
     seen_ = now;
     in_flight_.set(call.sequence % max_in_flight);
+    call.join_before(calls_in_flight_);
     const bool between = !listeners_.empty(); // what a partial collective does between its rounds counts with them
     if (open_++ == 0 && !between) memory().begin_call();
   }
   /// The collective has ended at time `now`: its tags are free.
   [[gnu::noinline]] void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
+    call.leave();
     if (call.name != nullptr) call.name->in_flight = false;
     --open_;
     memory().end_call();
@@ -178,7 +182,7 @@ class endpoint {
 
   // Memory that others still read although the call that lent it has failed: nothing waits for it while it unwinds, as
   // those others may be unwinding too and wait for this rank. It stays as it is until all of it is back, and no call
-  // ends before.
+  // ends before. Who waits for it has aborted.
   [[nodiscard]] bool lends() const noexcept { return lent_ > 0; }
   void leave_lent() noexcept {
     ++lent_;
@@ -212,8 +216,8 @@ class endpoint {
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
       return;
     }
-    if (part.what == control_message::purpose::gone) { // for a transport whose receivers read a sender's memory
-      throw corrupt_message("a rank has given up a message that nobody reads");
+    if (part.what != control_message::purpose::abort) { // it is for the transport
+      throw corrupt_message("a control message means nothing to this rank");
     }
     if (arrived_ > 0 && part.source != arriving_from_) return; // one failure is enough
     arriving_from_ = part.source;
@@ -221,6 +225,27 @@ class endpoint {
     std::memcpy(arriving_.data() + arrived_, part.text.data(), length);
     arrived_ += length;
     if (part.last != 0) die(part.source, {arriving_.data(), std::exchange(arrived_, 0)});
+  }
+
+  /// The call in flight whose number is this, modulo `max_in_flight`; a null pointer where there is none.
+  [[nodiscard]] call_record* call_of(std::uint64_t sequence) noexcept {
+    for (detail::link* l = &calls_in_flight_.after(); l != &calls_in_flight_; l = &l->after()) {
+      auto* const call = static_cast<call_record*>(l);
+      if (call->sequence % max_in_flight == sequence % max_in_flight) return call;
+    }
+    return nullptr;
+  }
+  /// What coroutines wait for, but idly.
+  [[nodiscard]] detail::waiting_list& waiting() noexcept { return waiting_; }
+  /// Ends what is awaited in a call in an error; false where nothing is.
+  bool end_wait(const call_record& call, const std::exception_ptr& why) {
+    for (auto* r = waiting_.first(); r != nullptr; r = waiting_.after(*r)) {
+      if (r->tag < 0 || sequence_of(r->tag) != call.sequence % max_in_flight) continue;
+      r->error = why;
+      r->wake(scheduler_);
+      return true;
+    }
+    return false;
   }
 
   /// The time, `now`, at which what is awaited longest is given up; looks after those that wait anew. Ends it where
@@ -268,6 +293,7 @@ class endpoint {
   std::uint64_t next_ = 0;
   std::uint64_t open_ = 0; // calls that have not ended
   std::bitset<max_in_flight> in_flight_;
+  detail::link calls_in_flight_;
   detail::slab<call_record> calls_;
   detail::call_names names_;
   spar::statistics last_;

@@ -30,6 +30,16 @@ enum class wire_format : std::uint8_t {
 
 inline constexpr std::size_t max_pieces = 3;
 
+/// What all ranks of a call must agree on; every header carries it.
+struct signature {
+  std::uint16_t algorithm = 0; // with the form and the options that must be the same
+  std::uint16_t operation = 0;
+  element_code element{};
+  element_code index{};
+  std::uint64_t dimension = 0;
+  std::uint16_t form = 0; // of dense values, or 0 of streams
+};
+
 /// In front of every message, in the sender's byte order (the magic number tells a stranger's apart).
 struct header {
   static constexpr std::uint16_t expected_magic = 0x7073; // "sp"

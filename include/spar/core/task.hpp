@@ -95,8 +95,9 @@ class promise_base {
 
   /// Destroys a coroutine that may still wait for something.
   [[gnu::noinline]] void end(std::coroutine_handle<> self) noexcept {
-    if (!finished_) scheduler_->forget(self);
+    scheduler* const ready = finished_ ? nullptr : scheduler_;
     self.destroy();
+    if (ready != nullptr) ready->forget(self); // last: cancelling one operation can end another
   }
 
   scheduler* scheduler_;

@@ -6,6 +6,7 @@
 #include <spar/core/scheduler.hpp>
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -41,7 +42,8 @@ struct operation_record : link {
   bool receives = false;
   rank_t peer = 0; // from whom, or to whom
   tag_t tag = 0;
-  double since = -1; // when the wait for it was first looked at; -1 before
+  double since = -1;      // when the wait for it was first looked at; -1 before
+  std::uint8_t asked = 0; // how often the peer has been asked whether it is in the same call
   std::exception_ptr error;
   std::coroutine_handle<> waiting;
 
@@ -80,10 +82,12 @@ class waiting_list {
   void add(operation_record& r, std::coroutine_handle<> waiting) noexcept {
     r.waiting = waiting;
     r.since = -1;
+    r.asked = 0;
     r.join_before(ring_);
   }
   [[nodiscard]] operation_record* first() const noexcept { return at(ring_.after()); }
-  /// The one that was added before `r`.
+  /// The one that was added after `r`, or before.
+  [[nodiscard]] operation_record* after(const operation_record& r) const noexcept { return at(r.after()); }
   [[nodiscard]] operation_record* last() const noexcept { return at(ring_.before()); }
   [[nodiscard]] operation_record* before(const operation_record& r) const noexcept { return at(r.before()); }
 

@@ -16,8 +16,8 @@ namespace spar {
 
 /// An uneven reduce-scatter up the tree, then an uneven all-gather down; between them, of many dense values, a barrier.
 /// On the level of a branch with d children each of its links carries n (d - 1) / d values each way in each half, which
-/// is the least; a slow one among faster ones in one direction only. On a flat tree it is the ring, on one with equal
-/// degrees BlueConnect.
+/// is the least; one at most a quarter as fast as the others n in both halves together, the others then up to n in
+/// each. On a flat tree it is the ring, on one with equal degrees BlueConnect.
 ///
 /// The plan is borrowed until the call has ended. Throws `invalid_argument`, before anything is sent, where it is for
 /// another dimension or another number of ranks; ranks with plans of different trees end in `mismatch`.

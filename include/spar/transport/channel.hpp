@@ -20,7 +20,9 @@ namespace spar {
 template <transport Net>
 class channel {
  public:
-  channel(Net& net, call_record& call, const signature& agreed) noexcept : net_(&net), call_(&call), agreed_(agreed) {}
+  channel(Net& net, call_record& call, const signature& agreed) noexcept : net_(&net), call_(&call), agreed_(agreed) {
+    call.agreed = agreed;
+  }
 
   [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
   [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
@@ -63,8 +65,9 @@ class channel {
     return other;
   }
 
-  /// Starts to send; the pieces are borrowed until the operation has ended. They lie in memory of the pool, or in what
-  /// outlives the call, such as its arguments: after an error another rank may read them until the call has ended.
+  /// Starts to send; the pieces are borrowed until the operation has ended, and after an error until the call has. They
+  /// lie in memory of this rank's pool, or in what the call's arguments refer to; not in containers of a coroutine,
+  /// which are gone before, nor in a message that has arrived, which is given back.
   [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
     check_address(peer);
     message_pieces out{own_header(), what.pieces};
@@ -117,20 +120,10 @@ class channel {
     rank_t peer_;
   };
 
-  /// The sequence number as headers have it.
-  [[nodiscard]] std::uint32_t number() const noexcept {
-    return static_cast<std::uint32_t>(call_->sequence % header::sequences);
-  }
-
-  /// What the header of every message of this call says.
   [[nodiscard]] header own_header() const noexcept {
-    return {.sequence = number(),
-            .algorithm = agreed_.algorithm,
-            .operation = agreed_.operation,
-            .element = agreed_.element,
-            .index = agreed_.index,
-            .lane = lane_,
-            .dimension = agreed_.dimension};
+    header own = header_of(agreed_, call_->sequence);
+    own.lane = lane_;
+    return own;
   }
 
   /// Messages of this call so far to a peer (direction 0) or from it (1) on this lane.
@@ -153,10 +146,8 @@ class channel {
         raise<corrupt_message>({"a message from rank ", peer, " to rank ", rank(), " is missing"});
       }
     }
-    const bool same = h.sequence == number() && h.dimension == agreed_.dimension && h.element == agreed_.element &&
-                      h.index == agreed_.index && h.algorithm == agreed_.algorithm &&
-                      h.operation == agreed_.operation && h.lane == lane_;
-    if (!same) detail::throw_mismatch(h, peer, own_header(), rank());
+    const header own = own_header();
+    if (!same_call(h, own) || h.lane != lane_) detail::throw_mismatch(h, peer, own, rank());
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;

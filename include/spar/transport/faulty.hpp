@@ -115,7 +115,7 @@ class faulty : public decorator<Net> {
   void share() = delete; // a progress thread would sleep through the end of a delay
   void progress(bool block) {
     release();
-    inner().progress(block && late_.empty()); // nobody wakes it when a delay is over
+    inner().progress(block && (late_.empty() || node().dead())); // nobody wakes it when a delay is over
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {

@@ -4,6 +4,7 @@
 
 #include <spar/core/checked_cast.hpp>
 #include <spar/transport/envelope.hpp>
+#include <spar/transport/inquiry.hpp>
 #include <spar/transport/mpi_communicator.hpp>
 #include <spar/transport/mpi_control.hpp>
 #include <spar/transport/mpi_segments.hpp>
@@ -19,7 +20,6 @@
 #include <exception>
 #include <limits>
 #include <new>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -215,7 +215,7 @@ class mpi : public endpoint {
       const bool news = complete_some();
       if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // notes may be all that is awaited
       // Polls that do not wait may be rare; but MPI may need some to see what has come.
-      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) look_at_deadline(now());
+      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::look_at_waits(*this, now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }
@@ -308,7 +308,7 @@ class mpi : public endpoint {
       if (note.what == control_message::purpose::gone)
         gone_[static_cast<std::size_t>(note.source)] = true;
       else
-        heed(note);
+        detail::heed(*this, note);
     }
   }
 

@@ -11,7 +11,7 @@
 namespace spar {
 
 /// Owns one operation of a transport; it began when this was made. Await it once. Destroying it before its end cancels
-/// it: `Transport::abandon(record)` sees to that.
+/// it: `Transport::abandon(record)` sees to that. What it sends may then be read on, until nothing is lent.
 template <class Transport, class Record>
 class [[nodiscard]] operation {
  public:

@@ -25,16 +25,6 @@ constexpr std::uint16_t algorithm_code(std::string_view name, std::uint64_t opti
   return static_cast<std::uint16_t>(name_code(name) ^ static_cast<std::uint16_t>(option ^ option >> 16));
 }
 
-/// What all ranks of a call must agree on; every header carries it.
-struct signature {
-  std::uint16_t algorithm = 0; // with the form and the options that must be the same
-  std::uint16_t operation = 0;
-  element_code element{};
-  element_code index{};
-  std::uint64_t dimension = 0;
-  std::uint16_t form = 0; // of dense values, or 0 of streams
-};
-
 /// In place of the indices' type: the call is of dense values.
 struct no_indices {};
 
@@ -55,6 +45,22 @@ constexpr signature signature_of(std::uint64_t dimension, std::uint64_t option =
     agreed.algorithm = static_cast<std::uint16_t>(agreed.algorithm ^ dense_form);
   }
   return agreed;
+}
+
+/// What the header of every message of a call says; `sequence` is the number of the call.
+constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
+  return {.sequence = static_cast<std::uint32_t>(sequence % header::sequences),
+          .algorithm = agreed.algorithm,
+          .operation = agreed.operation,
+          .element = agreed.element,
+          .index = agreed.index,
+          .dimension = agreed.dimension};
+}
+
+/// Whether two headers are of the same call.
+constexpr bool same_call(const header& a, const header& b) noexcept {
+  return a.sequence == b.sequence && a.dimension == b.dimension && a.element == b.element && a.index == b.index &&
+         a.algorithm == b.algorithm && a.operation == b.operation;
 }
 
 namespace detail {

@@ -6,6 +6,7 @@
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/mix.hpp>
 #include <spar/core/task.hpp>
+#include <spar/transport/inquiry.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
 #include <spar/transport/sim_network.hpp>
@@ -243,6 +244,7 @@ class simulator {
   /// Processes one event and resumes the rank that it concerns.
   template <class Start>
   sim& step(const Start& start) {
+    if (events_.empty()) std::for_each(ranks_.begin(), ranks_.end(), [](sim& r) { detail::ask(r); });
     if (events_.empty()) throw deadlock(who_waits());
     const event e = events_.front();
     std::pop_heap(events_.begin(), events_.end());
@@ -274,7 +276,7 @@ class simulator {
       const control_message note = first->text;
       rank.notes_.erase(first);
       if (rank.awaits() || rank.awaits_idly()) rank.clock_ = std::max(rank.clock_, now_);
-      rank.heed(note);
+      detail::heed(rank, note);
       break;
     }
     case event_kind::awake: {

@@ -6,6 +6,7 @@
 #include <spar/core/endpoint.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/thread.hpp>
+#include <spar/transport/inquiry.hpp>
 #include <spar/transport/matching.hpp>
 #include <spar/transport/operation.hpp>
 #include <spar/transport/transport.hpp>
@@ -100,7 +101,6 @@ class threads : public endpoint {
     if (s->done) return shipments_.recycle(s);
     s->awaited = false; // recycled when it comes back
     if (!taken) return;
-    detail::abort(*this, "a call has ended before what it sends had been received");
     s->left = true;
     leave_lent();
   }
@@ -291,7 +291,7 @@ inline bool threads::collect() {
       spare_notes_.recycle(n);
     }
     try {
-      heed(text);
+      detail::heed(*this, text);
     } catch (...) {
       detail::abort(*this, what_of(std::current_exception()));
     }
@@ -306,11 +306,11 @@ inline bool threads::collect() {
 inline void threads::progress(bool block) {
   const bool news = collect();
   if (block && !news && scheduler().idle() && (!dead() || lends())) {
-    const double until = look_at_deadline(now());
+    const double until = detail::look_at_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();
   } else if (!block || ++polls_ % 256 == 0) { // polls may be rare
-    look_at_deadline(now());
+    detail::look_at_waits(*this, now());
   }
   scheduler().run();
 }

@@ -90,15 +90,16 @@ template <transport Net>
 /// Waits until nobody reads memory of a call that has failed.
 template <transport Net>
 void await_loans(Net& net) {
+  if (net.node().lends()) detail::abort(net, "a call has ended before what it sends had been received");
   while (net.node().lends()) net.progress(true);
 }
 
 } // namespace detail
 
 /// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
-/// are told; later calls end so at once. For a rank that cannot go on; a call that fails does it by itself. This rank's
+/// are told; later calls end so, too. For a rank that cannot go on; a call that fails does it by itself. This rank's
 /// calls have given back what they had borrowed when it returns; where a coroutine calls it, when that is suspended.
-/// They have ended as well, but for those whose memory another rank still reads: they end when that is done.
+/// They, and later ones, end when no other rank reads memory that they have lent.
 template <transport Net>
 void abort(Net& net, std::string_view reason) noexcept {
   const detail::turn mine(net.node().shared());

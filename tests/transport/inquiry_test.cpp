@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranks that disagree, each of which waits for one that sends to another: no message that is awaited tells, so they
+// ask each other.
+#include "support/ranks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+/// An allreduce by one of three algorithms; what it throws, which must name two of them.
+struct by_algorithm {
+  std::vector<int> of_rank;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(100, 1.0F);
+    std::string text;
+    const spar::ring ring;
+    const spar::recursive_doubling doubling;
+    const spar::rabenseifner rabenseifner;
+    try {
+      const int mine = of_rank[static_cast<std::size_t>(net.rank())];
+      if (mine == 0)
+        co_await spar::start_allreduce(net, std::span(x), ring);
+      else if (mine == 1)
+        co_await spar::start_allreduce(net, std::span(x), doubling);
+      else
+        co_await spar::start_allreduce(net, std::span(x), rabenseifner);
+    } catch (const spar::mismatch& e) {
+      text = e.what();
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find("ranks disagree on the algorithm: rank "), std::string::npos) << text;
+  }
+};
+
+TEST(inquiry, finds_every_division_of_the_ranks_between_two_algorithms) {
+  for (spar::rank_t ranks = 2; ranks <= 6; ++ranks) {
+    for (unsigned division = 1; division + 1 < 1U << ranks; ++division) {
+      for (int other = 1; other <= 2; ++other) {
+        by_algorithm program{std::vector<int>(static_cast<std::size_t>(ranks))};
+        for (spar::rank_t r = 0; r < ranks; ++r)
+          program.of_rank[static_cast<std::size_t>(r)] = (division >> r & 1) != 0 ? other : 0;
+        run_sim(ranks, program);
+        run_sim(ranks, program, {.synchronous = true});
+      }
+    }
+  }
+}
+
+/// Rank 0 awaits rank 3, which exchanges with rank 2, which awaits rank 0; rank 1 awaits rank 0.
+TEST(inquiry, ends_threads_long_before_the_deadline) {
+  if (!has_threads) return;
+  for (const bool synchronous : {false, true}) {
+    const double start = spar::endpoint::now();
+    run_threads(4, by_algorithm{{0, 0, 1, 1}}, {.synchronous = synchronous});
+    EXPECT_LT(spar::endpoint::now() - start, 60);
+  }
+}
+
+TEST(inquiry, is_made_by_a_progress_thread_too) {
+  if (!has_threads) return;
+  spar::thread_group group{4};
+  group.run([](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    std::vector<float> x(100, 1.0F);
+    auto call = net.rank() < 2 ? spar::start_allreduce(net, std::span(x), spar::ring{})
+                               : spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+    while (!net.dead()) std::this_thread::sleep_for(std::chrono::milliseconds(10)); // it makes no progress by itself
+    EXPECT_ANY_THROW(call.wait());
+  });
+}
+
+TEST(inquiry, of_the_same_call_changes_nothing) {
+  if (!has_threads) return;
+  spar::thread_group group{3};
+  group.run([](spar::threads& net) {
+    std::vector<float> x(100, 1.0F), y(100, 2.0F);
+    auto first = spar::start_allreduce(net, std::span(x), spar::ring{});
+    if (net.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1300)); // it is asked for both
+    auto second = spar::start_allreduce(net, std::span(y), spar::recursive_doubling{});
+    first.wait();
+    second.wait();
+    EXPECT_EQ(x[0], 3.0F);
+    EXPECT_EQ(y[0], 6.0F);
+  });
+}
+
+TEST(inquiry, that_nobody_can_have_made_is_refused) {
+  spar::thread_group group{1};
+  spar::threads& net = group.rank(0);
+  const auto heed = [&](std::string_view text) {
+    spar::detail::heed(net, spar::part_of(spar::control_message::purpose::call, 0, text, 0));
+  };
+  EXPECT_THROW(heed("what?"), spar::corrupt_message);
+  heed(std::string(spar::detail::inquiry_bytes, '\0')); // of a call that is not in flight
+  EXPECT_FALSE(net.dead());
+}
+
+} // namespace
+} // namespace spar_test
