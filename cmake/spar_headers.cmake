@@ -65,7 +65,8 @@ if(NOT SPAR_NVCC)
   return()
 endif()
 
-# nvcc takes seconds a unit, so not each header by itself: one unit of all, and in the quick set the one that users include.
+# nvcc takes seconds a unit, so not each header by itself: one unit of all and, in the quick set, the one that users
+# include.
 foreach(unit IN ITEMS all front)
   if(unit STREQUAL "front")
     set(included "spar/spar.hpp")

@@ -88,7 +88,7 @@ if probe.returncode == 77:
     sys.exit(1 if failures else 77)
 
 before = surroundings()
-common = f"--mpi {sys.argv[1]} --systems ring,mpi --density 1".split()
+common = f"--mpi {sys.argv[1]} --systems ring,flexreduce,mpi --density 1".split()
 
 # Two at once, with other hosts and other links.
 with tempfile.TemporaryDirectory() as directory:
@@ -102,7 +102,9 @@ with tempfile.TemporaryDirectory() as directory:
         out, err = run.communicate(timeout=400)
         expect(run.returncode == 0, f"status {run.returncode}: {out}{err}")
         rows = {row["system"]: row for row in json.loads(path.read_text() or "[]")} if path.exists() else {}
-        expect(set(rows) == {"ring", "mpi"}, f"rows of {set(rows)}")
+        expect(set(rows) == {"ring", "flexreduce", "mpi"}, f"rows of {set(rows)}")
+        over_the_root = rows.get("flexreduce", {}).get("root_link_bytes")  # 250000 values each way
+        expect(over_the_root == 1e6, f"the tree is not that of hosts {hosts}: {over_the_root} bytes")
         for row in rows.values():
             expect(row["correct"] is True and row["ranks"] == sum(map(int, hosts.split(","))), f"wrong: {row}")
             # A million bytes or more go through the link each way; the bucket's first fill is less than a tenth.

@@ -171,6 +171,31 @@ TEST(deadline, keeps_what_another_rank_still_reads) {
   EXPECT_EQ(group.rank(0).memory().live(), 0U);
 }
 
+TEST(deadline, of_a_blocking_call_keeps_what_another_rank_still_reads) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    spar::thread_group group{2};
+    std::atomic<bool> reads{false}, may_end{false}, has_read{false};
+    group.run([&](spar::threads& net) {
+      net.set_deadline(net.rank() == 0 ? 0.2 : 60);
+      const spar::signature agreed{.element = spar::code_of<float>, .dimension = read_slowly::n};
+      if (net.rank() == 1) {
+        auto call = spar::start(net, agreed, read_slowly{&reads, &may_end, &has_read});
+        (void)text_of<spar::peer_failed>([&] { call.wait(); });
+        return;
+      }
+      std::thread later([&] { // rank 0 is over its deadline then
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        may_end = true;
+      });
+      EXPECT_THROW(spar::run(net, agreed, read_slowly{&reads, &may_end, &has_read}), spar::timeout);
+      EXPECT_EQ(has_read, reads);
+      later.join();
+    });
+    if (has_read) return;
+  }
+  ADD_FAILURE() << "the other rank was always late";
+}
+
 /// Rank 1 never calls; the others have a deadline in virtual time.
 struct silent_in_the_simulator {
   std::vector<double>* ended;
