@@ -1,22 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any bytes as control messages to rank 1 of 4: what is heeded is what was told, by somebody who exists.
+// Any bytes as control messages to rank 1 of 4, which is in a call: what is heeded is what was told, by somebody who
+// exists.
 #include "fuzz/fuzz.hpp"
 
-#include <spar/core/endpoint.hpp>
+#include <spar/transport/threads.hpp>
 
-#include <memory_resource>
+#include <cstddef>
+#include <cstring>
 #include <string>
+
+namespace {
+
+/// A call in which the rank does not wait.
+class call_in_flight {
+ public:
+  explicit call_in_flight(spar::endpoint& node) : node_(&node) {
+    call_.agreed = {.algorithm = 1, .operation = 2, .element = spar::element_code::float32, .dimension = 100};
+    node.number(call_);
+    node.open(call_, 0);
+  }
+  call_in_flight(const call_in_flight&) = delete;
+  ~call_in_flight() { node_->finish(call_, 0); }
+  [[nodiscard]] spar::header header() const { return spar::header_of(call_.agreed, call_.sequence); }
+
+ private:
+  spar::endpoint* node_;
+  spar::call_record call_;
+};
+
+} // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
-  spar::endpoint node(1, 4, spar::pool_owner(*std::pmr::new_delete_resource()));
+  spar::thread_group group(4);
+  spar::threads& node = group.rank(1);
+  const call_in_flight call(node);
   while (in.left() > 0 && !node.dead()) {
     const bool repaired = in.take<std::uint8_t>() != 0;
     auto note = in.take<spar::control_message>();
     if (repaired) note.checksum = note.expected_checksum(); // which no mutation would find
     try {
       note.validate(node.size());
-      node.heed(note);
+      spar::detail::heed(node, note);
+    } catch (const spar::mismatch&) {
+      const spar::header ours = call.header();
+      fuzz::demand(note.what == spar::control_message::purpose::call &&
+                       std::memcmp(note.text.data() + offsetof(spar::header, sequence), &ours.sequence, 4) == 0 &&
+                       std::memcmp(note.text.data(), &ours, spar::detail::inquiry_bytes) != 0,
+                   "a mismatch without another call");
+      fuzz::refused = true;
+      return 0;
     } catch (const spar::error&) { // the call ends
       fuzz::refused = true;
       return 0;

@@ -94,13 +94,20 @@ def controls():
     def note(what, text, source=0, last=1, repaired=1):
         return struct.pack("<BBBBBi52sI", repaired, what, last, len(text), 0, source, text, 0)
 
-    abort, name, listener = 1, 3, 4
+    def call(sequence, algorithm):
+        return struct.pack("<HBBIHHBBBBQ", 0x7073, 1, 0, sequence, algorithm, 2, 1, 0, 0, 0, 100)
+
+    abort, name, listener, inquiry = 1, 3, 4, 5
     number = struct.pack("<QQ", 12345, 2048)
     yield "abort", note(abort, b"it has failed", source=2)
     yield "abort_in_parts", note(abort, b"x" * 52, source=3, last=0) + note(abort, b"y" * 10, source=3)
     yield "of_two_ranks", note(abort, b"x" * 52, source=3, last=0) + note(abort, b"y", source=2) + note(abort, b"z", 3)
     yield "name", note(name, number) + note(name, number)
     yield "listener", note(listener, struct.pack("<I", 0)) + note(listener, struct.pack("<I", 7))
+    yield "same_call", note(inquiry, call(0, 1), source=3)
+    yield "later_call", note(inquiry, call(7, 9), source=3)
+    yield "bad_other_call", note(inquiry, call(0, 9), source=3)
+    yield "bad_half_a_call", note(inquiry, call(0, 1)[:12], source=3)
     yield "bad_damaged", note(abort, b"it has failed", repaired=0)
     yield "bad_gone", note(2, b"")
     yield "bad_source", note(abort, b"it has failed", source=4)
