@@ -38,6 +38,7 @@ TYPED_TEST(selector_topk, takes_the_largest_of_long_vectors) {
   using T = typename TypeParam::type;
   spar::pool pool;
   for (const std::size_t n : {std::size_t{16383}, std::size_t{16384}, std::size_t{40001}}) {
+    if (spar_test::is_shortened && n == 40001) continue;
     for (const kind which : kinds) {
       const auto input = make_input<T>(n, which, n);
       const auto order = ranking<T>(input);
