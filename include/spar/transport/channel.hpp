@@ -146,8 +146,7 @@ class channel {
         raise<corrupt_message>({"a message from rank ", peer, " to rank ", rank(), " is missing"});
       }
     }
-    const header own = own_header();
-    if (!same_call(h, own) || h.lane != lane_) detail::throw_mismatch(h, peer, own, rank());
+    if (!is_of(h, agreed_, call_->sequence) || h.lane != lane_) detail::throw_mismatch(h, peer, own_header(), rank());
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;

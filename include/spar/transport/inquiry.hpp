@@ -66,7 +66,7 @@ template <transport Net>
   const call_record* const call = node.call_of(theirs.sequence);
   if (call == nullptr) return;
   const header ours = header_of(call->agreed, call->sequence);
-  if (theirs.sequence != ours.sequence || same_call(theirs, ours)) return;
+  if (theirs.sequence != ours.sequence || is_of(theirs, call->agreed, call->sequence)) return;
   try {
     throw_mismatch(theirs, note.source, ours, node.rank());
   } catch (const mismatch&) {

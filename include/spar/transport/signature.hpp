@@ -57,10 +57,10 @@ constexpr header header_of(const signature& agreed, std::uint64_t sequence) noex
           .dimension = agreed.dimension};
 }
 
-/// Whether two headers are of the same call.
-constexpr bool same_call(const header& a, const header& b) noexcept {
-  return a.sequence == b.sequence && a.dimension == b.dimension && a.element == b.element && a.index == b.index &&
-         a.algorithm == b.algorithm && a.operation == b.operation;
+/// Whether a header is of that call.
+constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t sequence) noexcept {
+  return h.sequence == sequence % header::sequences && h.dimension == agreed.dimension && h.element == agreed.element &&
+         h.index == agreed.index && h.algorithm == agreed.algorithm && h.operation == agreed.operation;
 }
 
 namespace detail {
