@@ -4,6 +4,7 @@
 #include "topology/random_tree.hpp"
 
 #include <spar/collective/flex_plan.hpp>
+#include <spar/model/tree_cost.hpp>
 
 #include <gtest/gtest.h>
 
@@ -286,7 +287,10 @@ TEST(flex_plan, has_no_more_calls_than_equation_12) {
     const tree topology = random_tree(random, leaves, 1 + static_cast<int>(random() % 4));
     const flex_plan plan(topology, 64 * leaves + random() % 100000);
     std::vector<double> portion(leaves, 1.0);
+    const std::vector<std::size_t> most = spar::most_calls_of_levels(topology);
+    ASSERT_EQ(most.size(), plan.levels());
     for (std::size_t level = 0; level < plan.levels(); ++level) {
+      double largest_bound = 0;
       std::vector<std::size_t> calls(leaves);
       for (const auto& call : plan.calls(level)) ++calls[static_cast<std::size_t>(plan.chain(call).back())];
       for (const std::size_t b : topology.branches(level)) {
@@ -304,11 +308,13 @@ TEST(flex_plan, has_no_more_calls_than_equation_12) {
           EXPECT_LE(static_cast<double>(calls[static_cast<std::size_t>(v)]), bound)
               << "tree " << i << ", level " << level << ", rank " << v << '\n'
               << topology.picture();
+          largest_bound = std::max(largest_bound, bound);
         }
         for (const rank_t v : topology.leaves_of(branch)) {
           portion[static_cast<std::size_t>(v)] /= static_cast<double>(branch.children.size());
         }
       }
+      EXPECT_EQ(static_cast<double>(most[level]), largest_bound) << topology.picture();
     }
   }
 }

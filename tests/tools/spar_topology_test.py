@@ -38,6 +38,7 @@ with tempfile.TemporaryDirectory() as directory:
     two_hosts.write_text(json.dumps({"bandwidth": 1.25e8, "latency": 5e-5, "children": [host(0, 1), host(2, 3, 4)]}))
     run(two_hosts, says="  branch, 3 children, 1.25e+08 B/s, 5e-05 s\n    rank 2, 1e+10 B/s, 1e-06 s")
     run(two_hosts, "--plan", 12, "--json", plan, says="level 1: [2, 4) 2 -> 0")
+    run(two_hosts, "--plan", 12, says="    1               0.000102  3")
     found = json.loads(plan.read_text())
     expect(found["ranges"] == [[2, 5], [7, 10], [0, 2], [5, 7], [10, 12]], f"ranges {found['ranges']}")
     expect(found["subranges"][0] == [[0, 6], [6, 12], [0, 4], [4, 8], [8, 12]], f"{found['subranges'][0]}")

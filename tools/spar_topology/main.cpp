@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // spar_topology: shows a tree of a network, and what FlexReduce plans for it.
 #include <spar/collective/plan_json.hpp>
+#include <spar/model/tree_cost.hpp>
 #include <spar/topology/tree_json.hpp>
 
 #include <CLI/CLI.hpp>
@@ -42,6 +43,10 @@ int main(int argc, char** argv) {
     for (spar::rank_t r = 0; r < plan.ranks(); ++r) fmt::print("{:>4}  [{}, {})\n", r, plan[r].begin, plan[r].end);
     fmt::print("\ncalls of a rank on a level: {:.2f} in the mean, at most {}\n", plan.counts().mean,
                plan.counts().most);
+    fmt::print("level  seconds up, of floats  calls of a rank, at most (equation 12)\n");
+    const auto seconds = spar::seconds_of_levels(topology, 4.0 * static_cast<double>(n));
+    const auto calls = spar::most_calls_of_levels(topology);
+    for (std::size_t l = 0; l < calls.size(); ++l) fmt::print("{:>5}  {:>21.3g}  {}\n", l, seconds[l], calls[l]);
     if (json_path.empty()) return 0;
     std::ofstream out(json_path);
     out << spar::to_json(plan);

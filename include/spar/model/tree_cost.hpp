@@ -6,6 +6,7 @@
 #include <spar/topology/tree.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -17,10 +18,10 @@ inline double seconds_ring_reduce_scatter(double bytes, double d, double latency
   return (d - 1) * (latency + bytes / (d * bandwidth));
 }
 
-/// FlexReduce of `bytes` (equation 6): twice the sum over the levels of the slowest link's ring, where a link below the
-/// level carries only the portions of the ranks below it. A message's latency is that of its way, to the deepest rank
-/// and back. On a symmetric tree this is BlueConnect's time (equation 10).
-inline double seconds_flexreduce(const tree& topology, double bytes) {
+/// FlexReduce's reduce-scatter of `bytes`, level by level from the deepest up (equations 4 and 5): the slowest link's
+/// ring, where a link below the level carries only the portions of the ranks below it. A message's latency is that of
+/// its way, to the deepest rank and back.
+inline std::vector<double> seconds_of_levels(const tree& topology, double bytes) {
   const auto& nodes = topology.nodes();
   std::vector<double> down(nodes.size()); // latency to the deepest rank
   for (std::size_t i = nodes.size(); i-- > 1;) {
@@ -40,9 +41,42 @@ inline double seconds_flexreduce(const tree& topology, double bytes) {
       portion /= degree;
     }
   }
+  return slowest;
+}
+
+/// FlexReduce of `bytes` (equation 6): its levels, up and down. On a symmetric tree this is BlueConnect's time
+/// (equation 10).
+inline double seconds_flexreduce(const tree& topology, double bytes) {
   double seconds = 0;
-  for (const double s : slowest) seconds += 2 * s;
+  for (const double s : seconds_of_levels(topology, bytes)) seconds += 2 * s;
   return seconds;
+}
+
+/// The most calls of which a rank is the root on each level, from the deepest up, where there are many values for each
+/// rank (equation 12): its next portion over the smallest one in each child of its branch, and one.
+inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
+  std::vector<double> portion(topology.leaves().size(), 1.0); // of each rank
+  std::vector<std::size_t> most(topology.levels());
+  for (std::size_t level = 0; level < most.size(); ++level) {
+    for (const std::size_t b : topology.branches(level)) {
+      const tree::node& branch = topology.nodes()[b];
+      const auto degree = static_cast<double>(branch.children.size());
+      double largest = 0;
+      for (const rank_t v : topology.leaves_of(branch))
+        largest = std::max(largest, portion[static_cast<std::size_t>(v)]);
+      std::size_t calls = 1;
+      for (const std::size_t c : branch.children) {
+        double smallest = 1;
+        for (const rank_t u : topology.leaves_of(topology.nodes()[c])) {
+          smallest = std::min(smallest, portion[static_cast<std::size_t>(u)]);
+        }
+        calls += static_cast<std::size_t>(std::ceil(largest / degree / smallest - 1e-9)); // but for rounding
+      }
+      most[level] = std::max(most[level], calls);
+      for (const rank_t v : topology.leaves_of(branch)) portion[static_cast<std::size_t>(v)] /= degree;
+    }
+  }
+  return most;
 }
 
 /// The ring over the ranks from left to right: each link carries what one rank sends, at the pace of the slowest.
