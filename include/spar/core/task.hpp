@@ -96,8 +96,9 @@ class promise_base {
   /// Destroys a coroutine that may still wait for something.
   [[gnu::noinline]] void end(std::coroutine_handle<> self) noexcept {
     scheduler* const ready = finished_ ? nullptr : scheduler_;
+    if (ready != nullptr) ready->forget(self); // what is destroyed may make progress
     self.destroy();
-    if (ready != nullptr) ready->forget(self); // last: cancelling one operation can end another
+    if (ready != nullptr) ready->forget(self); // and cancelling one operation can end another
   }
 
   scheduler* scheduler_;
