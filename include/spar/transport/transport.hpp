@@ -25,7 +25,7 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///
 /// - `send` borrows the pieces until it has ended; `receive` needs no size in advance, the header tells.
 /// - `progress(true)` waits until an operation may have ended, `progress(false)` only looks; both then resume what
-///   is ready. They hand control messages to `node().heed`, ask `node().look_at_deadline`, and once `node().dead()`
+///   is ready. They hand control messages to `detail::heed`, ask `detail::look_at_waits`, and once `node().dead()`
 ///   wait for nothing but what `node().lends()`.
 /// - `post` sends a control message, never blocks and does not fail.
 /// - `await` resumes a coroutine when an operation is complete, or has waited beyond the deadline; `endpoint` has it.
