@@ -3,8 +3,11 @@
 // is wrong with them.
 #include "fuzz/hostile.hpp"
 
+#include <spar/system/compressed.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/topology/hosts.hpp>
 
 namespace {
 
@@ -22,6 +25,13 @@ struct selecting {
   }
 };
 
+/// Half of the ranks on one host, the others on another.
+spar::flex_plan plan_for(spar::rank_t ranks, std::uint64_t n) {
+  std::vector<spar::rank_t> host_of;
+  for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
+  return spar::flex_plan(spar::tree_of_hosts(host_of), n);
+}
+
 template <class T, class Index>
 void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>& mine, std::span<T> x,
           spar::rank_t root) {
@@ -36,7 +46,8 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  switch (which % 18) {
+  const spar::flex_plan plan = plan_for(net.size(), n);
+  switch (which % 22) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
@@ -71,6 +82,14 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return sparse(selecting<spar::gtopk_allreduce<>, Index>{{.select = {.k = n / 8}}}, x, op);
   case 17:
     return sparse(selecting<spar::ok_topk_allreduce, Index>{{.k = n / 8}}, x, op);
+  case 18:
+    return run(spar::compressed_ring<spar::storage::bfloat16>{.piece = 3}, x, op);
+  case 19:
+    return run(spar::compressed_recursive_doubling<spar::storage::bfloat16>{.piece = 3}, x, op);
+  case 20:
+    return run(spar::flexreduce{plan}, x, op);
+  case 21:
+    return sparse(spar::flexreduce{plan}, mine, op);
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");

@@ -166,10 +166,45 @@ def collectives():
         yield f"call_16_{kind}_below", call(16, kind, high, b"", rank=1)
         yield f"call_17_{kind}", call(17, kind, *ok_topk_of_two(value, index, low))
         yield f"call_17_{kind}_evened", bytes([2 * 17 + kind, 3, 0, 0, 32, 3]) + ok_topk_of_four(value, index)
+        encoded = [message(ENCODED, count, bytes(2 * count)) for count in (3, 3, 2)]  # a block, in pieces
+        yield f"call_18_{kind}", call(18, kind, b"".join(encoded) * 2, b"")
+        yield f"call_19_{kind}", call(19, kind, encoded[0] * 5, message(ENCODED, 1, bytes(2)))
+        yield f"call_20_{kind}", call(20, kind, dense(value, 8), fitting)
+        yield f"call_21_{kind}", call(21, kind, low, high)
+        yield f"bad_call_18_{kind}", call(18, kind, encoded[2], encoded[2])
+        yield f"bad_call_20_{kind}", call(20, kind, dense(value, 8), another)
         yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")
         yield f"bad_call_1_{kind}", call(1, kind, low, parts(value, index, [1, 2]))
     yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)
     yield "doubling_of_three", bytes([0, 2, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) * 3
+
+
+def states():
+    def repaired(words, values):
+        return bytes([0, len(words), len(values)]) + array("Q", words) + array("f", values)
+
+    calls, threshold, own_threshold, own_calls = 4, 0x3F800000, 0x3F000000, 4
+    yield "fresh", repaired([0, 0, 0, 0, 0], [])
+    yield "of_two", repaired([calls, threshold, 3, 0, 5, 10, own_threshold, own_calls], [0.5] * 10)
+    yield "other_boundaries", repaired([calls, threshold, 4, 7, 2**64 - 1, 0, 1, own_threshold, own_calls], [1] * 9)
+    yield "bad_short", repaired([calls, threshold, 3, 0, 5], [])
+    yield "bad_long", repaired([0, 0, 0, 0, 0, 1], [])
+    yield "bad_bytes", bytes([1]) + bytes(range(100))
+
+
+def rounds():
+    def note(what, edge, round_, who=0):
+        return struct.pack("<IBBHQiI", 1, what, edge, 0, round_, who, 0)
+
+    made, start, called, drained, left = range(5)
+    for participation in range(4):
+        runs = note(made, 0, 100) + note(start, 0, 1) + note(called, 0, 2) * 3 + note(start, 1, 3)
+        ends = note(drained, 0, 4, 3) + note(left, 1, 4, 3)
+        yield f"notes_{participation}", bytes([participation]) + runs + ends
+    yield "bad_edge", bytes([1]) + note(start, 3, 1)
+    yield "bad_kind", bytes([1]) + note(5, 0, 1)
+    yield "bad_rank", bytes([2]) + note(left, 0, 1, 5)
+    yield "bad_round", bytes([2]) + note(start, 0, 0)
 
 
 def command_lines():
@@ -196,6 +231,8 @@ TARGETS = {
     "codec": codecs,
     "control": controls,
     "collective": collectives,
+    "rounds": rounds,
+    "state": states,
     "command_line": command_lines,
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Puts libspar_mpi.so below programs that know MPI alone, in C++ and Fortran: they do not notice, and it reports.
 
-preload_test.py openmpi|mpich PROGRAM LIBRARY
+preload_test.py openmpi|mpich PROGRAM LIBRARY DEVICE_PROGRAM DRIVER
 """
 
 import ctypes.util
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-flavour, program, library = sys.argv[1:]
+flavour, program, library, device_program, driver = sys.argv[1:]
 failures = []
 os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
 yielding = pathlib.Path(library).parents[1] / "libspar_yield.so"
@@ -77,6 +77,12 @@ slow = work / "slow.txt"
 slow.write_text("alpha 5e-5\nbeta 4e-7\ngamma_dense 1e-9\ngamma_sparse 1e-9\n")
 status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE="automatic+bf16", SPAR_MIN_BYTES="1", SPAR_NETWORK=slow)
 expect(status == 0 and report["bytes_saved"] > 0, f"automatic on a slow network: {status} {report} {said[:500]}")
+
+# Device memory of one rank is the MPI library's own; if the driver came after the first call, it goes by the host.
+for when, calls in [("early", 3), ("late", 15)]:
+    status, said, report = run(3, device_program, driver, when, SPAR_MIN_BYTES="1")
+    expect(status == 0, f"device memory, {when}: status {status}: {said}")
+    expect(report and report["calls"] == calls, f"device memory, {when}: {report}")
 
 # Small vectors are the MPI library's own.
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")

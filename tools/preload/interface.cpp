@@ -4,7 +4,7 @@
 #include "interface.hpp"
 
 #include "communicator.hpp"
-#include "host_memory.hpp"
+#include "device_memory.hpp"
 #include "settings.hpp"
 
 #include <nlohmann/json.hpp>
@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -257,13 +257,16 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     if (here.one_host && !takes_on_one_host(here.chosen, n * what->bytes, *what)) return pass(); // makes nothing for it
     communicator* const ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
-    if (ours->may_have_devices()) { // then ranks agree, as one may have its values in host memory
-      const bool host = is_host_memory(receive) && (send == MPI_IN_PLACE || is_host_memory(send));
-      if (agree(host ? 1 : 0, comm) == 0) return pass();
-    }
-    if (send != MPI_IN_PLACE) std::memcpy(receive, send, n * what->bytes);
+    const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
+    // Where some rank has a driver they agree, as another one may have its values in host memory.
+    if (ours->may_have_devices() && agree(on_device ? 0 : 1, comm) == 0) return pass();
+    // If the driver was loaded since, the others do not ask: this rank's values come to the host.
+    std::vector<std::byte> on_host(on_device ? n * what->bytes : 0);
+    void* const x = on_device ? on_host.data() : receive;
+    if (on_device || send != MPI_IN_PLACE) copy(x, send == MPI_IN_PLACE ? receive : send, n * what->bytes);
     const double start = PMPI_Wtime();
-    ours->allreduce(receive, n, *what);
+    ours->allreduce(x, n, *what);
+    if (on_device) copy(receive, x, n * what->bytes);
     const spar::statistics& cost = ours->last_call();
     here.sum.calls.fetch_add(1, std::memory_order_relaxed);
     const auto sent = static_cast<std::int64_t>(cost.bytes_sent);

@@ -16,7 +16,10 @@
 #include <limits>
 #include <type_traits>
 
-#if defined(__SSE2__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+#define SPAR_QSGD_AVX2 1
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #else
 #include <cmath>
@@ -88,6 +91,55 @@ template <int Most>
 #endif
 }
 
+#if defined(SPAR_QSGD_AVX2)
+inline bool has_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
+
+/// The same with vectors twice as long.
+template <int Most>
+__attribute__((target("avx2"))) inline void round_levels_avx2(const float* __restrict scaled,
+                                                              const std::uint16_t* __restrict random,
+                                                              std::uint8_t* __restrict codes) {
+  const __m256i most = _mm256_set1_epi16(Most), least = _mm256_set1_epi16(-Most);
+  const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packing goes by halves
+  for (std::size_t e = 0; e < qsgd_block; e += 32) {
+    __m256i level[4];
+    for (std::size_t v = 0; v < 4; ++v) {
+      __m128i bits;
+      std::memcpy(&bits, random + e + 8 * v, sizeof bits);
+      const __m256i fixed = _mm256_cvtps_epi32(_mm256_loadu_ps(scaled + e + 8 * v));
+      level[v] = _mm256_srai_epi32(_mm256_add_epi32(fixed, _mm256_cvtepu16_epi32(bits)), 16);
+    }
+    const __m256i low = _mm256_packs_epi32(level[0], level[1]), high = _mm256_packs_epi32(level[2], level[3]);
+    const __m256i packed = _mm256_packs_epi16(_mm256_max_epi16(_mm256_min_epi16(low, most), least),
+                                              _mm256_max_epi16(_mm256_min_epi16(high, most), least));
+    const __m256i ordered = _mm256_permutevar8x32_epi32(packed, in_order);
+    std::memcpy(codes + e, &ordered, sizeof ordered);
+  }
+}
+
+/// The low `Bits` bits (2 or 4) of the codes of a block, tight.
+template <int Bits>
+__attribute__((target("avx2"))) inline void pack_avx2(const std::uint8_t* __restrict codes, std::byte* __restrict out) {
+  const __m256i mask = _mm256_set1_epi8((1 << Bits) - 1);
+  const __m256i pairs = _mm256_set1_epi16(1 | 1 << (8 + Bits)); // weights of the first and the second
+  __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 32));
+  low = _mm256_maddubs_epi16(_mm256_and_si256(low, mask), pairs);
+  high = _mm256_maddubs_epi16(_mm256_and_si256(high, mask), pairs);
+  if constexpr (Bits == 4) {
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xD8); // packing goes by halves
+    std::memcpy(out, &bytes, qsgd_block / 2);
+  } else {
+    const __m256i fours = _mm256_set1_epi32(1 | 1 << 20);
+    low = _mm256_madd_epi16(low, fours);
+    high = _mm256_madd_epi16(high, fours);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(words, words), 0xD8);
+    std::memcpy(out, &bytes, qsgd_block / 4);
+  }
+}
+#endif
+
 } // namespace detail
 
 /// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level floor(x / scale * s + u) of -s..s,
@@ -122,15 +174,21 @@ struct qsgd_codec {
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
                      std::uint64_t call, std::uint64_t position) {
     check(bucket);
-    const detail::position_random random(seed, call);
-    while (count > 0) {
-      const std::size_t length = std::min(bucket, count);
-      encode_bucket(x, length, out, random, position);
-      x += length;
-      out += sizeof(T) + packed(length);
-      position += length;
-      count -= length;
+#if defined(SPAR_QSGD_AVX2)
+    if (detail::has_avx2()) {
+      return encode_avx2(x, count, bucket, out, detail::position_random(seed, call), position);
     }
+#endif
+    encode_portable(x, count, bucket, out, seed, call, position);
+  }
+
+  /// The same bytes, on processors without AVX2.
+  template <element T>
+    requires is_floating<T>
+  static void encode_portable(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
+                              std::uint64_t call, std::uint64_t position) {
+    check(bucket);
+    encode_buckets<false>(x, count, bucket, out, detail::position_random(seed, call), position);
   }
 
   /// Decodes `count` entries. Any bytes have a meaning: levels times scale / s, whatever the scale is.
@@ -185,9 +243,33 @@ struct qsgd_codec {
     return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
   }
 
+  template <bool Avx2, class T>
+  [[gnu::always_inline]] inline static void encode_buckets(const T* x, std::size_t count, std::size_t bucket,
+                                                           std::byte* out, const detail::position_random& random,
+                                                           std::uint64_t position) {
+    while (count > 0) {
+      const std::size_t length = std::min(bucket, count);
+      encode_bucket<Avx2>(x, length, out, random, position);
+      x += length;
+      out += sizeof(T) + packed(length);
+      position += length;
+      count -= length;
+    }
+  }
+
+#if defined(SPAR_QSGD_AVX2)
   template <class T>
-  static void encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
-                            const detail::position_random& random, std::uint64_t position) {
+  __attribute__((target("avx2"))) static void encode_avx2(const T* x, std::size_t count, std::size_t bucket,
+                                                          std::byte* out, const detail::position_random& random,
+                                                          std::uint64_t position) {
+    encode_buckets<true>(x, count, bucket, out, random, position);
+  }
+#endif
+
+  template <bool Avx2, class T>
+  [[gnu::always_inline]] inline static void
+  encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
+                const detail::position_random& random, std::uint64_t position) {
     using real_type = real<T>;
     constexpr real_type infinity = std::numeric_limits<real_type>::infinity();
     bool nan = false;
@@ -219,19 +301,25 @@ struct qsgd_codec {
           if (is_finite(value)) scaled[b] = static_cast<float>(value * magnify * factor);
         }
       }
-      detail::round_levels<levels>(scaled.data(), bits.data() + (position + e) % 4, codes.data());
-      if (!usual) put_special(x + e, length, codes.data());
-      if (length == block)
-        pack(codes, block, out + e / per_byte);
+      const std::uint16_t* const own_bits = bits.data() + (position + e) % 4;
+      if constexpr (Avx2)
+        detail::round_levels_avx2<levels>(scaled.data(), own_bits, codes.data());
       else
+        detail::round_levels<levels>(scaled.data(), own_bits, codes.data());
+      if (!usual) put_special(x + e, length, codes.data());
+      if (length < block)
         pack(codes, length, out + e / per_byte);
+      else if constexpr (Avx2 && Bits < 8)
+        detail::pack_avx2<Bits>(codes.data(), out + e / per_byte);
+      else
+        pack(codes, block, out + e / per_byte);
     }
   }
 
   /// The largest |x| that is not NaN; sets `nan` where one is. Magnitudes without their signs have the order of their
   /// bits, with NaN on top, and these of signed integers: so the loop vectorises on every processor.
   template <class T>
-  static T largest(const T* __restrict x, std::size_t count, bool& nan) {
+  [[gnu::always_inline]] inline static T largest(const T* __restrict x, std::size_t count, bool& nan) {
     using bits = std::make_signed_t<magnitude<T>>;
     constexpr auto infinity = std::bit_cast<bits>(static_cast<T>(std::numeric_limits<real<T>>::infinity()));
     bits top = 0;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any notes about the rounds of a partial collective to rank 1 of 5: each is refused, or heeded and passed on in notes
+// that other ranks take, no more than one a round over each edge.
+#include "fuzz/hostile.hpp"
+
+#include <spar/collective/activation.hpp>
+
+#include <map>
+#include <utility>
+
+namespace {
+
+constexpr spar::rank_t ranks = 5, listening = 1;
+const spar::signature agreed{.algorithm = 7};
+
+/// Keeps what it posts.
+class posting : public fuzz::hostile {
+ public:
+  posting(spar::rank_t rank, fuzz::input& in) : hostile(rank, ranks, in) {}
+  void post(const spar::control_message& note, spar::rank_t peer) { posted.emplace_back(note, peer); }
+
+  std::vector<std::pair<spar::control_message, spar::rank_t>> posted{};
+};
+
+template <class Participation>
+void hear_any(fuzz::input& in, const Participation& who) {
+  using note_of = spar::detail::round_note;
+  posting net(listening, in);
+  spar::detail::activation<posting, Participation> rounds(net, who, 100, agreed);
+  std::map<std::pair<spar::rank_t, bool>, std::uint64_t> sent; // to a peer, that closes or not: the last round
+  while (in.left() > 0) {
+    auto note = in.take<note_of>();
+    note.agreed = agreed.algorithm;
+    if (note.what == note_of::kind::made) note.round = 100;
+    const std::string_view text(reinterpret_cast<const char*>(&note), sizeof note);
+    const std::uint64_t started = rounds.started();
+    net.posted.clear();
+    try {
+      rounds.hear(spar::part_of(spar::control_message::purpose::round, 0, text, 0));
+    } catch (const spar::corrupt_message&) {
+      fuzz::refused = true;
+      fuzz::demand(rounds.started() == started && net.posted.empty(), "what was refused has been heeded");
+      return;
+    }
+    fuzz::demand(rounds.started() >= started, "a round that has started has not");
+    for (const auto& [message, peer] : net.posted) {
+      fuzz::demand(peer >= 0 && peer < ranks && peer != listening, "a note goes to no other rank");
+      posting other(peer, in);
+      spar::detail::activation<posting, Participation>(other, who, 100, agreed).hear(message);
+      note_of passed;
+      std::memcpy(&passed, message.text.data(), sizeof passed);
+      if (passed.what == note_of::kind::called) continue;
+      std::uint64_t& last = sent[{peer, passed.what != note_of::kind::start}];
+      fuzz::demand(passed.round > last, "a round is told over an edge again");
+      last = passed.round;
+    }
+  }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  switch (in.take<std::uint8_t>() % 4) {
+  case 0:
+    hear_any(in, spar::everyone{});
+    break;
+  case 1:
+    hear_any(in, spar::solo{});
+    break;
+  case 2:
+    hear_any(in, spar::majority{});
+    break;
+  default:
+    hear_any(in, spar::quorum{.q = 3});
+  }
+  return 0;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any bytes as the saved state of Ok-Topk: what is refused changes nothing, what is loaded is saved as it was, and two
+// ranks that have loaded it go on.
+#include "fuzz/fuzz.hpp"
+
+#include <spar/core/crc32c.hpp>
+#include <spar/optimizer/saved_state.hpp>
+#include <spar/spar.hpp>
+#include <spar/system/ok_topk.hpp>
+
+#include <functional>
+
+namespace {
+
+using reducer = spar::ok_topk<float>;
+
+reducer fresh() { return reducer({.k = 1, .tau = 3, .tau_prime = 2}); }
+
+/// A residual of up to 31 values behind up to 15 words, with the header and the checksum that go with them: no mutation
+/// would find these.
+fuzz::exact_bytes repaired(fuzz::input& in) {
+  const std::size_t words = in.take<std::uint8_t>() % 16, length = in.take<std::uint8_t>() % 32;
+  const auto good = fresh().save();
+  spar::detail::saved_header head;
+  std::memcpy(&head, good.data(), sizeof head);
+  head.words = words;
+  head.length = length;
+  fuzz::exact_bytes bytes(sizeof head);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  const fuzz::exact_bytes body = in.bytes(words * sizeof(std::uint64_t) + length * sizeof(float));
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  const std::uint32_t checksum = spar::crc32c(bytes.data(), bytes.size());
+  bytes.resize(bytes.size() + sizeof checksum);
+  std::memcpy(bytes.data() + bytes.size() - sizeof checksum, &checksum, sizeof checksum);
+  return bytes;
+}
+
+struct go_on {
+  const fuzz::exact_bytes* saved;
+  std::size_t length;
+  spar::task<void> operator()(spar::sim& net) const& {
+    reducer reduce = fresh();
+    reduce.load(*saved);
+    std::vector<float> x(length, 1.0F);
+    for (int i = 0; i < 2; ++i) {
+      auto pending = reduce.start(net, std::span(x));
+      co_await std::move(pending);
+    }
+  }
+};
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  const fuzz::exact_bytes saved = in.take<std::uint8_t>() % 2 == 0 ? repaired(in) : in.bytes(in.left());
+  reducer reduce = fresh();
+  try {
+    reduce.load(saved);
+  } catch (const spar::invalid_argument&) {
+    fuzz::refused = true;
+    fuzz::demand(reduce.save() == fresh().save(), "what was refused has changed the state");
+    return 0;
+  }
+  fuzz::demand(reduce.save() == saved, "another state is saved than was loaded");
+  spar::simulator(2).run(go_on{&saved, reduce.residual().empty() ? 8 : reduce.residual().size()});
+  return 0;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// device_program DRIVER early|late
+// A program whose rank 0 gives MPI_Allreduce device memory, once it has loaded the driver: before its first call, or
+// after that. An MPI library that knows devices can read their memory, hence it is made readable if that is to get it.
+#include <dlfcn.h>
+#include <mpi.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int count = 100'000;
+constexpr std::size_t bytes = count * sizeof(float);
+int failures = 0;
+
+void expect(bool condition, const char* what) {
+  if (condition) return;
+  ++failures;
+  std::fprintf(stderr, "FAILED: %s\n", what);
+}
+
+template <class Function>
+Function find(void* driver, const char* name) {
+  const auto found = reinterpret_cast<Function>(dlsym(driver, name));
+  if (found == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);
+  return found;
+}
+
+/// A vector in device memory; that of the driver's context is this thread's for a copy alone.
+class device_vector {
+ public:
+  device_vector(void* driver, bool readable) : driver_(driver) {
+    const auto allocate = find<int (*)(unsigned long long*, std::size_t)>(driver, "cuMemAlloc_v2");
+    expect(allocate(&address_, bytes) == 0, "device memory");
+    if (readable) expect(mprotect(get(), bytes, PROT_READ | PROT_WRITE) == 0, "mprotect");
+  }
+  [[nodiscard]] float* get() const { return reinterpret_cast<float*>(address_); }
+  void write(const std::vector<float>& x) { copy(address_, reinterpret_cast<unsigned long long>(x.data())); }
+  [[nodiscard]] std::vector<float> read() {
+    std::vector<float> x(count);
+    copy(reinterpret_cast<unsigned long long>(x.data()), address_);
+    return x;
+  }
+
+ private:
+  void copy(unsigned long long to, unsigned long long from) {
+    void* context = nullptr;
+    find<int (*)(void*, int, unsigned long long)>(driver_, "cuPointerGetAttribute")(&context, 1, address_);
+    find<int (*)(void*)>(driver_, "cuCtxPushCurrent_v2")(context);
+    const int copied =
+        find<int (*)(unsigned long long, unsigned long long, std::size_t)>(driver_, "cuMemcpy")(to, from, bytes);
+    expect(copied == 0 && find<int (*)(void*)>(driver_, "cuStreamSynchronize")(nullptr) == 0, "a copy");
+    find<int (*)(void**)>(driver_, "cuCtxPopCurrent_v2")(&context);
+  }
+
+  void* driver_;
+  unsigned long long address_ = 0;
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const bool early = argc == 3 && std::string(argv[2]) == "early";
+  const auto load = [&] { return rank == 0 && argc == 3 ? dlopen(argv[1], RTLD_NOW) : nullptr; };
+  void* driver = early ? load() : nullptr;
+
+  const std::vector<float> mine(count, static_cast<float>(rank + 1));
+  const std::vector<float> sum(count, static_cast<float>(ranks * (ranks + 1) / 2));
+  std::vector<float> result(count);
+  MPI_Allreduce(mine.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  expect(result == sum, "the sum in the processor's memory");
+
+  if (!early) driver = load();
+  if (rank == 0 && driver == nullptr) {
+    std::fprintf(stderr, "no driver: %s\n", dlerror());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  if (driver == nullptr) { // a rank without a device
+    for (int i = 0; i < 4; ++i) {
+      std::memset(result.data(), 0, bytes);
+      MPI_Allreduce(mine.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      expect(result == sum, "the sum of a rank without a device");
+    }
+  } else {
+    device_vector send(driver, early), receive(driver, early);
+    send.write(mine);
+    MPI_Allreduce(send.get(), receive.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    expect(receive.read() == sum && send.read() == mine, "from device to device");
+    std::memset(result.data(), 0, bytes);
+    MPI_Allreduce(send.get(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    expect(result == sum, "from device to host");
+    receive.write(mine);
+    MPI_Allreduce(mine.data(), receive.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    expect(receive.read() == sum, "from host to device");
+    MPI_Allreduce(MPI_IN_PLACE, send.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    expect(send.read() == sum, "in place");
+  }
+  MPI_Finalize();
+  return failures == 0 ? 0 : 1;
+}
