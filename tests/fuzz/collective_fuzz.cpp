@@ -46,7 +46,6 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  const spar::flex_plan plan = plan_for(net.size(), n);
   switch (which % 22) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
@@ -87,9 +86,11 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 19:
     return run(spar::compressed_recursive_doubling<spar::storage::bfloat16>{.piece = 3}, x, op);
   case 20:
-    return run(spar::flexreduce{plan}, x, op);
-  case 21:
-    return sparse(spar::flexreduce{plan}, mine, op);
+  case 21: {
+    const spar::flex_plan plan = plan_for(net.size(), n);
+    const spar::flexreduce flexreduce(plan);
+    return which % 22 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
+  }
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");

@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int invalid_value = 1, out_of_memory = 2, invalid_context = 201;
+constexpr int invalid_value = 1, out_of_memory = 2, invalid_context = 201, launch_failed = 719;
 
 struct memory {
   std::size_t bytes;
@@ -22,6 +22,7 @@ std::mutex turn;
 std::map<unsigned long long, memory> memories; // by address
 char the_context;
 thread_local int contexts = 0;
+bool failing = false;
 
 /// What is to be written to a device.
 struct copy {
@@ -77,9 +78,13 @@ int cuCtxPopCurrent_v2(void** context) {
   return 0;
 }
 
+/// From the next one on no copy succeeds, as after a fault on the device.
+void fail_copies() { failing = true; }
+
 int cuMemcpy(unsigned long long to, unsigned long long from, std::size_t bytes) {
   const std::lock_guard mine(turn);
   if (contexts == 0) return invalid_context;
+  if (failing) return launch_failed;
   const std::byte* const source = seen(from) != nullptr ? seen(from) : reinterpret_cast<const std::byte*>(from);
   if (seen(to) != nullptr)
     late.push_back({seen(to), {source, source + bytes}});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// device_program DRIVER early|late
+// device_program DRIVER early|late|failing
 // A program whose rank 0 gives MPI_Allreduce device memory, once it has loaded the driver: before its first call, or
 // after that. An MPI library that knows devices can read their memory, hence it is made readable if that is to get it.
+// `failing`: late, and then no copy succeeds.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <sys/mman.h>
@@ -30,6 +31,10 @@ Function find(void* driver, const char* name) {
   return found;
 }
 
+auto copy_of(void* driver) {
+  return find<int (*)(unsigned long long, unsigned long long, std::size_t)>(driver, "cuMemcpy");
+}
+
 /// A vector in device memory; that of the driver's context is this thread's for a copy alone.
 class device_vector {
  public:
@@ -51,8 +56,7 @@ class device_vector {
     void* context = nullptr;
     find<int (*)(void*, int, unsigned long long)>(driver_, "cuPointerGetAttribute")(&context, 1, address_);
     find<int (*)(void*)>(driver_, "cuCtxPushCurrent_v2")(context);
-    const int copied =
-        find<int (*)(unsigned long long, unsigned long long, std::size_t)>(driver_, "cuMemcpy")(to, from, bytes);
+    const int copied = copy_of(driver_)(to, from, bytes);
     expect(copied == 0 && find<int (*)(void*)>(driver_, "cuStreamSynchronize")(nullptr) == 0, "a copy");
     find<int (*)(void**)>(driver_, "cuCtxPopCurrent_v2")(&context);
   }
@@ -78,6 +82,11 @@ int main(int argc, char** argv) {
   MPI_Allreduce(mine.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   expect(result == sum, "the sum in the processor's memory");
 
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != driver) {
+    std::printf("skipped: another driver is there\n");
+    MPI_Finalize();
+    return 0;
+  }
   if (!early) driver = load();
   if (rank == 0 && driver == nullptr) {
     std::fprintf(stderr, "no driver: %s\n", dlerror());
@@ -102,6 +111,19 @@ int main(int argc, char** argv) {
     expect(receive.read() == sum, "from host to device");
     MPI_Allreduce(MPI_IN_PLACE, send.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     expect(send.read() == sum, "in place");
+    expect(copy_of(driver)(0, 0, 0) != 0, "a context has been left behind");
+  }
+  if (argc == 3 && std::string(argv[2]) == "failing") {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    float* x = result.data();
+    if (driver != nullptr) {
+      x = device_vector(driver, false).get();
+      find<void (*)()>(driver, "fail_copies")();
+    }
+    for (int i = 0; i < 2; ++i) {
+      const int code = MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      expect(code != MPI_SUCCESS, "a copy that fails ends on every rank");
+    }
   }
   MPI_Finalize();
   return failures == 0 ? 0 : 1;

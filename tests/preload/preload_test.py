@@ -79,10 +79,11 @@ status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE="automatic+bf16",
 expect(status == 0 and report["bytes_saved"] > 0, f"automatic on a slow network: {status} {report} {said[:500]}")
 
 # Device memory of one rank is the MPI library's own; if the driver came after the first call, it goes by the host.
-for when, calls in [("early", 3), ("late", 15)]:
+# Where copies fail, no rank waits for ever.
+for when, calls in [("early", 3), ("late", 15), ("failing", 15)]:
     status, said, report = run(3, device_program, driver, when, SPAR_MIN_BYTES="1")
     expect(status == 0, f"device memory, {when}: status {status}: {said}")
-    expect(report and report["calls"] == calls, f"device memory, {when}: {report}")
+    expect("skipped: another" in said or report and report["calls"] == calls, f"device memory, {when}: {report}")
 
 # Small vectors are the MPI library's own.
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")

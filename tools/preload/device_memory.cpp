@@ -2,7 +2,9 @@
 #include "device_memory.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -22,14 +24,37 @@ constexpr int context_attribute = 1;  // CU_POINTER_ATTRIBUTE_CONTEXT
 constexpr int memory_attribute = 2;   // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr unsigned device_memory = 2; // CU_MEMORYTYPE_DEVICE
 
-/// Null until the driver is loaded. CUDA's runtime opens it by itself, so its names are not among the program's.
+/// How many libraries the process has ever loaded.
+unsigned long long loaded_so_far() noexcept {
+  unsigned long long count = 0;
+  const auto look = [](dl_phdr_info* info, std::size_t, void* out) {
+    *static_cast<unsigned long long*>(out) = info->dlpi_adds;
+    return 1;
+  };
+  dl_iterate_phdr(look, &count);
+  return count;
+}
+
+/// CUDA's driver, null until it is loaded. CUDA's runtime opens it by itself, so its names are not among the program's.
+/// To look for what is not there takes microseconds, so that is done only when a library has been loaded since.
+void* driver() noexcept {
+  static std::atomic<void*> found = nullptr;
+  static std::atomic<unsigned long long> looked = 0;
+  if (found.load() == nullptr) {
+    const unsigned long long now = loaded_so_far();
+    if (looked.load() != now) {
+      void* const handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+      if (handle != nullptr) found = handle; // which another thread may have found meanwhile
+      looked = now;
+    }
+  }
+  return found;
+}
+
 template <class Function>
 Function find(const char* name) noexcept {
-  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return nullptr;
-  const auto found = reinterpret_cast<Function>(dlsym(driver, name));
-  dlclose(driver); // which the program holds as well
-  return found;
+  void* const from = driver();
+  return from == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(from, name));
 }
 
 address_of_device number_of(const void* address) noexcept { return reinterpret_cast<address_of_device>(address); }

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -253,20 +254,25 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   const auto n = static_cast<std::size_t>(count);
   if (n * what->bytes < here.chosen.min_bytes) return pass();
   const guard own;
+  communicator* ours = nullptr;
   try {
     if (here.one_host && !takes_on_one_host(here.chosen, n * what->bytes, *what)) return pass(); // makes nothing for it
-    communicator* const ours = of(comm);
+    ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
     // Where some rank has a driver they agree, as another one may have its values in host memory.
     if (ours->may_have_devices() && agree(on_device ? 0 : 1, comm) == 0) return pass();
     // If the driver was loaded since, the others do not ask: this rank's values come to the host.
-    std::vector<std::byte> on_host(on_device ? n * what->bytes : 0);
-    void* const x = on_device ? on_host.data() : receive;
-    if (on_device || send != MPI_IN_PLACE) copy(x, send == MPI_IN_PLACE ? receive : send, n * what->bytes);
     const double start = PMPI_Wtime();
-    ours->allreduce(x, n, *what);
-    if (on_device) copy(receive, x, n * what->bytes);
+    if (on_device) {
+      std::vector<std::byte> on_host(n * what->bytes);
+      copy(on_host.data(), send == MPI_IN_PLACE ? receive : send, on_host.size());
+      ours->allreduce(on_host.data(), n, *what);
+      copy(receive, on_host.data(), on_host.size());
+    } else {
+      if (send != MPI_IN_PLACE) std::memcpy(receive, send, n * what->bytes);
+      ours->allreduce(receive, n, *what);
+    }
     const spar::statistics& cost = ours->last_call();
     here.sum.calls.fetch_add(1, std::memory_order_relaxed);
     const auto sent = static_cast<std::int64_t>(cost.bytes_sent);
@@ -276,6 +282,7 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     return MPI_SUCCESS;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "spar: MPI_Allreduce: %s\n", e.what());
+    if (ours != nullptr) ours->give_up(e.what()); // others wait for this rank
     PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
     return MPI_ERR_OTHER;
   }

@@ -6,6 +6,7 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,7 @@ struct saved_header {
   std::uint64_t magic;
   std::uint64_t algorithm; // its name's hash
   element_code element;
+  std::array<std::uint8_t, 7> reserved; // zeros
   std::uint64_t length;
   std::uint64_t words;
 };
@@ -117,7 +119,8 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
   std::memcpy(&head, saved.data(), sizeof head);
   const std::size_t body = saved.size() - sizeof checksum;
   std::memcpy(&checksum, saved.data() + body, sizeof checksum);
-  if (head.magic != saved_header::spar || checksum != crc32c(saved.data(), body)) {
+  if (head.magic != saved_header::spar || head.reserved != saved_header{}.reserved ||
+      checksum != crc32c(saved.data(), body)) {
     throw invalid_argument("a saved residual is damaged, or it is none");
   }
   if (head.element != code_of<T>) throw invalid_argument("a saved residual has another type of values");

@@ -16,13 +16,13 @@
 #include <limits>
 #include <type_traits>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
-#define SPAR_QSGD_AVX2 1
-#include <immintrin.h>
-#elif defined(__SSE2__)
+#if defined(__SSE2__)
 #include <emmintrin.h>
 #else
 #include <cmath>
+#endif
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+#define SPAR_QSGD_AVX2 1
 #endif
 
 namespace spar::kernel {
@@ -63,81 +63,102 @@ class position_random {
 /// Entries that are encoded at once.
 inline constexpr std::size_t qsgd_block = 64;
 
-/// Levels -most..most out of as many numbers of 16 bits behind the point: each rounded by its random bits, down or up.
-/// A number may exceed the largest level by what its arithmetic rounds.
-template <int Most>
-[[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
-                                                std::uint8_t* __restrict codes) {
+/// What is done with a block on any processor.
+struct portable_steps {
+  static constexpr bool packs = false;
+
+  /// Levels -most..most out of as many numbers of 16 bits behind the point: each rounded by its random bits, down or
+  /// up. A number may exceed the largest level by what its arithmetic rounds.
+  template <int Most>
+  [[gnu::always_inline]] static void round(const float* __restrict scaled, const std::uint16_t* __restrict random,
+                                           std::uint8_t* __restrict codes) {
 #if defined(__SSE2__)
-  const auto four = [&](std::size_t e, __m128i bits) {
-    return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
-  };
-  const auto eight = [&](std::size_t e) {
-    __m128i bits;
-    std::memcpy(&bits, random + e, sizeof bits);
-    const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
-    const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
-    return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
-  };
-  for (std::size_t e = 0; e < qsgd_block; e += 16) {
-    const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
-    std::memcpy(codes + e, &sixteen, sizeof sixteen);
-  }
+    const auto four = [&](std::size_t e, __m128i bits) {
+      return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
+    };
+    const auto eight = [&](std::size_t e) {
+      __m128i bits;
+      std::memcpy(&bits, random + e, sizeof bits);
+      const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
+      const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
+      return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
+    };
+    for (std::size_t e = 0; e < qsgd_block; e += 16) {
+      const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
+      std::memcpy(codes + e, &sixteen, sizeof sixteen);
+    }
 #else
-  for (std::size_t e = 0; e < qsgd_block; ++e) {
-    const std::int32_t level = (static_cast<std::int32_t>(std::nearbyint(scaled[e])) + random[e]) >> 16;
-    codes[e] = static_cast<std::uint8_t>(level < -Most ? -Most : level > Most ? Most : level);
-  }
+    for (std::size_t e = 0; e < qsgd_block; ++e) {
+      const std::int32_t level = (static_cast<std::int32_t>(std::nearbyint(scaled[e])) + random[e]) >> 16;
+      codes[e] = static_cast<std::uint8_t>(level < -Most ? -Most : level > Most ? Most : level);
+    }
 #endif
-}
+  }
+};
 
 #if defined(SPAR_QSGD_AVX2)
-inline bool has_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
+/// The same with vectors twice as long, by what is behind <immintrin.h>, which takes a second to compile.
+struct avx2_steps {
+  static constexpr bool packs = true;
+  static bool are_possible() noexcept { return __builtin_cpu_supports("avx2") != 0; }
 
-/// The same with vectors twice as long.
-template <int Most>
-__attribute__((target("avx2"))) inline void round_levels_avx2(const float* __restrict scaled,
-                                                              const std::uint16_t* __restrict random,
-                                                              std::uint8_t* __restrict codes) {
-  const __m256i most = _mm256_set1_epi16(Most), least = _mm256_set1_epi16(-Most);
-  const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packing goes by halves
-  for (std::size_t e = 0; e < qsgd_block; e += 32) {
-    __m256i level[4];
-    for (std::size_t v = 0; v < 4; ++v) {
-      __m128i bits;
-      std::memcpy(&bits, random + e + 8 * v, sizeof bits);
-      const __m256i fixed = _mm256_cvtps_epi32(_mm256_loadu_ps(scaled + e + 8 * v));
-      level[v] = _mm256_srai_epi32(_mm256_add_epi32(fixed, _mm256_cvtepu16_epi32(bits)), 16);
+  template <int Most>
+  __attribute__((target("avx2"))) static void
+  round(const float* __restrict scaled, const std::uint16_t* __restrict random, std::uint8_t* __restrict codes) {
+    const shorts most = shorts{} + static_cast<short>(Most), least = -most;
+    const ints in_order{0, 4, 1, 5, 2, 6, 3, 7}; // packing goes by halves
+    for (std::size_t e = 0; e < qsgd_block; e += 32) {
+      ints level[4];
+      for (std::size_t v = 0; v < 4; ++v) {
+        floats values;
+        half_shorts bits;
+        std::memcpy(&values, scaled + e + 8 * v, sizeof values);
+        std::memcpy(&bits, random + e + 8 * v, sizeof bits);
+        level[v] = (__builtin_ia32_cvtps2dq256(values) + __builtin_convertvector(bits, ints)) >> 16;
+      }
+      shorts low = __builtin_ia32_packssdw256(level[0], level[1]);
+      shorts high = __builtin_ia32_packssdw256(level[2], level[3]);
+      low = low > most ? most : low < least ? least : low;
+      high = high > most ? most : high < least ? least : high;
+      const auto packed = reinterpret_cast<ints>(__builtin_ia32_packsswb256(low, high));
+      const ints ordered = __builtin_ia32_permvarsi256(packed, in_order);
+      std::memcpy(codes + e, &ordered, sizeof ordered);
     }
-    const __m256i low = _mm256_packs_epi32(level[0], level[1]), high = _mm256_packs_epi32(level[2], level[3]);
-    const __m256i packed = _mm256_packs_epi16(_mm256_max_epi16(_mm256_min_epi16(low, most), least),
-                                              _mm256_max_epi16(_mm256_min_epi16(high, most), least));
-    const __m256i ordered = _mm256_permutevar8x32_epi32(packed, in_order);
-    std::memcpy(codes + e, &ordered, sizeof ordered);
   }
-}
 
-/// The low `Bits` bits (2 or 4) of the codes of a block, tight.
-template <int Bits>
-__attribute__((target("avx2"))) inline void pack_avx2(const std::uint8_t* __restrict codes, std::byte* __restrict out) {
-  const __m256i mask = _mm256_set1_epi8((1 << Bits) - 1);
-  const __m256i pairs = _mm256_set1_epi16(1 | 1 << (8 + Bits)); // weights of the first and the second
-  __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-  __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 32));
-  low = _mm256_maddubs_epi16(_mm256_and_si256(low, mask), pairs);
-  high = _mm256_maddubs_epi16(_mm256_and_si256(high, mask), pairs);
-  if constexpr (Bits == 4) {
-    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xD8); // packing goes by halves
-    std::memcpy(out, &bytes, qsgd_block / 2);
-  } else {
-    const __m256i fours = _mm256_set1_epi32(1 | 1 << 20);
-    low = _mm256_madd_epi16(low, fours);
-    high = _mm256_madd_epi16(high, fours);
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
-    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(words, words), 0xD8);
-    std::memcpy(out, &bytes, qsgd_block / 4);
+  /// The low `Bits` bits (2 or 4) of the codes of a block, tight.
+  template <int Bits>
+  __attribute__((target("avx2"))) static void pack(const std::uint8_t* __restrict codes, std::byte* __restrict out) {
+    const chars mask = chars{} + static_cast<char>((1 << Bits) - 1);
+    const auto pairs = reinterpret_cast<chars>(shorts{} + static_cast<short>(1 | 1 << (8 + Bits))); // weights of each
+    const ints in_order{0, 1, 4, 5, 2, 3, 6, 7};                                                    // as above
+    chars first, second;
+    std::memcpy(&first, codes, sizeof first);
+    std::memcpy(&second, codes + 32, sizeof second);
+    const shorts low = __builtin_ia32_pmaddubsw256(first & mask, pairs);
+    const shorts high = __builtin_ia32_pmaddubsw256(second & mask, pairs);
+    if constexpr (Bits == 4) {
+      const auto packed = reinterpret_cast<ints>(__builtin_ia32_packuswb256(low, high));
+      const ints bytes = __builtin_ia32_permvarsi256(packed, in_order);
+      std::memcpy(out, &bytes, qsgd_block / 2);
+    } else {
+      const auto fours = reinterpret_cast<shorts>(ints{} + (1 | 1 << 20));
+      const auto halves = reinterpret_cast<ints>(
+          __builtin_ia32_packusdw256(__builtin_ia32_pmaddwd256(low, fours), __builtin_ia32_pmaddwd256(high, fours)));
+      const auto words = reinterpret_cast<shorts>(__builtin_ia32_permvarsi256(halves, in_order));
+      const auto packed = reinterpret_cast<ints>(__builtin_ia32_packuswb256(words, words));
+      const ints bytes = __builtin_ia32_permvarsi256(packed, in_order);
+      std::memcpy(out, &bytes, qsgd_block / 4);
+    }
   }
-}
+
+ private:
+  using chars = char __attribute__((vector_size(32)));
+  using shorts = short __attribute__((vector_size(32)));
+  using ints = int __attribute__((vector_size(32)));
+  using floats = float __attribute__((vector_size(32)));
+  using half_shorts = unsigned short __attribute__((vector_size(16)));
+};
 #endif
 
 } // namespace detail
@@ -175,7 +196,7 @@ struct qsgd_codec {
                      std::uint64_t call, std::uint64_t position) {
     check(bucket);
 #if defined(SPAR_QSGD_AVX2)
-    if (detail::has_avx2()) {
+    if (detail::avx2_steps::are_possible()) {
       return encode_avx2(x, count, bucket, out, detail::position_random(seed, call), position);
     }
 #endif
@@ -188,7 +209,7 @@ struct qsgd_codec {
   static void encode_portable(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
                               std::uint64_t call, std::uint64_t position) {
     check(bucket);
-    encode_buckets<false>(x, count, bucket, out, detail::position_random(seed, call), position);
+    encode_buckets<detail::portable_steps>(x, count, bucket, out, detail::position_random(seed, call), position);
   }
 
   /// Decodes `count` entries. Any bytes have a meaning: levels times scale / s, whatever the scale is.
@@ -243,13 +264,13 @@ struct qsgd_codec {
     return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
   }
 
-  template <bool Avx2, class T>
+  template <class Steps, class T>
   [[gnu::always_inline]] inline static void encode_buckets(const T* x, std::size_t count, std::size_t bucket,
                                                            std::byte* out, const detail::position_random& random,
                                                            std::uint64_t position) {
     while (count > 0) {
       const std::size_t length = std::min(bucket, count);
-      encode_bucket<Avx2>(x, length, out, random, position);
+      encode_bucket<Steps>(x, length, out, random, position);
       x += length;
       out += sizeof(T) + packed(length);
       position += length;
@@ -262,11 +283,11 @@ struct qsgd_codec {
   __attribute__((target("avx2"))) static void encode_avx2(const T* x, std::size_t count, std::size_t bucket,
                                                           std::byte* out, const detail::position_random& random,
                                                           std::uint64_t position) {
-    encode_buckets<true>(x, count, bucket, out, random, position);
+    encode_buckets<detail::avx2_steps>(x, count, bucket, out, random, position);
   }
 #endif
 
-  template <bool Avx2, class T>
+  template <class Steps, class T>
   [[gnu::always_inline]] inline static void
   encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
                 const detail::position_random& random, std::uint64_t position) {
@@ -302,15 +323,12 @@ struct qsgd_codec {
         }
       }
       const std::uint16_t* const own_bits = bits.data() + (position + e) % 4;
-      if constexpr (Avx2)
-        detail::round_levels_avx2<levels>(scaled.data(), own_bits, codes.data());
-      else
-        detail::round_levels<levels>(scaled.data(), own_bits, codes.data());
+      Steps::template round<levels>(scaled.data(), own_bits, codes.data());
       if (!usual) put_special(x + e, length, codes.data());
       if (length < block)
         pack(codes, length, out + e / per_byte);
-      else if constexpr (Avx2 && Bits < 8)
-        detail::pack_avx2<Bits>(codes.data(), out + e / per_byte);
+      else if constexpr (Steps::packs && Bits < 8)
+        Steps::template pack<Bits>(codes.data(), out + e / per_byte);
       else
         pack(codes, block, out + e / per_byte);
     }
@@ -425,3 +443,5 @@ struct qsgd_codec {
 };
 
 } // namespace spar::kernel
+
+#undef SPAR_QSGD_AVX2
