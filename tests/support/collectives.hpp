@@ -196,12 +196,10 @@ struct sparse_on_tree {
     co_return bits_of(sum);
   }
 };
-/// With a barrier between its halves, as where the network is slow.
 struct dense_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
-    net.node().know({.alpha = 0});
     std::vector<float> x = mine->dense;
     auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce{plan});
     co_await std::move(pending);
