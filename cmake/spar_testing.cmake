@@ -59,8 +59,8 @@ endfunction()
 #               [ONE_THREAD] [KERNEL] [PLAIN])
 # A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
 # of the quick set where it is sanitized, one that has ONE_THREAD, as all of a KERNEL, under the thread sanitizer, a
-# PLAIN one, which sees what a sanitizer changes, under any. That of a KERNEL runs as users compile it too: as
-# layer.name.optimised, with the label full.
+# PLAIN one, which sees what a sanitizer changes or differs from others by a type alone, under any. That of a KERNEL
+# runs as users compile it too: as layer.name.optimised, with the label full.
 function(spar_add_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND

@@ -2,6 +2,8 @@
 // The merge of many coordinate streams against a left fold over std::map.
 #include "kernel_reference.hpp"
 
+#include "support/extent.hpp"
+
 #include <spar/storage/kernel/merge_many.hpp>
 
 namespace {
@@ -92,9 +94,11 @@ TYPED_TEST(kernel_merge_many, one_and_two_parts_need_no_scratch) {
 }
 
 TYPED_TEST(kernel_merge_many, dense_ranges) {
-  for (const std::size_t parts : {3u, 4u, 5u, 13u})
+  for (const std::size_t parts : {3u, 4u, 5u, 13u}) {
+    if (spar_test::is_shortened && parts != 4) continue;
     for (const std::uint64_t range : {1u, 2u, 63u, 64u, 65u, 1000u, 32768u, 33000u})
       this->expect_all(this->make(parts, 7, range, range / 2 + 1), 7, 7 + range);
+  }
 }
 
 TYPED_TEST(kernel_merge_many, full_parts) { this->expect_all(this->make(5, 100, 3000, 40000, 500), 100, 3100); }
