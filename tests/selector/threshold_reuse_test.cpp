@@ -54,7 +54,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_any_vectors) {
           if (k > n) continue;
           threshold_reuse select{.k = k, .period = period, .epsilon = epsilon};
           std::mt19937_64 random(n + k);
-          for (int call = 0; call < 12; ++call)
+          for (int call = 0; call < (spar_test::is_shortened ? 5 : 12); ++call)
             expect_bounds<T>(select, make_input<T>(n, kinds[random() % std::size(kinds)], random()), pool);
         }
       }
