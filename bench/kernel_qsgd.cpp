@@ -4,6 +4,10 @@
 
 #include <spar/storage/kernel/qsgd.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
 namespace {
 
 template <class T>
@@ -35,10 +39,41 @@ void qsgd(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T) + bytes.size()));
 }
 
+/// By turns with a copy of 64 MiB, as both depend on the hour: bytes read and written a second, of the copy's.
+template <int Bits>
+void encode_beside_copy(benchmark::State& state) {
+  using codec = spar::kernel::qsgd_codec<Bits>;
+  constexpr std::size_t n = 1 << 22, bucket = 1024, copied = 1 << 24;
+  const std::vector<float> x = gaussian<float>(n), from(copied, 1.0F);
+  std::vector<float> to(copied);
+  std::vector<std::byte> bytes(codec::template encoded_bytes<float>(n, bucket));
+  const auto seconds = [](auto f) {
+    const auto start = std::chrono::steady_clock::now();
+    f();
+    benchmark::ClobberMemory();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  std::uint64_t call = 0;
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double copy = seconds([&] { std::memcpy(to.data(), from.data(), copied * sizeof(float)); });
+    const double encode = seconds([&] { codec::encode(x.data(), n, bucket, bytes.data(), 1, ++call, 0); });
+    const auto encoded = static_cast<double>(n * sizeof(float) + bytes.size());
+    ratios.push_back(encoded / encode * copy / (2 * copied * sizeof(float)));
+  }
+  std::sort(ratios.begin(), ratios.end());
+  state.counters["of_copy"] = ratios[ratios.size() / 2];
+  state.counters["from"] = ratios[ratios.size() / 10];
+  state.counters["to"] = ratios[ratios.size() - 1 - ratios.size() / 10];
+}
+
 void sizes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"n", "bucket"})->Args({1 << 14, 1024})->Args({1 << 22, 1024})->Args({1 << 14, 128});
 }
 
+BENCHMARK(encode_beside_copy<8>)->Iterations(41);
+BENCHMARK(encode_beside_copy<4>)->Iterations(41);
+BENCHMARK(encode_beside_copy<2>)->Iterations(41);
 BENCHMARK(kernel_bench::copy_bandwidth)->Arg(1 << 16)->Arg(1 << 24);
 BENCHMARK(qsgd<8, float, true>)->Apply(sizes);
 BENCHMARK(qsgd<4, float, true>)->Apply(sizes);

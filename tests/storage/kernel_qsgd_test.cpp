@@ -189,21 +189,6 @@ TYPED_TEST(kernel_qsgd, blocking_does_not_matter) {
   }
 }
 
-TYPED_TEST(kernel_qsgd, same_bytes_on_every_processor) {
-  for (const std::size_t count : {1U, 63U, 64U, 65U, 127U, 128U, 200U, 1024U, 3001U}) {
-    for (const bool special : {false, true}) {
-      auto x = TestFixture::gaussian(count, 1, static_cast<unsigned>(count));
-      if (special) x[count / 2] = TestFixture::nan(), x[count / 3] = TestFixture::infinity();
-      for (const std::uint64_t position : {0U, 1U, 2U, 3U, 1000U}) {
-        const auto bytes = TestFixture::encode(x, 256, 7, position);
-        std::vector<std::byte> portable(bytes.size());
-        TestFixture::codec::encode_portable(x.data(), count, 256, portable.data(), 42, 7, position);
-        ASSERT_EQ(bytes, portable) << count << " values from " << position << (special ? ", special ones" : "");
-      }
-    }
-  }
-}
-
 TYPED_TEST(kernel_qsgd, rounding_depends_on_the_position_not_on_the_place_in_the_bucket) {
   // The same scale everywhere: then other bucket boundaries give the same levels.
   std::vector<typename TypeParam::value> x = this->gaussian(960, 0.1);

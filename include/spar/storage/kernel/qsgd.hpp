@@ -21,9 +21,6 @@
 #else
 #include <cmath>
 #endif
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
-#define SPAR_QSGD_AVX2 1
-#endif
 
 namespace spar::kernel {
 
@@ -63,103 +60,33 @@ class position_random {
 /// Entries that are encoded at once.
 inline constexpr std::size_t qsgd_block = 64;
 
-/// What is done with a block on any processor.
-struct portable_steps {
-  static constexpr bool packs = false;
-
-  /// Levels -most..most out of as many numbers of 16 bits behind the point: each rounded by its random bits, down or
-  /// up. A number may exceed the largest level by what its arithmetic rounds.
-  template <int Most>
-  [[gnu::always_inline]] static void round(const float* __restrict scaled, const std::uint16_t* __restrict random,
-                                           std::uint8_t* __restrict codes) {
+/// Levels -most..most out of as many numbers of 16 bits behind the point: each rounded by its random bits, down or up.
+/// A number may exceed the largest level by what its arithmetic rounds.
+template <int Most>
+[[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
+                                                std::uint8_t* __restrict codes) {
 #if defined(__SSE2__)
-    const auto four = [&](std::size_t e, __m128i bits) {
-      return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
-    };
-    const auto eight = [&](std::size_t e) {
-      __m128i bits;
-      std::memcpy(&bits, random + e, sizeof bits);
-      const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
-      const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
-      return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
-    };
-    for (std::size_t e = 0; e < qsgd_block; e += 16) {
-      const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
-      std::memcpy(codes + e, &sixteen, sizeof sixteen);
-    }
+  const auto four = [&](std::size_t e, __m128i bits) {
+    return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
+  };
+  const auto eight = [&](std::size_t e) {
+    __m128i bits;
+    std::memcpy(&bits, random + e, sizeof bits);
+    const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
+    const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
+    return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
+  };
+  for (std::size_t e = 0; e < qsgd_block; e += 16) {
+    const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
+    std::memcpy(codes + e, &sixteen, sizeof sixteen);
+  }
 #else
-    for (std::size_t e = 0; e < qsgd_block; ++e) {
-      const std::int32_t level = (static_cast<std::int32_t>(std::nearbyint(scaled[e])) + random[e]) >> 16;
-      codes[e] = static_cast<std::uint8_t>(level < -Most ? -Most : level > Most ? Most : level);
-    }
+  for (std::size_t e = 0; e < qsgd_block; ++e) {
+    const std::int32_t level = (static_cast<std::int32_t>(std::nearbyint(scaled[e])) + random[e]) >> 16;
+    codes[e] = static_cast<std::uint8_t>(level < -Most ? -Most : level > Most ? Most : level);
+  }
 #endif
-  }
-};
-
-#if defined(SPAR_QSGD_AVX2)
-/// The same with vectors twice as long, by what is behind <immintrin.h>, which takes a second to compile.
-struct avx2_steps {
-  static constexpr bool packs = true;
-  static bool are_possible() noexcept { return __builtin_cpu_supports("avx2") != 0; }
-
-  template <int Most>
-  __attribute__((target("avx2"))) static void
-  round(const float* __restrict scaled, const std::uint16_t* __restrict random, std::uint8_t* __restrict codes) {
-    const shorts most = shorts{} + static_cast<short>(Most), least = -most;
-    const ints in_order{0, 4, 1, 5, 2, 6, 3, 7}; // packing goes by halves
-    for (std::size_t e = 0; e < qsgd_block; e += 32) {
-      ints level[4];
-      for (std::size_t v = 0; v < 4; ++v) {
-        floats values;
-        half_shorts bits;
-        std::memcpy(&values, scaled + e + 8 * v, sizeof values);
-        std::memcpy(&bits, random + e + 8 * v, sizeof bits);
-        level[v] = (__builtin_ia32_cvtps2dq256(values) + __builtin_convertvector(bits, ints)) >> 16;
-      }
-      shorts low = __builtin_ia32_packssdw256(level[0], level[1]);
-      shorts high = __builtin_ia32_packssdw256(level[2], level[3]);
-      low = low > most ? most : low < least ? least : low;
-      high = high > most ? most : high < least ? least : high;
-      const auto packed = reinterpret_cast<ints>(__builtin_ia32_packsswb256(low, high));
-      const ints ordered = __builtin_ia32_permvarsi256(packed, in_order);
-      std::memcpy(codes + e, &ordered, sizeof ordered);
-    }
-  }
-
-  /// The low `Bits` bits (2 or 4) of the codes of a block, tight.
-  template <int Bits>
-  __attribute__((target("avx2"))) static void pack(const std::uint8_t* __restrict codes, std::byte* __restrict out) {
-    const chars mask = chars{} + static_cast<char>((1 << Bits) - 1);
-    const auto pairs = reinterpret_cast<chars>(shorts{} + static_cast<short>(1 | 1 << (8 + Bits))); // weights of each
-    const ints in_order{0, 1, 4, 5, 2, 3, 6, 7};                                                    // as above
-    chars first, second;
-    std::memcpy(&first, codes, sizeof first);
-    std::memcpy(&second, codes + 32, sizeof second);
-    const shorts low = __builtin_ia32_pmaddubsw256(first & mask, pairs);
-    const shorts high = __builtin_ia32_pmaddubsw256(second & mask, pairs);
-    if constexpr (Bits == 4) {
-      const auto packed = reinterpret_cast<ints>(__builtin_ia32_packuswb256(low, high));
-      const ints bytes = __builtin_ia32_permvarsi256(packed, in_order);
-      std::memcpy(out, &bytes, qsgd_block / 2);
-    } else {
-      const auto fours = reinterpret_cast<shorts>(ints{} + (1 | 1 << 20));
-      const auto halves = reinterpret_cast<ints>(
-          __builtin_ia32_packusdw256(__builtin_ia32_pmaddwd256(low, fours), __builtin_ia32_pmaddwd256(high, fours)));
-      const auto words = reinterpret_cast<shorts>(__builtin_ia32_permvarsi256(halves, in_order));
-      const auto packed = reinterpret_cast<ints>(__builtin_ia32_packuswb256(words, words));
-      const ints bytes = __builtin_ia32_permvarsi256(packed, in_order);
-      std::memcpy(out, &bytes, qsgd_block / 4);
-    }
-  }
-
- private:
-  using chars = char __attribute__((vector_size(32)));
-  using shorts = short __attribute__((vector_size(32)));
-  using ints = int __attribute__((vector_size(32)));
-  using floats = float __attribute__((vector_size(32)));
-  using half_shorts = unsigned short __attribute__((vector_size(16)));
-};
-#endif
+}
 
 } // namespace detail
 
@@ -195,21 +122,15 @@ struct qsgd_codec {
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
                      std::uint64_t call, std::uint64_t position) {
     check(bucket);
-#if defined(SPAR_QSGD_AVX2)
-    if (detail::avx2_steps::are_possible()) {
-      return encode_avx2(x, count, bucket, out, detail::position_random(seed, call), position);
+    const detail::position_random random(seed, call);
+    while (count > 0) {
+      const std::size_t length = std::min(bucket, count);
+      encode_bucket(x, length, out, random, position);
+      x += length;
+      out += sizeof(T) + packed(length);
+      position += length;
+      count -= length;
     }
-#endif
-    encode_portable(x, count, bucket, out, seed, call, position);
-  }
-
-  /// The same bytes, on processors without AVX2.
-  template <element T>
-    requires is_floating<T>
-  static void encode_portable(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
-                              std::uint64_t call, std::uint64_t position) {
-    check(bucket);
-    encode_buckets<detail::portable_steps>(x, count, bucket, out, detail::position_random(seed, call), position);
   }
 
   /// Decodes `count` entries. Any bytes have a meaning: levels times scale / s, whatever the scale is.
@@ -264,33 +185,9 @@ struct qsgd_codec {
     return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
   }
 
-  template <class Steps, class T>
-  [[gnu::always_inline]] inline static void encode_buckets(const T* x, std::size_t count, std::size_t bucket,
-                                                           std::byte* out, const detail::position_random& random,
-                                                           std::uint64_t position) {
-    while (count > 0) {
-      const std::size_t length = std::min(bucket, count);
-      encode_bucket<Steps>(x, length, out, random, position);
-      x += length;
-      out += sizeof(T) + packed(length);
-      position += length;
-      count -= length;
-    }
-  }
-
-#if defined(SPAR_QSGD_AVX2)
   template <class T>
-  __attribute__((target("avx2"))) static void encode_avx2(const T* x, std::size_t count, std::size_t bucket,
-                                                          std::byte* out, const detail::position_random& random,
-                                                          std::uint64_t position) {
-    encode_buckets<detail::avx2_steps>(x, count, bucket, out, random, position);
-  }
-#endif
-
-  template <class Steps, class T>
-  [[gnu::always_inline]] inline static void
-  encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
-                const detail::position_random& random, std::uint64_t position) {
+  static void encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
+                            const detail::position_random& random, std::uint64_t position) {
     using real_type = real<T>;
     constexpr real_type infinity = std::numeric_limits<real_type>::infinity();
     bool nan = false;
@@ -322,22 +219,19 @@ struct qsgd_codec {
           if (is_finite(value)) scaled[b] = static_cast<float>(value * magnify * factor);
         }
       }
-      const std::uint16_t* const own_bits = bits.data() + (position + e) % 4;
-      Steps::template round<levels>(scaled.data(), own_bits, codes.data());
+      detail::round_levels<levels>(scaled.data(), bits.data() + (position + e) % 4, codes.data());
       if (!usual) put_special(x + e, length, codes.data());
-      if (length < block)
-        pack(codes, length, out + e / per_byte);
-      else if constexpr (Steps::packs && Bits < 8)
-        Steps::template pack<Bits>(codes.data(), out + e / per_byte);
-      else
+      if (length == block)
         pack(codes, block, out + e / per_byte);
+      else
+        pack(codes, length, out + e / per_byte);
     }
   }
 
   /// The largest |x| that is not NaN; sets `nan` where one is. Magnitudes without their signs have the order of their
   /// bits, with NaN on top, and these of signed integers: so the loop vectorises on every processor.
   template <class T>
-  [[gnu::always_inline]] inline static T largest(const T* __restrict x, std::size_t count, bool& nan) {
+  static T largest(const T* __restrict x, std::size_t count, bool& nan) {
     using bits = std::make_signed_t<magnitude<T>>;
     constexpr auto infinity = std::bit_cast<bits>(static_cast<T>(std::numeric_limits<real<T>>::infinity()));
     bits top = 0;
@@ -443,5 +337,3 @@ struct qsgd_codec {
 };
 
 } // namespace spar::kernel
-
-#undef SPAR_QSGD_AVX2
