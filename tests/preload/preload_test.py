@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Puts libspar_mpi.so below programs that know MPI alone, in C++ and Fortran: they do not notice, and it reports.
 
-preload_test.py openmpi|mpich PROGRAM LIBRARY DEVICE_PROGRAM DRIVER
+preload_test.py openmpi|mpich PROGRAM LIBRARY DEVICE_PROGRAM DRIVERS
 """
 
 import ctypes.util
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-flavour, program, library, device_program, driver = sys.argv[1:]
+flavour, program, library, device_program, drivers = sys.argv[1:]
 failures = []
 os.environ |= {"SPAR_YIELD": "always", "SPAR_MPI_TIMEOUT": "100"}
 yielding = pathlib.Path(library).parents[1] / "libspar_yield.so"
@@ -80,7 +80,8 @@ expect(status == 0 and report["bytes_saved"] > 0, f"automatic on a slow network:
 
 # Device memory of one rank is the MPI library's own; if the driver came after the first call, it goes by the host.
 # Where copies fail, no rank waits for ever.
-for when, calls in [("early", 3), ("late", 15), ("failing", 15)]:
+for when, calls in [("early", 3), ("late", 15), ("failing", 15), ("other", 0)]:
+    driver = f"{drivers}/lib{'ze_loader' if when == 'other' else 'cuda'}.so.1"
     status, said, report = run(3, device_program, driver, when, SPAR_MIN_BYTES="1")
     expect(status == 0, f"device memory, {when}: status {status}: {said}")
     expect("skipped: another" in said or report and report["calls"] == calls, f"device memory, {when}: {report}")

@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -80,6 +82,12 @@ class context_of {
 } // namespace
 
 bool has_devices() noexcept { return find<attribute_function>("cuPointerGetAttribute") != nullptr; }
+
+bool has_unknown_devices() noexcept {
+  constexpr const char* names[] = {"libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7", "libze_loader.so.1"};
+  return std::any_of(std::begin(names), std::end(names),
+                     [](const char* name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD) != nullptr; });
+}
 
 bool is_device_memory(const void* address) noexcept {
   const auto ask = find<attribute_function>("cuPointerGetAttribute");

@@ -9,6 +9,9 @@ namespace preload {
 /// Whether the process has loaded CUDA's driver.
 bool has_devices() noexcept;
 
+/// Whether the process has loaded what programs reach other makers' devices by, whose memory nothing here recognises.
+bool has_unknown_devices() noexcept;
+
 /// Whether the process has loaded CUDA's driver and that says that the memory is a device's.
 bool is_device_memory(const void* address) noexcept;
 

@@ -136,7 +136,7 @@ communicator* make(MPI_Comm comm) {
   // Before and after: one rank may have more communicators than another, or too little memory.
   communicator* ours = nullptr;
   bool attached = false;
-  if (agree(has_room() ? 1 : 0, comm) == 1) {
+  if (agree(has_room() && !has_unknown_devices() ? 1 : 0, comm) == 1) {
     const bool devices = agree(has_devices() ? 0 : 1, comm) == 0;
     try {
       auto made = std::make_unique<communicator>(comm, here.chosen, devices);
