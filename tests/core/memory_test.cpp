@@ -186,7 +186,7 @@ TEST(pool, takes_nothing_upstream_for_calls_that_are_no_larger) {
 /// While the result of the call before is kept.
 TEST(pool, takes_nothing_upstream_while_results_are_kept) {
   std::mt19937 random(12);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 400; ++round) {
     counting_resource upstream;
     spar::pool pool{upstream};
     caller rank(pool);
@@ -194,7 +194,7 @@ TEST(pool, takes_nothing_upstream_while_results_are_kept) {
     first.push_back(1 + random() % 200'000); // the result
     rank.call(first, random, 1);
     const std::uint64_t before = upstream.allocations();
-    for (int repetition = 0; repetition < 25; ++repetition) {
+    for (int repetition = 0; repetition < 50; ++repetition) {
       rank.call(first, random, 1);
       ASSERT_EQ(upstream.allocations(), before) << "round " << round << ", repetition " << repetition;
     }

@@ -8,8 +8,6 @@
 #include <spar/spar.hpp>
 #include <spar/system/ok_topk.hpp>
 
-#include <functional>
-
 namespace {
 
 using reducer = spar::ok_topk<float>;

@@ -41,7 +41,7 @@ class communicator {
   }
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
-  /// This rank cannot make its call, or go on with it: the calls of the others end in errors, too.
+  /// This rank cannot make its call: those of the others, and later ones, end in errors.
   void give_up(const char* why) noexcept { spar::abort(*net_, why); }
 
   [[nodiscard]] bool may_have_devices() const noexcept { return devices_; }

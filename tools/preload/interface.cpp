@@ -163,6 +163,19 @@ communicator* of(MPI_Comm comm) {
   return found == &refused ? nullptr : static_cast<communicator*>(found);
 }
 
+/// A copy in the processor's memory. Where that fails, the others, who wait for this rank's values, are told; what
+/// fails in a call tells them by itself.
+std::vector<std::byte> brought_to_host(communicator& ours, const void* values, std::size_t bytes) {
+  try {
+    std::vector<std::byte> on_host(bytes);
+    copy(on_host.data(), values, bytes);
+    return on_host;
+  } catch (const std::exception& e) {
+    ours.give_up(e.what());
+    throw;
+  }
+}
+
 /// Whether the ranks of MPI_COMM_WORLD share memory; the same on all.
 bool world_shares_memory() {
   MPI_Comm host = MPI_COMM_NULL;
@@ -254,10 +267,9 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   const auto n = static_cast<std::size_t>(count);
   if (n * what->bytes < here.chosen.min_bytes) return pass();
   const guard own;
-  communicator* ours = nullptr;
   try {
     if (here.one_host && !takes_on_one_host(here.chosen, n * what->bytes, *what)) return pass(); // makes nothing for it
-    ours = of(comm);
+    communicator* const ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
     // Where some rank has a driver they agree, as another one may have its values in host memory.
@@ -265,8 +277,7 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     // If the driver was loaded since, the others do not ask: this rank's values come to the host.
     const double start = PMPI_Wtime();
     if (on_device) {
-      std::vector<std::byte> on_host(n * what->bytes);
-      copy(on_host.data(), send == MPI_IN_PLACE ? receive : send, on_host.size());
+      std::vector<std::byte> on_host = brought_to_host(*ours, send == MPI_IN_PLACE ? receive : send, n * what->bytes);
       ours->allreduce(on_host.data(), n, *what);
       copy(receive, on_host.data(), on_host.size());
     } else {
@@ -282,7 +293,6 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     return MPI_SUCCESS;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "spar: MPI_Allreduce: %s\n", e.what());
-    if (ours != nullptr) ours->give_up(e.what()); // others wait for this rank
     PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
     return MPI_ERR_OTHER;
   }
