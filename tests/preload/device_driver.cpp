@@ -12,17 +12,20 @@
 
 namespace {
 
-constexpr int invalid_value = 1, out_of_memory = 2, invalid_context = 201, launch_failed = 719;
+constexpr int invalid_value = 1, out_of_memory = 2, invalid_device = 101, invalid_context = 201, launch_failed = 719;
 
 struct memory {
   std::size_t bytes;
   std::byte* seen; // where this file can read and write it
+  bool from_pool;  // of no context
 };
 std::mutex turn;
 std::map<unsigned long long, memory> memories; // by address
 char the_context;
+constexpr int the_device = 3;
 thread_local int contexts = 0;
-bool failing = false;
+int retained = 0;
+bool failing = false, pooling = false;
 
 /// What is to be written to a device.
 struct copy {
@@ -32,10 +35,11 @@ struct copy {
 std::vector<copy> late;
 
 /// Null where the address is the processor's.
-std::byte* seen(unsigned long long address) {
+std::byte* seen(unsigned long long address, bool* from_pool = nullptr) {
   const auto after = memories.upper_bound(address);
   if (after == memories.begin()) return nullptr;
   const auto& [begin, of] = *std::prev(after);
+  if (from_pool != nullptr) *from_pool = of.from_pool;
   return address < begin + of.bytes ? of.seen + (address - begin) : nullptr;
 }
 
@@ -52,19 +56,41 @@ int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   close(file);
   if (hidden == MAP_FAILED || seen == MAP_FAILED) return out_of_memory;
   *address = reinterpret_cast<unsigned long long>(hidden);
-  memories[*address] = {bytes, static_cast<std::byte*>(seen)};
+  memories[*address] = {bytes, static_cast<std::byte*>(seen), pooling};
   return 0;
 }
 
 int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
   const std::lock_guard mine(turn);
-  if (seen(address) == nullptr) return invalid_value;
-  void* const context = &the_context;
+  bool from_pool = false;
+  if (seen(address, &from_pool) == nullptr) return invalid_value;
+  void* const context = from_pool ? nullptr : &the_context;
   const unsigned device = 2;
   if (attribute == 1) std::memcpy(value, static_cast<const void*>(&context), sizeof context);
   if (attribute == 2) std::memcpy(value, &device, sizeof device);
-  return attribute == 1 || attribute == 2 ? 0 : invalid_value;
+  if (attribute == 9) std::memcpy(value, &the_device, sizeof the_device);
+  return attribute == 1 || attribute == 2 || attribute == 9 ? 0 : invalid_value;
 }
+
+int cuCtxGetCurrent(void** context) {
+  *context = contexts == 0 ? nullptr : &the_context;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  if (device != the_device) return invalid_device;
+  ++retained;
+  *context = &the_context;
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  if (device != the_device || retained == 0) return invalid_device;
+  --retained;
+  return 0;
+}
+/// How many retained contexts have not been released.
+int retained_contexts() { return retained; }
+/// From now on memory is of no context, as that of a pool.
+void use_pool() { pooling = true; }
 
 int cuCtxPushCurrent_v2(void* context) {
   if (context != &the_context) return invalid_context;

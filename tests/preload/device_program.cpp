@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// device_program DRIVER early|late|failing|other
+// device_program DRIVER early|late|pool|failing|other|other_late
 // A program whose rank 0 gives MPI_Allreduce device memory, once it has loaded the driver: before its first call, or
 // after that. An MPI library that knows devices can read their memory, hence it is made readable if that is to get it.
-// `failing`: late, and then no copy succeeds. `other`: early, the driver of a device that nothing recognises.
+// `pool`: late, with memory of no context. `failing`: late, and then no copy succeeds. `other`: early, the driver of a
+// device that nothing recognises; `other_late`: later, where the MPI library says that it knows such devices.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <sys/mman.h>
@@ -17,6 +18,7 @@ namespace {
 constexpr int count = 100'000;
 constexpr std::size_t bytes = count * sizeof(float);
 int failures = 0;
+bool knows_other_devices = false;
 
 void expect(bool condition, const char* what) {
   if (condition) return;
@@ -54,11 +56,12 @@ class device_vector {
  private:
   void copy(unsigned long long to, unsigned long long from) {
     void* context = nullptr;
-    find<int (*)(void*, int, unsigned long long)>(driver_, "cuPointerGetAttribute")(&context, 1, address_);
+    find<int (*)(void**, int)>(driver_, "cuDevicePrimaryCtxRetain")(&context, 3);
     find<int (*)(void*)>(driver_, "cuCtxPushCurrent_v2")(context);
     const int copied = copy_of(driver_)(to, from, bytes);
     expect(copied == 0 && find<int (*)(void*)>(driver_, "cuStreamSynchronize")(nullptr) == 0, "a copy");
     find<int (*)(void**)>(driver_, "cuCtxPopCurrent_v2")(&context);
+    find<int (*)(int)>(driver_, "cuDevicePrimaryCtxRelease_v2")(3);
   }
 
   void* driver_;
@@ -67,22 +70,34 @@ class device_vector {
 
 } // namespace
 
+extern "C" int MPIX_Query_rocm_support() { return knows_other_devices ? 1 : 0; }
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const bool other = argc == 3 && std::string(argv[2]) == "other";
-  const bool early = other || (argc == 3 && std::string(argv[2]) == "early");
+  const std::string when = argc == 3 ? argv[2] : "";
+  const bool other = when == "other" || when == "other_late";
+  const bool early = when == "other" || when == "early";
+  knows_other_devices = when == "other_late";
   const auto load = [&] { return rank == 0 && argc == 3 ? dlopen(argv[1], RTLD_NOW) : nullptr; };
   void* driver = early ? load() : nullptr;
 
   const std::vector<float> mine(count, static_cast<float>(rank + 1));
   const std::vector<float> sum(count, static_cast<float>(ranks * (ranks + 1) / 2));
   std::vector<float> result(count);
-  MPI_Allreduce(mine.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-  expect(result == sum, "the sum in the processor's memory");
+  const auto on_host = [&] {
+    std::memset(result.data(), 0, bytes);
+    MPI_Allreduce(mine.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    expect(result == sum, "the sum in the processor's memory");
+  };
+  on_host();
 
+  if (when == "other_late") {
+    expect(rank != 0 || load() != nullptr, "the driver of the other device");
+    for (int i = 0; i < 4; ++i) on_host();
+  }
   if (other || dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != driver) {
     if (!other) std::printf("skipped: another driver is there\n");
     MPI_Finalize();
@@ -94,12 +109,9 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   if (driver == nullptr) { // a rank without a device
-    for (int i = 0; i < 4; ++i) {
-      std::memset(result.data(), 0, bytes);
-      MPI_Allreduce(mine.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-      expect(result == sum, "the sum of a rank without a device");
-    }
+    for (int i = 0; i < 4; ++i) on_host();
   } else {
+    if (when == "pool") find<void (*)()>(driver, "use_pool")();
     device_vector send(driver, early), receive(driver, early);
     send.write(mine);
     MPI_Allreduce(send.get(), receive.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -113,8 +125,9 @@ int main(int argc, char** argv) {
     MPI_Allreduce(MPI_IN_PLACE, send.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     expect(send.read() == sum, "in place");
     expect(copy_of(driver)(0, 0, 0) != 0, "a context has been left behind");
+    expect(find<int (*)()>(driver, "retained_contexts")() == 0, "a retained context has been left behind");
   }
-  if (argc == 3 && std::string(argv[2]) == "failing") {
+  if (when == "failing") {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     float* x = result.data();
     if (driver != nullptr) {

@@ -79,9 +79,9 @@ status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE="automatic+bf16",
 expect(status == 0 and report["bytes_saved"] > 0, f"automatic on a slow network: {status} {report} {said[:500]}")
 
 # Device memory of one rank is the MPI library's own; if the driver came after the first call, it goes by the host.
-# Where copies fail, no rank waits for ever.
-for when, calls in [("early", 3), ("late", 15), ("failing", 15), ("other", 0)]:
-    driver = f"{drivers}/lib{'ze_loader' if when == 'other' else 'cuda'}.so.1"
+# Where copies fail, no rank waits for ever. Where other devices may be, nothing is taken over any more.
+for when, calls in [("early", 3), ("late", 15), ("pool", 15), ("failing", 15), ("other", 0), ("other_late", 3)]:
+    driver = f"{drivers}/lib{'ze_loader' if when.startswith('other') else 'cuda'}.so.1"
     status, said, report = run(3, device_program, driver, when, SPAR_MIN_BYTES="1")
     expect(status == 0, f"device memory, {when}: status {status}: {said}")
     expect("skipped: another" in said or report and report["calls"] == calls, f"device memory, {when}: {report}")

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <span>
 #include <string>
 
@@ -59,7 +60,12 @@ const spar::flex_plan& communicator::plan(std::uint64_t n) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->dimension() == n; });
   if (found != plans_.end()) return **found;
   if (plans_.size() == most_plans) plans_.erase(plans_.begin());
-  return *plans_.emplace_back(std::make_unique<spar::flex_plan>(*hosts_, n));
+  try {
+    return *plans_.emplace_back(std::make_unique<spar::flex_plan>(*hosts_, n));
+  } catch (const std::exception& e) {
+    give_up(e.what()); // the others are in their calls already
+    throw;
+  }
 }
 
 template <class Word>

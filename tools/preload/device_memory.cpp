@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -22,8 +24,12 @@ using copy_function = int (*)(address_of_device to, address_of_device from, std:
 using synchronize_function = int (*)(void* stream);
 using push_function = int (*)(void* context);
 using pop_function = int (*)(void** context);
+using get_function = int (*)(void** context);
+using retain_function = int (*)(void** context, int device);
+using release_function = int (*)(int device);
 constexpr int context_attribute = 1;  // CU_POINTER_ATTRIBUTE_CONTEXT
 constexpr int memory_attribute = 2;   // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+constexpr int device_attribute = 9;   // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr unsigned device_memory = 2; // CU_MEMORYTYPE_DEVICE
 
 /// How many libraries the process has ever loaded.
@@ -37,25 +43,48 @@ unsigned long long loaded_so_far() noexcept {
   return count;
 }
 
-/// CUDA's driver, null until it is loaded. CUDA's runtime opens it by itself, so its names are not among the program's.
+/// A library that the process may load at any time, as CUDA's runtime does, so that its names are not the program's.
 /// To look for what is not there takes microseconds, so that is done only when a library has been loaded since.
-void* driver() noexcept {
-  static std::atomic<void*> found = nullptr;
-  static std::atomic<unsigned long long> looked = 0;
-  if (found.load() == nullptr) {
-    const unsigned long long now = loaded_so_far();
-    if (looked.load() != now) {
-      void* const handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-      if (handle != nullptr) found = handle; // which another thread may have found meanwhile
-      looked = now;
+class late_library {
+ public:
+  /// The first that there is of these `names`, which outlive this.
+  constexpr explicit late_library(std::span<const char* const> names) : names_(names) {}
+  /// Null until it is loaded.
+  [[nodiscard]] void* handle() noexcept {
+    if (found_.load() == nullptr) {
+      const unsigned long long now = loaded_so_far();
+      if (looked_.load() != now) {
+        for (const char* name : names_) {
+          void* const handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+          if (handle == nullptr) continue;
+          found_ = handle; // which another thread may have found meanwhile
+          break;
+        }
+        looked_ = now;
+      }
     }
+    return found_;
   }
-  return found;
-}
+
+ private:
+  std::span<const char* const> names_;
+  std::atomic<void*> found_ = nullptr;
+  std::atomic<unsigned long long> looked_ = 0;
+};
+
+constexpr const char* cuda_names[] = {"libcuda.so.1"};
+late_library cuda(cuda_names);
+// HIP (AMD) and Level Zero (Intel).
+constexpr const char* unknown_names[] = {"libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7",
+                                         "libze_loader.so.1"};
+late_library unknown(unknown_names);
+// UCX reads such memory by these where the MPI library says nothing of it.
+constexpr const char* module_names[] = {"libuct_rocm.so.0", "libuct_ze.so.0"};
+late_library modules(module_names);
 
 template <class Function>
 Function find(const char* name) noexcept {
-  void* const from = driver();
+  void* const from = cuda.handle();
   return from == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(from, name));
 }
 
@@ -65,28 +94,47 @@ address_of_device number_of(const void* address) noexcept { return reinterpret_c
 class context_of {
  public:
   explicit context_of(const void* address) {
-    void* context = nullptr; // of memory from a pool it stays null
-    find<attribute_function>("cuPointerGetAttribute")(&context, context_attribute, number_of(address));
+    const auto ask = find<attribute_function>("cuPointerGetAttribute");
+    void* context = nullptr;
+    ask(&context, context_attribute, number_of(address));
+    if (context == nullptr) { // memory from a pool, which any context of its device reaches
+      find<get_function>("cuCtxGetCurrent")(&context);
+      if (context != nullptr) return;
+      ask(&device_, device_attribute, number_of(address));
+      retained_ = find<retain_function>("cuDevicePrimaryCtxRetain")(&context, device_) == 0;
+    }
     pushed_ = context != nullptr && find<push_function>("cuCtxPushCurrent_v2")(context) == 0;
   }
   context_of(const context_of&) = delete;
   ~context_of() {
     void* context = nullptr;
     if (pushed_) find<pop_function>("cuCtxPopCurrent_v2")(&context);
+    if (retained_) find<release_function>("cuDevicePrimaryCtxRelease_v2")(device_);
   }
 
  private:
-  bool pushed_;
+  int device_ = 0;
+  bool retained_ = false, pushed_ = false;
 };
 
 } // namespace
 
 bool has_devices() noexcept { return find<attribute_function>("cuPointerGetAttribute") != nullptr; }
 
-bool has_unknown_devices() noexcept {
-  constexpr const char* names[] = {"libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7", "libze_loader.so.1"};
-  return std::any_of(std::begin(names), std::end(names),
-                     [](const char* name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD) != nullptr; });
+bool has_unknown_devices() noexcept { return unknown.handle() != nullptr; }
+
+bool may_get_unknown_devices() noexcept {
+  constexpr const char* queries[] = {"MPIX_Query_rocm_support", "MPIX_Query_hip_support", "MPIX_Query_ze_support"};
+  const auto says_so = [](const char* name) {
+    const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name)); // Open MPI 5 has the first, MPICH 4 others
+    return ask != nullptr && ask() != 0;
+  };
+  const auto is_set = [](const char* variable) { // Intel MPI, MVAPICH2
+    const char* const value = std::getenv(variable);
+    return value != nullptr && std::atoi(value) != 0;
+  };
+  return std::any_of(std::begin(queries), std::end(queries), says_so) || modules.handle() != nullptr ||
+         is_set("I_MPI_OFFLOAD") || is_set("MV2_USE_ROCM");
 }
 
 bool is_device_memory(const void* address) noexcept {

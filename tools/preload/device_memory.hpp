@@ -12,6 +12,9 @@ bool has_devices() noexcept;
 /// Whether the process has loaded what programs reach other makers' devices by, whose memory nothing here recognises.
 bool has_unknown_devices() noexcept;
 
+/// Whether the MPI library reads such memory, so that a program that loads it later may pass it on.
+bool may_get_unknown_devices() noexcept;
+
 /// Whether the process has loaded CUDA's driver and that says that the memory is a device's.
 bool is_device_memory(const void* address) noexcept;
 

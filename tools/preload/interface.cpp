@@ -137,7 +137,7 @@ communicator* make(MPI_Comm comm) {
   communicator* ours = nullptr;
   bool attached = false;
   if (agree(has_room() && !has_unknown_devices() ? 1 : 0, comm) == 1) {
-    const bool devices = agree(has_devices() ? 0 : 1, comm) == 0;
+    const bool devices = agree(has_devices() || may_get_unknown_devices() ? 0 : 1, comm) == 0;
     try {
       auto made = std::make_unique<communicator>(comm, here.chosen, devices);
       const std::lock_guard mine(here.turn);
@@ -272,9 +272,9 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     communicator* const ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
-    // Where some rank has a driver they agree, as another one may have its values in host memory.
-    if (ours->may_have_devices() && agree(on_device ? 0 : 1, comm) == 0) return pass();
-    // If the driver was loaded since, the others do not ask: this rank's values come to the host.
+    // Where some rank may have devices they agree, as another one may have its values in host memory.
+    if (ours->may_have_devices() && agree(on_device || has_unknown_devices() ? 0 : 1, comm) == 0) return pass();
+    // If CUDA's driver was loaded since, the others do not ask: this rank's values come to the host.
     const double start = PMPI_Wtime();
     if (on_device) {
       std::vector<std::byte> on_host = brought_to_host(*ours, send == MPI_IN_PLACE ? receive : send, n * what->bytes);
