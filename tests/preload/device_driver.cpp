@@ -21,9 +21,9 @@ struct memory {
 };
 std::mutex turn;
 std::map<unsigned long long, memory> memories; // by address
-char the_context;
+char the_context, another_context;
 constexpr int the_device = 3;
-thread_local int contexts = 0;
+thread_local std::vector<void*> contexts; // the last is current
 int retained = 0;
 bool failing = false, pooling = false;
 
@@ -72,10 +72,6 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long address
   return attribute == 1 || attribute == 2 || attribute == 9 ? 0 : invalid_value;
 }
 
-int cuCtxGetCurrent(void** context) {
-  *context = contexts == 0 ? nullptr : &the_context;
-  return 0;
-}
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   if (device != the_device) return invalid_device;
   ++retained;
@@ -92,15 +88,18 @@ int retained_contexts() { return retained; }
 /// From now on memory is of no context, as that of a pool.
 void use_pool() { pooling = true; }
 
+/// One in which the device's memory cannot be reached.
+void* context_of_another_device() { return &another_context; }
+
 int cuCtxPushCurrent_v2(void* context) {
-  if (context != &the_context) return invalid_context;
-  ++contexts;
+  if (context != &the_context && context != &another_context) return invalid_context;
+  contexts.push_back(context);
   return 0;
 }
 int cuCtxPopCurrent_v2(void** context) {
-  if (contexts == 0) return invalid_context;
-  --contexts;
-  *context = &the_context;
+  if (contexts.empty()) return invalid_context;
+  *context = contexts.back();
+  contexts.pop_back();
   return 0;
 }
 
@@ -109,7 +108,7 @@ void fail_copies() { failing = true; }
 
 int cuMemcpy(unsigned long long to, unsigned long long from, std::size_t bytes) {
   const std::lock_guard mine(turn);
-  if (contexts == 0) return invalid_context;
+  if (contexts.empty() || contexts.back() != &the_context) return invalid_context;
   if (failing) return launch_failed;
   const std::byte* const source = seen(from) != nullptr ? seen(from) : reinterpret_cast<const std::byte*>(from);
   if (seen(to) != nullptr)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // device_program DRIVER early|late|pool|failing|other|other_late
 // A program whose rank 0 gives MPI_Allreduce device memory, once it has loaded the driver: before its first call, or
-// after that. An MPI library that knows devices can read their memory, hence it is made readable if that is to get it.
-// `pool`: late, with memory of no context. `failing`: late, and then no copy succeeds. `other`: early, the driver of a
-// device that nothing recognises; `other_late`: later, where the MPI library says that it knows such devices.
+// after that. An MPI library that knows devices can read their memory, hence it is made readable if that is to get
+// it. `pool`: late, with memory of no context, and another device's context is current. `failing`: late, and then no
+// copy succeeds. `other`: early, the driver of a device that nothing recognises; `other_late`: later, where the MPI
+// library says that it knows such devices.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <sys/mman.h>
@@ -111,7 +112,10 @@ int main(int argc, char** argv) {
   if (driver == nullptr) { // a rank without a device
     for (int i = 0; i < 4; ++i) on_host();
   } else {
-    if (when == "pool") find<void (*)()>(driver, "use_pool")();
+    if (when == "pool") {
+      find<void (*)()>(driver, "use_pool")();
+      find<int (*)(void*)>(driver, "cuCtxPushCurrent_v2")(find<void* (*)()>(driver, "context_of_another_device")());
+    }
     device_vector send(driver, early), receive(driver, early);
     send.write(mine);
     MPI_Allreduce(send.get(), receive.get(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);

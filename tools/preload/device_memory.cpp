@@ -24,7 +24,6 @@ using copy_function = int (*)(address_of_device to, address_of_device from, std:
 using synchronize_function = int (*)(void* stream);
 using push_function = int (*)(void* context);
 using pop_function = int (*)(void** context);
-using get_function = int (*)(void** context);
 using retain_function = int (*)(void** context, int device);
 using release_function = int (*)(int device);
 constexpr int context_attribute = 1;  // CU_POINTER_ATTRIBUTE_CONTEXT
@@ -75,8 +74,8 @@ class late_library {
 constexpr const char* cuda_names[] = {"libcuda.so.1"};
 late_library cuda(cuda_names);
 // HIP (AMD) and Level Zero (Intel).
-constexpr const char* unknown_names[] = {"libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7",
-                                         "libze_loader.so.1"};
+constexpr const char* unknown_names[] = {"libamdhip64.so",   "libamdhip64.so.4", "libamdhip64.so.5",
+                                         "libamdhip64.so.6", "libamdhip64.so.7", "libze_loader.so.1"};
 late_library unknown(unknown_names);
 // UCX reads such memory by these where the MPI library says nothing of it.
 constexpr const char* module_names[] = {"libuct_rocm.so.0", "libuct_ze.so.0"};
@@ -90,18 +89,17 @@ Function find(const char* name) noexcept {
 
 address_of_device number_of(const void* address) noexcept { return reinterpret_cast<address_of_device>(address); }
 
-/// The context of a device's memory is this thread's while this lives: the program's thread may have none.
+/// The context of a device's memory is this thread's while this lives: the program's thread may have none, or another.
 class context_of {
  public:
   explicit context_of(const void* address) {
     const auto ask = find<attribute_function>("cuPointerGetAttribute");
     void* context = nullptr;
     ask(&context, context_attribute, number_of(address));
-    if (context == nullptr) { // memory from a pool, which any context of its device reaches
-      find<get_function>("cuCtxGetCurrent")(&context);
-      if (context != nullptr) return;
-      ask(&device_, device_attribute, number_of(address));
-      retained_ = find<retain_function>("cuDevicePrimaryCtxRetain")(&context, device_) == 0;
+    if (context == nullptr && ask(&device_, device_attribute, number_of(address)) == 0) { // memory from a pool
+      release_ = find<release_function>("cuDevicePrimaryCtxRelease_v2");
+      const auto retain = find<retain_function>("cuDevicePrimaryCtxRetain");
+      if (release_ != nullptr && retain(&context, device_) != 0) release_ = nullptr;
     }
     pushed_ = context != nullptr && find<push_function>("cuCtxPushCurrent_v2")(context) == 0;
   }
@@ -109,12 +107,13 @@ class context_of {
   ~context_of() {
     void* context = nullptr;
     if (pushed_) find<pop_function>("cuCtxPopCurrent_v2")(&context);
-    if (retained_) find<release_function>("cuDevicePrimaryCtxRelease_v2")(device_);
+    if (release_ != nullptr) release_(device_);
   }
 
  private:
   int device_ = 0;
-  bool retained_ = false, pushed_ = false;
+  release_function release_ = nullptr; // of a context that has been retained
+  bool pushed_ = false;
 };
 
 } // namespace
