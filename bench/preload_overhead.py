@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """MPI_Allreduce with libspar_mpi.so below it over the same without, by turns: median and range of the ratios.
 
-bench/preload_overhead.py [--mpi openmpi|mpich] [--ranks N] [--pairs N] [--min-bytes N] [--count N[K|M] ...]
+bench/preload_overhead.py [--mpi openmpi|mpich] [--ranks N | --hosts RANKS,... --link RATE] [--pairs N]
+                          [--min-bytes N] [--count N[K|M] ...]
+
+Among ranks of this machine, or over hosts that it pretends to be (scripts/hosts).
 """
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -16,10 +20,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="openmpi")
 parser.add_argument("--ranks", default="2")
+parser.add_argument("--hosts")
+parser.add_argument("--link", default="1gbit")
 parser.add_argument("--pairs", type=int, default=9)
 parser.add_argument("--min-bytes", help="SPAR_MIN_BYTES, the library's own choice unless given")
 parser.add_argument("--count", nargs="+", default=["4", "256", "4K", "64K", "1M", "8M", "16M"], help="floats")
 given = parser.parse_args()
+network, where, most = [], "", 20_000_000  # values in all calls of a run
+if given.hosts:
+    given.ranks = str(sum(map(int, given.hosts.split(","))))
+    network, where = [ROOT / "scripts/hosts", given.hosts, given.link], f", hosts {given.hosts}, {given.link}"
+    most = 1_000_000
+    os.environ["SPAR_YIELD"] = "always"  # ranks and the network's own work share the cores
 
 
 def built(name):
@@ -31,8 +43,8 @@ def seconds(count, *launcher):
     with tempfile.TemporaryDirectory() as folder:
         found = pathlib.Path(folder, "found.json")
         values = int(count.replace("K", "000").replace("M", "000000"))
-        options = ["--count", count, "--iterations", str(max(10, min(20000, 20_000_000 // values)))]
-        command = [ROOT / "scripts/mpirun", given.mpi, given.ranks, *launcher, program, "--systems", "mpi",
+        options = ["--count", count, "--iterations", str(max(10, min(20000, most // values)))]
+        command = [*network, ROOT / "scripts/mpirun", given.mpi, given.ranks, *launcher, program, "--systems", "mpi",
                    "--density", "1", "--json", found, *options]
         subprocess.run(command, check=True, capture_output=True)
         return json.loads(found.read_text())[0]["seconds"]
@@ -42,7 +54,8 @@ program, library = built("spar_perf"), built("spar_preload")
 # In front of what scripts/mpirun itself preloads.
 shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
 below = ["env", *([f"SPAR_MIN_BYTES={given.min_bytes}"] if given.min_bytes else []), "sh", "-c", shell, "sh"]
-print(f"# {given.mpi}, {given.ranks} ranks, {given.pairs} pairs: with / without, median (range); seconds without")
+print(f"# {given.mpi}, {given.ranks} ranks{where}, {given.pairs} pairs: with / without, median (range); seconds without",
+      flush=True)
 for count in given.count:
     pairs = [(seconds(count), seconds(count, *below)) for _ in range(given.pairs)]
     ratios = [taken / own for own, taken in pairs]
