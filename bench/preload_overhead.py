@@ -54,8 +54,8 @@ program, library = built("spar_perf"), built("spar_preload")
 # In front of what scripts/mpirun itself preloads.
 shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
 below = ["env", *([f"SPAR_MIN_BYTES={given.min_bytes}"] if given.min_bytes else []), "sh", "-c", shell, "sh"]
-print(f"# {given.mpi}, {given.ranks} ranks{where}, {given.pairs} pairs: with / without, median (range); seconds without",
-      flush=True)
+print(f"# {given.mpi}, {given.ranks} ranks{where}, {given.pairs} pairs: "
+      "with / without, median (range); seconds without", flush=True)
 for count in given.count:
     pairs = [(seconds(count), seconds(count, *below)) for _ in range(given.pairs)]
     ratios = [taken / own for own, taken in pairs]
