@@ -124,6 +124,19 @@ TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
   }
 }
 
+/// Alone, each would listen for a second.
+TEST(mpi_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
+  spar::mpi world{MPI_COMM_WORLD};
+  const double start = spar::mpi::now();
+  constexpr int communicators = 8;
+  for (int i = 0; i < communicators; ++i) {
+    spar::mpi all = world.split(0, world.rank());
+    if (all.rank() == 0) spar::abort(all, "enough");
+    while (!all.dead()) all.progress(false);
+  }
+  EXPECT_LT(spar::mpi::now() - start, communicators / 2.0);
+}
+
 /// How a call that cannot succeed ends: its error's text, and after how many seconds.
 template <class Call>
 std::pair<std::string, double> ending_of(Call call) {

@@ -32,7 +32,7 @@ def expect(condition, text):
         print("FAILED:", text)
 
 
-def run(ranks, *command, **settings):
+def run(ranks, *command, hosts=(), **settings):
     """Status, what it said, and the report, of a program on so many ranks with the library below it."""
     report = work / "report.json"
     report.unlink(missing_ok=True)
@@ -41,7 +41,8 @@ def run(ranks, *command, **settings):
     # In front of what scripts/mpirun itself preloads.
     shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
     inner = ["env", *variables, "sh", "-c", shell, "sh", *[str(word) for word in command]]
-    done = subprocess.run([str(ROOT / "scripts/mpirun"), flavour, str(ranks), *inner], capture_output=True, text=True)
+    launcher = [*hosts, str(ROOT / "scripts/mpirun"), flavour, str(ranks)]
+    done = subprocess.run([*launcher, *inner], capture_output=True, text=True)
     found = json.loads(report.read_text()) if report.exists() else None
     return done.returncode, done.stdout + done.stderr, found
 
@@ -90,9 +91,22 @@ for when, calls in [("early", 3), ("late", 15), ("pool", 15), ("failing", 15), (
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")
 expect(status == 0 and report["calls"] == 0 and report["calls_passed"] > 1000, f"a threshold: {status} {report}")
 
-# Nor are exact calls within a host taken over, unless they are told to be.
-status, said, report = run(2, program)
-expect(status == 0 and report["calls"] == 0, f"one host: {status} {report}")
+# Exact calls are taken over from 32 MiB on within a host, from 1 MiB on over hosts, lossy ones from 64 KiB on.
+network = [str(ROOT / "scripts/hosts"), "1,1", "10gbit"]
+if subprocess.run([*network, "true"], capture_output=True).returncode != 0:
+    network = None
+    print("skipped: this machine cannot pretend to be several hosts")
+for least, hosts, how, algorithm in [
+    (32 << 20, (), "exact", "automatic"),
+    (1 << 20, network, "exact", "automatic"),
+    (64 << 10, (), "lossy", "ring+bf16"),
+    (64 << 10, network, "lossy", "ring+bf16"),
+]:
+    for floats in [least // 4 - 1, least // 4] if hosts is not None else []:
+        status, said, report = run(2, program, how, floats, hosts=hosts, SPAR_ALLREDUCE=algorithm)
+        what = f"{floats} floats, {how}{', over hosts' if hosts else ''}"
+        calls = report["calls"] if report else -1
+        expect(status == 0 and (calls > 0) == (4 * floats >= least), f"{what}: {status}, {calls} calls: {said[:500]}")
 
 # What is wrong is said once, and the program goes on without it.
 for variable, value, says in [

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <span>
 #include <string>
 
@@ -52,7 +51,7 @@ communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) 
   net_->node().set_deadline(); // none: the program may wait for as long as it likes
   net_->node().know(settings_.network);
   const std::vector<spar::rank_t> host_of = spar::hosts_of(same_ranks.get());
-  across_hosts_ = std::any_of(host_of.begin(), host_of.end(), [&](spar::rank_t h) { return h != host_of[0]; });
+  on_one_host_ = std::all_of(host_of.begin(), host_of.end(), [&](spar::rank_t h) { return h == host_of[0]; });
   if (settings_.chosen == algorithm::flexreduce) hosts_ = spar::tree_of_hosts(host_of);
 }
 
@@ -60,12 +59,7 @@ const spar::flex_plan& communicator::plan(std::uint64_t n) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->dimension() == n; });
   if (found != plans_.end()) return **found;
   if (plans_.size() == most_plans) plans_.erase(plans_.begin());
-  try {
-    return *plans_.emplace_back(std::make_unique<spar::flex_plan>(*hosts_, n));
-  } catch (const std::exception& e) {
-    give_up(e.what()); // the others are in their calls already
-    throw;
-  }
+  return *plans_.emplace_back(needed([&] { return std::make_unique<spar::flex_plan>(*hosts_, n); }));
 }
 
 template <class Word>

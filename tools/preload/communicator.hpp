@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,9 +25,10 @@ inline bool is_lossy(const settings& chosen, const reduction& what) noexcept {
   return chosen.lossy() && what.is_sum && (what.type == number::float32 || what.type == number::float64);
 }
 
-/// Whether a call of so many bytes among ranks that share memory is to be taken over: where that is not slower.
-inline bool takes_on_one_host(const settings& chosen, std::size_t bytes, const reduction& what) noexcept {
-  return bytes >= chosen.min_bytes_on_one_host || is_lossy(chosen, what);
+/// Whether a call of so many bytes is to be taken over: where that is not slower.
+inline bool takes(const settings& chosen, std::size_t bytes, const reduction& what, bool on_one_host) noexcept {
+  if (is_lossy(chosen, what)) return bytes >= chosen.min_bytes;
+  return bytes >= (on_one_host ? chosen.min_exact_bytes_on_one_host : chosen.min_exact_bytes);
 }
 
 class communicator {
@@ -37,12 +39,21 @@ class communicator {
 
   /// Whether a call of so many bytes is to be taken over. The same on all ranks.
   [[nodiscard]] bool takes(std::size_t bytes, const reduction& what) const noexcept {
-    return across_hosts_ || takes_on_one_host(settings_, bytes, what);
+    return preload::takes(settings_, bytes, what, on_one_host_);
   }
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
-  /// This rank cannot make its call: those of the others, and later ones, end in errors.
-  void give_up(const char* why) noexcept { spar::abort(*net_, why); }
+  /// What `make` returns, without which this rank cannot make its call. Where it throws, the calls of the others, who
+  /// wait for this rank, and later ones end in errors; what fails in a call tells them by itself.
+  template <class Make>
+  auto needed(Make make) {
+    try {
+      return make();
+    } catch (const std::exception& e) {
+      spar::abort(*net_, e.what());
+      throw;
+    }
+  }
 
   [[nodiscard]] bool may_have_devices() const noexcept { return devices_; }
 
@@ -62,7 +73,7 @@ class communicator {
 
   settings settings_;
   bool devices_;
-  bool across_hosts_ = false;
+  bool on_one_host_ = true;
   std::size_t told_ = 0; // the number of values of which it was said last what is chosen
   std::optional<spar::mpi> net_;
   std::optional<spar::tree> hosts_;

@@ -163,17 +163,11 @@ communicator* of(MPI_Comm comm) {
   return found == &refused ? nullptr : static_cast<communicator*>(found);
 }
 
-/// A copy in the processor's memory. Where that fails, the others, who wait for this rank's values, are told; what
-/// fails in a call tells them by itself.
-std::vector<std::byte> brought_to_host(communicator& ours, const void* values, std::size_t bytes) {
-  try {
-    std::vector<std::byte> on_host(bytes);
-    copy(on_host.data(), values, bytes);
-    return on_host;
-  } catch (const std::exception& e) {
-    ours.give_up(e.what());
-    throw;
-  }
+/// A copy in the processor's memory.
+std::vector<std::byte> brought_to_host(const void* values, std::size_t bytes) {
+  std::vector<std::byte> on_host(bytes);
+  copy(on_host.data(), values, bytes);
+  return on_host;
 }
 
 /// Whether the ranks of MPI_COMM_WORLD share memory; the same on all.
@@ -226,11 +220,13 @@ void after_init() noexcept {
   if (here.chosen.chosen != algorithm::none) here.one_host = world_shares_memory();
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
   if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
-    std::fprintf(stderr, "spar: MPI_Allreduce is taken over from %llu bytes on, on one host from %llu%s%s\n",
-                 static_cast<unsigned long long>(here.chosen.min_bytes),
-                 static_cast<unsigned long long>(here.chosen.lossy() ? here.chosen.min_bytes
-                                                                     : here.chosen.min_bytes_on_one_host),
-                 here.chosen.lossy() ? "; sums of float and double with " : "", here.chosen.codec.data());
+    const auto bytes = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
+    std::fprintf(stderr, "spar: MPI_Allreduce is taken over from %llu bytes on, on one host from %llu\n",
+                 bytes(here.chosen.min_exact_bytes), bytes(here.chosen.min_exact_bytes_on_one_host));
+    if (here.chosen.lossy()) {
+      std::fprintf(stderr, "spar: sums of float and double from %llu bytes on, with %s\n", bytes(here.chosen.min_bytes),
+                   here.chosen.codec.data());
+    }
   }
 }
 
@@ -265,10 +261,9 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   const reduction* const what = find_reduction(type, op);
   if (what == nullptr) return pass();
   const auto n = static_cast<std::size_t>(count);
-  if (n * what->bytes < here.chosen.min_bytes) return pass();
+  if (!takes(here.chosen, n * what->bytes, *what, here.one_host)) return pass(); // makes nothing for it
   const guard own;
   try {
-    if (here.one_host && !takes_on_one_host(here.chosen, n * what->bytes, *what)) return pass(); // makes nothing for it
     communicator* const ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
@@ -277,7 +272,8 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     // If CUDA's driver was loaded since, the others do not ask: this rank's values come to the host.
     const double start = PMPI_Wtime();
     if (on_device) {
-      std::vector<std::byte> on_host = brought_to_host(*ours, send == MPI_IN_PLACE ? receive : send, n * what->bytes);
+      const void* const from = send == MPI_IN_PLACE ? receive : send;
+      std::vector<std::byte> on_host = ours->needed([&] { return brought_to_host(from, n * what->bytes); });
       ours->allreduce(on_host.data(), n, *what);
       copy(receive, on_host.data(), on_host.size());
     } else {

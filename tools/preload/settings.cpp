@@ -64,7 +64,7 @@ settings read_settings() noexcept {
     read_algorithm(chosen.empty() ? "automatic" : chosen, read);
     if (const auto bytes = environment("SPAR_MIN_BYTES"); !bytes.empty()) {
       read_bytes(bytes, read);
-      read.min_bytes_on_one_host = read.min_bytes;
+      read.min_exact_bytes = read.min_exact_bytes_on_one_host = read.min_bytes;
     }
     if (const auto file = environment("SPAR_NETWORK"); !file.empty()) {
       read.network = spar::read_network(std::string(file));

@@ -15,9 +15,12 @@ enum class algorithm : std::uint8_t { none, automatic, rabenseifner, ring, rec_d
 struct settings {
   algorithm chosen = algorithm::none; ///< none: every call is the MPI library's own
   std::array<char, 32> codec{};       ///< name, as spar::storage::named_codec takes it; empty: exact
-  std::uint64_t min_bytes = 65536;    ///< of a vector: smaller ones are the MPI library's own
-  /// Within one host, of exact calls: there MPI libraries are fast up to some MiB.
-  std::uint64_t min_bytes_on_one_host = std::uint64_t{32} << 20;
+  // Bytes of a vector; smaller ones are the MPI library's own:
+  std::uint64_t min_bytes = 65536; ///< where sums are compressed
+  /// Of exact calls over hosts, where MPI libraries are as fast up to some 100 KiB, and within one, where they are up
+  /// to some MiB.
+  std::uint64_t min_exact_bytes = std::uint64_t{1} << 20;
+  std::uint64_t min_exact_bytes_on_one_host = std::uint64_t{32} << 20;
   bool verbose = false;
   spar::network_model network;
 

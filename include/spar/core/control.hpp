@@ -22,7 +22,7 @@ namespace spar {
 struct control_message {
   enum class purpose : std::uint8_t {
     abort = 1, ///< the source has failed, for the reason that the text gives
-    gone = 2,  ///< the source has given up what it was sending: its memory is not to be read any more
+    gone = 2,  ///< nothing more is to be received from the source: what it was sending has left or is given up
     name = 3,  ///< the source, rank 0, has given the name of a collective a number
     round = 4, ///< about the rounds of a partial collective, for the listener of that number
     call = 5   ///< the source has waited for this rank for long, in the call of that header

@@ -46,16 +46,20 @@ class mpi : public endpoint {
     return mpi(comm_.split(colour, key), options_, network());
   }
 
-  /// Gives the last messages a second to leave, and where the communicator is dead also to come.
+  /// Gives the last messages a second to leave, and where the communicator is dead also to come, until all ranks have
+  /// said that nothing more does.
   ~mpi() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised == 0) {
       const double end = patience();
       try {
-        for (; (!leaving_.empty() || dead()) && now() < end; sched_yield()) {
+        hear(); // others may have failed since this rank's last call
+        for (; (!leaving_.empty() || (dead() && !control_.all_have_gone())) && now() < end; sched_yield()) {
           look_after_leaving();
-          if (dead()) drain();
+          if (!dead()) continue;
+          drain();
+          if (leaving_.empty()) control_.go(*this);
         }
       } catch (...) { // then they do not leave
       }
@@ -181,7 +185,6 @@ class mpi : public endpoint {
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
         options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
     know(network);
-    gone_.assign(static_cast<std::size_t>(size()), false);
     const std::size_t requests = room() * detail::mpi_segments::window; // pages that are not used cost nothing
     leaving_.reserve(max_leaving);
     requests_.reserve(requests);
@@ -304,12 +307,7 @@ class mpi : public endpoint {
 
   /// What need not be looked at in each poll: control messages.
   [[gnu::noinline]] void look_around() {
-    for (control_message note; control_.take(note, size());) {
-      if (note.what == control_message::purpose::gone)
-        gone_[static_cast<std::size_t>(note.source)] = true;
-      else
-        detail::heed(*this, note);
-    }
+    for (control_message note; control_.take(note, size());) detail::heed(*this, note);
   }
 
   /// Looks at the requests; ends the operations whose requests have all ended. True where a request has ended.
@@ -433,10 +431,7 @@ class mpi : public endpoint {
       MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
       drain();
     }
-    if (left == 0 && !gone_[static_cast<std::size_t>(rank())]) {
-      gone_[static_cast<std::size_t>(rank())] = true;
-      detail::tell(*this, control_message::purpose::gone, "");
-    }
+    if (left == 0) control_.go(*this);
   }
 
   /// Whether a request ends before messages are given up.
@@ -454,14 +449,18 @@ class mpi : public endpoint {
     return given_up_;
   }
 
-  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up.
-  void drain() noexcept {
+  void hear() noexcept {
     try {
       look_around();
     } catch (const error&) { // a damaged note
     }
+  }
+
+  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up.
+  void drain() noexcept {
+    hear();
     for (rank_t peer = 0; peer < size(); ++peer) {
-      for (int there = 1; there != 0 && !gone_[static_cast<std::size_t>(peer)];) {
+      for (int there = 1; there != 0 && !control_.has_gone(peer);) {
         MPI_Status status;
         there = 0;
         MPI_Iprobe(peer, MPI_ANY_TAG, comm_.get(), &there, &status);
@@ -481,9 +480,8 @@ class mpi : public endpoint {
   detail::owned_communicator comm_;
   detail::mpi_control control_;
   std::uint32_t polls_ = 0;
-  std::vector<bool> gone_; // ranks that have given up what they were sending
-  bool lost_ = false;      // whether a receive could not be ended
-  double given_up_ = 0;    // when messages of a dead communicator are given up; 0 while it lives
+  bool lost_ = false;   // whether a receive could not be ended
+  double given_up_ = 0; // when messages of a dead communicator are given up; 0 while it lives
   mpi_options options_;
   detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;

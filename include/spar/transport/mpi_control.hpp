@@ -10,15 +10,20 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
 namespace spar::detail {
 
-/// Of one rank; also how ranks wait for each other where one may fail meanwhile.
+/// Of one rank; also who has gone, and how ranks wait for each other where one may fail meanwhile.
 class mpi_control {
  public:
   static constexpr int notes = 0; ///< the tag of control messages
 
   /// Collective over `beside`, of which it takes a duplicate.
   explicit mpi_control(const owned_communicator& beside) : comm_(owned_communicator::duplicate(beside.get())) {
+    gone_.assign(static_cast<std::size_t>(beside.size()), false);
     receive();
   }
   mpi_control(const mpi_control&) = delete;
@@ -29,14 +34,28 @@ class mpi_control {
     withdraw(request_);
   }
 
-  /// Takes a message that has arrived; false where none has. Throws `corrupt_message` for a damaged one.
+  /// Takes a message that has arrived, but keeps those of ranks that go to itself; false where there is none. Throws
+  /// `corrupt_message` for a damaged one.
   bool take(control_message& note, rank_t ranks) {
-    if (!has_ended(request_)) return false;
-    note = arriving_;
-    receive();
-    note.validate(ranks);
-    return true;
+    while (has_ended(request_)) {
+      note = arriving_;
+      receive();
+      note.validate(ranks);
+      if (note.what != control_message::purpose::gone) return true;
+      gone_[static_cast<std::size_t>(note.source)] = true;
+    }
+    return false;
   }
+
+  /// Tells the others, once, that nothing more is to be received from this rank.
+  template <class Net>
+  void go(Net& net) noexcept {
+    if (has_gone(net.rank())) return;
+    gone_[static_cast<std::size_t>(net.rank())] = true;
+    tell(net, control_message::purpose::gone, "");
+  }
+  [[nodiscard]] bool has_gone(rank_t rank) const noexcept { return gone_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool all_have_gone() const noexcept { return std::count(gone_.begin(), gone_.end(), false) == 0; }
 
   /// Waits until all ranks of `net`, whose control messages these are, have called it. Throws `peer_failed` and
   /// `timeout`, and is dead then, as a collective does. A barrier by dissemination (Hensgen, Finkel and Manber 1988),
@@ -99,6 +118,7 @@ class mpi_control {
   owned_communicator comm_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   control_message arriving_;
+  std::vector<bool> gone_;
 };
 
 } // namespace spar::detail
