@@ -52,7 +52,9 @@ def seconds(count, *launcher):
 
 program, library = built("spar_perf"), built("spar_preload")
 # Where it is told to yield, scripts/mpirun looks for this above the program that it starts, here a shell.
-os.environ["SPAR_YIELD_LIBRARY"] = str(pathlib.Path(library).parents[1] / "libspar_yield.so")
+yielding = pathlib.Path(library).parents[1] / "libspar_yield.so"
+if yielding.exists():
+    os.environ["SPAR_YIELD_LIBRARY"] = str(yielding)
 # In front of what scripts/mpirun itself preloads.
 shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
 below = ["env", *([f"SPAR_MIN_BYTES={given.min_bytes}"] if given.min_bytes else []), "sh", "-c", shell, "sh"]

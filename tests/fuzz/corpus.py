@@ -110,6 +110,7 @@ def controls():
     yield "bad_half_a_call", note(inquiry, call(0, 1)[:12], source=3)
     yield "bad_damaged", note(abort, b"it has failed", repaired=0)
     yield "bad_gone", note(2, b"")
+    yield "bad_left", note(6, b"")
     yield "bad_source", note(abort, b"it has failed", source=4)
     yield "bad_number", note(name, struct.pack("<QQ", 12345, 5))
     yield "bad_number_of_another_rank", note(name, number, source=2)

@@ -137,6 +137,19 @@ TEST(mpi_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
   EXPECT_LT(spar::mpi::now() - start, communicators / 2.0);
 }
 
+/// Nor does a rank wait that has made no call since another one has failed.
+TEST(mpi_errors, what_was_not_heard_in_a_call_is_heard_at_the_end) {
+  spar::mpi world{MPI_COMM_WORLD};
+  const double start = spar::mpi::now();
+  constexpr int communicators = 8;
+  for (int i = 0; i < communicators; ++i) {
+    spar::mpi all = world.split(0, world.rank());
+    if (all.rank() == 0) spar::abort(all, "enough");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  EXPECT_LT(spar::mpi::now() - start, communicators / 2.0);
+}
+
 /// How a call that cannot succeed ends: its error's text, and after how many seconds.
 template <class Call>
 std::pair<std::string, double> ending_of(Call call) {

@@ -59,7 +59,7 @@ const spar::flex_plan& communicator::plan(std::uint64_t n) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->dimension() == n; });
   if (found != plans_.end()) return **found;
   if (plans_.size() == most_plans) plans_.erase(plans_.begin());
-  return *plans_.emplace_back(needed([&] { return std::make_unique<spar::flex_plan>(*hosts_, n); }));
+  return *needed([&] { return plans_.emplace_back(std::make_unique<spar::flex_plan>(*hosts_, n)).get(); });
 }
 
 template <class Word>

@@ -17,8 +17,8 @@ struct settings {
   std::array<char, 32> codec{};       ///< name, as spar::storage::named_codec takes it; empty: exact
   // Bytes of a vector; smaller ones are the MPI library's own:
   std::uint64_t min_bytes = 65536; ///< where sums are compressed
-  /// Of exact calls over hosts, where MPI libraries are as fast up to some 100 KiB, and within one, where they are up
-  /// to some MiB.
+  /// Of exact calls over hosts, where MPI libraries may be as fast up to half of this, and within one (both measured in
+  /// docs/compressed.md).
   std::uint64_t min_exact_bytes = std::uint64_t{1} << 20;
   std::uint64_t min_exact_bytes_on_one_host = std::uint64_t{32} << 20;
   bool verbose = false;

@@ -22,10 +22,11 @@ namespace spar {
 struct control_message {
   enum class purpose : std::uint8_t {
     abort = 1, ///< the source has failed, for the reason that the text gives
-    gone = 2,  ///< nothing more is to be received from the source: what it was sending has left or is given up
+    gone = 2,  ///< the source has given up what it was sending: its memory is not to be read any more
     name = 3,  ///< the source, rank 0, has given the name of a collective a number
     round = 4, ///< about the rounds of a partial collective, for the listener of that number
-    call = 5   ///< the source has waited for this rank for long, in the call of that header
+    call = 5,  ///< the source has waited for this rank for long, in the call of that header
+    left = 6   ///< all that the source, whose communicator is dead, was sending has left
   };
 
   purpose what = purpose::abort;
@@ -41,7 +42,7 @@ struct control_message {
   }
   /// Throws `corrupt_message` unless this is one.
   void validate(rank_t ranks) const {
-    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::call || last > 1 ||
+    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::left || last > 1 ||
         length > text.size() || source < 0 || source >= ranks) {
       throw corrupt_message("a control message is damaged");
     }

@@ -47,19 +47,21 @@ class mpi : public endpoint {
   }
 
   /// Gives the last messages a second to leave, and where the communicator is dead also to come, until all ranks have
-  /// said that nothing more does.
+  /// said that theirs have left.
   ~mpi() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised == 0) {
       const double end = patience();
       try {
-        hear(); // others may have failed since this rank's last call
-        for (; (!leaving_.empty() || (dead() && !control_.all_have_gone())) && now() < end; sched_yield()) {
+        for (int polls = 0; polls < 100 && !dead(); ++polls) hear(); // others may have failed since the last call
+        for (bool over = false; !over; sched_yield()) { // and then once more, as the last words may have come first
+          over = (leaving_.empty() && (!dead() || control_.all_have_ended())) || now() >= end;
           look_after_leaving();
+          hear();
           if (!dead()) continue;
           drain();
-          if (leaving_.empty()) control_.go(*this);
+          if (leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
         }
       } catch (...) { // then they do not leave
       }
@@ -431,7 +433,7 @@ class mpi : public endpoint {
       MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
       drain();
     }
-    if (left == 0) control_.go(*this);
+    if (left == 0) control_.end_with(control_message::purpose::gone, *this);
   }
 
   /// Whether a request ends before messages are given up.
@@ -452,7 +454,7 @@ class mpi : public endpoint {
   void hear() noexcept {
     try {
       look_around();
-    } catch (const error&) { // a damaged note
+    } catch (...) { // a damaged note
     }
   }
 
@@ -460,7 +462,7 @@ class mpi : public endpoint {
   void drain() noexcept {
     hear();
     for (rank_t peer = 0; peer < size(); ++peer) {
-      for (int there = 1; there != 0 && !control_.has_gone(peer);) {
+      for (int there = 1; there != 0 && !control_.is_gone(peer);) {
         MPI_Status status;
         there = 0;
         MPI_Iprobe(peer, MPI_ANY_TAG, comm_.get(), &there, &status);

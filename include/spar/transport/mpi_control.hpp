@@ -16,14 +16,14 @@
 
 namespace spar::detail {
 
-/// Of one rank; also who has gone, and how ranks wait for each other where one may fail meanwhile.
+/// Of one rank; also who has sent all that it will, and how ranks wait for each other where one may fail meanwhile.
 class mpi_control {
  public:
   static constexpr int notes = 0; ///< the tag of control messages
 
   /// Collective over `beside`, of which it takes a duplicate.
   explicit mpi_control(const owned_communicator& beside) : comm_(owned_communicator::duplicate(beside.get())) {
-    gone_.assign(static_cast<std::size_t>(beside.size()), false);
+    last_words_.assign(static_cast<std::size_t>(beside.size()), nothing);
     receive();
   }
   mpi_control(const mpi_control&) = delete;
@@ -34,28 +34,33 @@ class mpi_control {
     withdraw(request_);
   }
 
-  /// Takes a message that has arrived, but keeps those of ranks that go to itself; false where there is none. Throws
+  /// Takes a message that has arrived, but keeps last words to itself; false where there is none. Throws
   /// `corrupt_message` for a damaged one.
   bool take(control_message& note, rank_t ranks) {
     while (has_ended(request_)) {
       note = arriving_;
       receive();
       note.validate(ranks);
-      if (note.what != control_message::purpose::gone) return true;
-      gone_[static_cast<std::size_t>(note.source)] = true;
+      if (note.what != control_message::purpose::gone && note.what != control_message::purpose::left) return true;
+      last_words_[static_cast<std::size_t>(note.source)] = note.what;
     }
     return false;
   }
 
-  /// Tells the others, once, that nothing more is to be received from this rank.
+  /// Tells the others, unless this rank has had its last word, that what it was sending has left or that it is gone.
   template <class Net>
-  void go(Net& net) noexcept {
-    if (has_gone(net.rank())) return;
-    gone_[static_cast<std::size_t>(net.rank())] = true;
-    tell(net, control_message::purpose::gone, "");
+  void end_with(control_message::purpose last_word, Net& net) noexcept {
+    control_message::purpose& own = last_words_[static_cast<std::size_t>(net.rank())];
+    if (own != nothing) return;
+    own = last_word;
+    tell(net, last_word, "");
   }
-  [[nodiscard]] bool has_gone(rank_t rank) const noexcept { return gone_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool all_have_gone() const noexcept { return std::count(gone_.begin(), gone_.end(), false) == 0; }
+  [[nodiscard]] bool is_gone(rank_t rank) const noexcept {
+    return last_words_[static_cast<std::size_t>(rank)] == control_message::purpose::gone;
+  }
+  [[nodiscard]] bool all_have_ended() const noexcept {
+    return std::find(last_words_.begin(), last_words_.end(), nothing) == last_words_.end();
+  }
 
   /// Waits until all ranks of `net`, whose control messages these are, have called it. Throws `peer_failed` and
   /// `timeout`, and is dead then, as a collective does. A barrier by dissemination (Hensgen, Finkel and Manber 1988),
@@ -99,7 +104,8 @@ class mpi_control {
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_.get(); }
 
  private:
-  static constexpr int meeting = 1; // a tag
+  static constexpr int meeting = 1;                                // a tag
+  static constexpr auto nothing = control_message::purpose::abort; // no last word
 
   void receive() {
     check_mpi(MPI_Irecv(&arriving_, sizeof(arriving_), MPI_BYTE, MPI_ANY_SOURCE, notes, comm_.get(), &request_),
@@ -118,7 +124,7 @@ class mpi_control {
   owned_communicator comm_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   control_message arriving_;
-  std::vector<bool> gone_;
+  std::vector<control_message::purpose> last_words_; // of each rank
 };
 
 } // namespace spar::detail
