@@ -97,6 +97,9 @@ lacking = subprocess.run([*network, "true"], capture_output=True, text=True)
 expect(lacking.returncode in (0, 77), f"hosts: {lacking.stderr}")
 if lacking.returncode == 77:
     print("skipped: this machine cannot pretend to be several hosts")
+else:
+    status, said, report = run(3, program, hosts=network, SPAR_MIN_BYTES="1")
+    expect(status == 0 and report and report["calls"] > 3000, f"over hosts: {status} {report} {said[:500]}")
 for least, hosts, how, algorithm in [
     (32 << 20, (), ["exact"], "automatic"),
     (1 << 20, network, ["exact"], "automatic"),

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <span>
 #include <string>
 
@@ -51,8 +52,13 @@ communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) 
   net_->node().set_deadline(); // none: the program may wait for as long as it likes
   net_->node().know(settings_.network);
   const std::vector<spar::rank_t> host_of = spar::hosts_of(same_ranks.get());
-  on_one_host_ = std::all_of(host_of.begin(), host_of.end(), [&](spar::rank_t h) { return h == host_of[0]; });
-  if (settings_.chosen == algorithm::flexreduce) hosts_ = spar::tree_of_hosts(host_of);
+  const std::size_t hosts = std::set<spar::rank_t>(host_of.begin(), host_of.end()).size();
+  on_one_host_ = hosts == 1;
+  // Several ranks of a host share its link: by a tree each value crosses it once each way.
+  const bool shares_links = !on_one_host_ && hosts < host_of.size();
+  if (settings_.chosen == algorithm::flexreduce || (settings_.chosen == algorithm::automatic && shares_links)) {
+    hosts_ = spar::tree_of_hosts(host_of);
+  }
 }
 
 const spar::flex_plan& communicator::plan(std::uint64_t n) {
@@ -80,9 +86,8 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
     return with(spar::ring{});
   case algorithm::rec_doubling:
     return with(spar::recursive_doubling{});
-  case algorithm::flexreduce:
-    return with(spar::flexreduce{plan(n)});
   default:
+    if (hosts_) return with(spar::flexreduce{plan(n)});
     return with(spar::dense{});
   }
 }

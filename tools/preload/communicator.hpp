@@ -76,7 +76,7 @@ class communicator {
   bool on_one_host_ = true;
   std::size_t told_ = 0; // the number of values of which it was said last what is chosen
   std::optional<spar::mpi> net_;
-  std::optional<spar::tree> hosts_;
+  std::optional<spar::tree> hosts_; // where it is reduced over them
   std::vector<std::unique_ptr<spar::flex_plan>> plans_;
 };
 
