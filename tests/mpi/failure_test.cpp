@@ -150,6 +150,25 @@ TEST(mpi_errors, what_was_not_heard_in_a_call_is_heard_at_the_end) {
   EXPECT_LT(spar::mpi::now() - start, communicators / 2.0);
 }
 
+/// A rank that fails takes in what others are sending to it, so that they need not give it up after a second.
+TEST(mpi_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  const double start = spar::mpi::now();
+  constexpr int communicators = 6;
+  for (int i = 0; i < communicators; ++i) {
+    spar::mpi all = world.split(0, world.rank());
+    std::vector<float> x(2'000'000, 1.0F);
+    if (all.rank() == 0) {
+      usleep(50'000);
+      spar::abort(all, "enough");
+    } else {
+      EXPECT_THROW(spar::allreduce(all, std::span(x), spar::ring{}), spar::peer_failed);
+    }
+  }
+  EXPECT_LT(spar::mpi::now() - start, communicators / 2.0);
+}
+
 /// How a call that cannot succeed ends: its error's text, and after how many seconds.
 template <class Call>
 std::pair<std::string, double> ending_of(Call call) {

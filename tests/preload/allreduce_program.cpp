@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -282,10 +283,15 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   lossy = argc > 1 && std::strcmp(argv[1], "lossy") == 0;
-  if (argc > 2) { // sums of so many floats alone, among all ranks or those of each host
+  if (argc > 2) { // sums of so many numbers alone: floats, among all ranks or those of each host, or integers
     MPI_Comm comm = MPI_COMM_WORLD;
-    if (argc > 3) MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm);
-    check<float>("float", MPI_FLOAT, MPI_SUM, "sum", comm, std::atoi(argv[2]));
+    const std::string_view how = argc > 3 ? argv[3] : "";
+    if (how == "each host") MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm);
+    if (how == "integers") {
+      check<std::int32_t>("int32_t", MPI_INT32_T, MPI_SUM, "sum", comm, std::atoi(argv[2]));
+    } else {
+      check<float>("float", MPI_FLOAT, MPI_SUM, "sum", comm, std::atoi(argv[2]));
+    }
     MPI_Finalize();
     return failures == 0 ? 0 : 1;
   }

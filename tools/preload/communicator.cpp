@@ -9,6 +9,7 @@
 #include <spar/system/compressed_flexreduce.hpp>
 #include <spar/system/dense.hpp>
 #include <spar/system/flexreduce.hpp>
+#include <spar/system/tree_dense.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/transport/mpi_hosts.hpp>
 
@@ -42,7 +43,8 @@ class bare_communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-constexpr std::size_t most_plans = 64;
+/// Ranks of all plans that a communicator keeps, together: a plan of P ranks takes up to 20 P^2 bytes.
+constexpr std::size_t most_planned_ranks = 4096;
 
 } // namespace
 
@@ -57,15 +59,33 @@ communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) 
   // Several ranks of a host share its link: by a tree each value crosses it once each way.
   const bool shares_links = !on_one_host_ && hosts < host_of.size();
   if (settings_.chosen == algorithm::flexreduce || (settings_.chosen == algorithm::automatic && shares_links)) {
-    hosts_ = spar::tree_of_hosts(host_of);
+    const double bandwidth = 1 / std::max(settings_.network.beta, 1e-15); // which may be 0
+    hosts_ = spar::tree_of_hosts(host_of, {}, {.bandwidth = bandwidth, .latency = settings_.network.alpha / 2});
   }
 }
 
-const spar::flex_plan& communicator::plan(std::uint64_t n) {
-  const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->dimension() == n; });
-  if (found != plans_.end()) return **found;
-  if (plans_.size() == most_plans) plans_.erase(plans_.begin());
-  return *needed([&] { return plans_.emplace_back(std::make_unique<spar::flex_plan>(*hosts_, n)).get(); });
+const communicator::course& communicator::course_of(std::uint64_t n, std::size_t value_bytes) {
+  const auto found = std::find_if(courses_.begin(), courses_.end(),
+                                  [&](const auto& c) { return c->n == n && c->value_bytes == value_bytes; });
+  if (found != courses_.end()) return **found;
+  const std::size_t most = std::clamp<std::size_t>(most_planned_ranks / hosts_->leaves().size(), 1, 64);
+  if (courses_.size() == most) courses_.erase(courses_.begin());
+  return *needed([&] {
+    auto made = std::make_unique<course>(course{n, value_bytes, std::nullopt});
+    const double bytes = static_cast<double>(n) * static_cast<double>(value_bytes);
+    if (settings_.chosen == algorithm::flexreduce ||
+        spar::choose_on_tree(*hosts_, bytes) != spar::tree_choice::rabenseifner) {
+      made->plan.emplace(*hosts_, n);
+    }
+    return courses_.emplace_back(std::move(made)).get();
+  });
+}
+
+template <class Text>
+void communicator::tell(std::size_t n, Text text) {
+  if (!settings_.verbose || net_->rank() != 0 || told_ == n) return;
+  told_ = n;
+  std::fprintf(stderr, "spar: %zu values: %s\n", n, std::string(text()).c_str());
 }
 
 template <class Word>
@@ -87,19 +107,15 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   case algorithm::rec_doubling:
     return with(spar::recursive_doubling{});
   default:
-    if (hosts_) return with(spar::flexreduce{plan(n)});
-    return with(spar::dense{});
+    if (!hosts_) return with(spar::dense{});
+    const course& by = course_of(n, sizeof(Word));
+    if (settings_.chosen == algorithm::automatic) {
+      tell(n,
+           [&] { return by.plan ? "flexreduce, as ranks share links" : "rabenseifner, by the model of the network"; });
+    }
+    if (by.plan) return with(spar::flexreduce{*by.plan});
+    return with(spar::rabenseifner{});
   }
-}
-
-template <class Chooses, class T>
-const Chooses& communicator::told(const Chooses& chooses, std::span<T> x) {
-  if (settings_.verbose && net_->rank() == 0 && told_ != x.size()) {
-    told_ = x.size();
-    const std::string why = chooses.template choice<T>(net_->node().network(), net_->size(), x.size()).reason();
-    std::fprintf(stderr, "spar: %zu values: %s\n", x.size(), why.c_str());
-  }
-  return chooses;
 }
 
 template <class T>
@@ -113,9 +129,11 @@ void communicator::lossy(T* x, std::size_t n) {
   case algorithm::rec_doubling:
     return spar::allreduce(*net_, all, spar::compressed_recursive_doubling<named>{codec});
   case algorithm::flexreduce:
-    return spar::allreduce(*net_, all, spar::compressed_flexreduce<named>{plan(n), codec});
+    return spar::allreduce(*net_, all, spar::compressed_flexreduce<named>{*course_of(n, sizeof(T)).plan, codec});
   default:
-    return spar::allreduce(*net_, all, told(spar::compressed<named>{codec}, all));
+    const spar::compressed<named> chooses{codec};
+    tell(n, [&] { return chooses.template choice<T>(net_->node().network(), net_->size(), n).reason(); });
+    return spar::allreduce(*net_, all, chooses);
   }
 }
 

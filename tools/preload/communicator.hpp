@@ -10,6 +10,7 @@
 #include <spar/mpi.hpp>
 #include <spar/topology/tree.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -25,10 +26,12 @@ inline bool is_lossy(const settings& chosen, const reduction& what) noexcept {
   return chosen.lossy() && what.is_sum && (what.type == number::float32 || what.type == number::float64);
 }
 
-/// Whether a call of so many bytes is to be taken over: where that is not slower.
-inline bool takes(const settings& chosen, std::size_t bytes, const reduction& what, bool on_one_host) noexcept {
+/// Whether a call of so many bytes is to be taken over: where that is not slower, as far as it was measured.
+inline bool takes(const settings& chosen, std::size_t bytes, const reduction& what, int ranks,
+                  bool on_one_host) noexcept {
   if (is_lossy(chosen, what)) return bytes >= chosen.min_bytes;
-  return bytes >= (on_one_host ? chosen.min_exact_bytes_on_one_host : chosen.min_exact_bytes);
+  if (on_one_host) return bytes >= chosen.min_exact_bytes_on_one_host;
+  return bytes >= std::max(chosen.min_exact_bytes, chosen.min_exact_bytes_a_rank * static_cast<std::uint64_t>(ranks));
 }
 
 class communicator {
@@ -39,7 +42,7 @@ class communicator {
 
   /// Whether a call of so many bytes is to be taken over. The same on all ranks.
   [[nodiscard]] bool takes(std::size_t bytes, const reduction& what) const noexcept {
-    return preload::takes(settings_, bytes, what, on_one_host_);
+    return preload::takes(settings_, bytes, what, net_->size(), on_one_host_);
   }
   /// In place, of n numbers. Throws what spar throws.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
@@ -65,11 +68,18 @@ class communicator {
   void exact(Word* x, std::size_t n, const reduction& what);
   template <class T>
   void lossy(T* x, std::size_t n);
-  /// Says, where that is asked for, what it chooses and why.
-  template <class Chooses, class T>
-  const Chooses& told(const Chooses& chooses, std::span<T> x);
-  /// For n values over the hosts of these ranks; kept, as training reduces the same few lengths again and again.
-  const spar::flex_plan& plan(std::uint64_t n);
+  /// Says so on rank 0, where that is asked for and was not said of so many values before.
+  template <class Text>
+  void tell(std::size_t n, Text text);
+
+  /// What is done for n values of so many bytes over the hosts of these ranks.
+  struct course {
+    std::uint64_t n;
+    std::size_t value_bytes;
+    std::optional<spar::flex_plan> plan; ///< without one by Rabenseifner's algorithm
+  };
+  /// Kept, as training reduces the same few lengths again and again.
+  const course& course_of(std::uint64_t n, std::size_t value_bytes);
 
   settings settings_;
   bool devices_;
@@ -77,7 +87,7 @@ class communicator {
   std::size_t told_ = 0; // the number of values of which it was said last what is chosen
   std::optional<spar::mpi> net_;
   std::optional<spar::tree> hosts_; // where it is reduced over them
-  std::vector<std::unique_ptr<spar::flex_plan>> plans_;
+  std::vector<std::unique_ptr<course>> courses_;
 };
 
 } // namespace preload

@@ -261,7 +261,8 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   const reduction* const what = find_reduction(type, op);
   if (what == nullptr) return pass();
   const auto n = static_cast<std::size_t>(count);
-  if (!takes(here.chosen, n * what->bytes, *what, here.one_host)) return pass(); // makes nothing for it
+  // Not taken over on two ranks nor on more: makes nothing for it.
+  if (!takes(here.chosen, n * what->bytes, *what, 2, here.one_host)) return pass();
   const guard own;
   try {
     communicator* const ours = of(comm);

@@ -65,6 +65,7 @@ settings read_settings() noexcept {
     if (const auto bytes = environment("SPAR_MIN_BYTES"); !bytes.empty()) {
       read_bytes(bytes, read);
       read.min_exact_bytes = read.min_exact_bytes_on_one_host = read.min_bytes;
+      read.min_exact_bytes_a_rank = 0;
     }
     if (const auto file = environment("SPAR_NETWORK"); !file.empty()) {
       read.network = spar::read_network(std::string(file));

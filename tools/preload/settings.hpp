@@ -20,6 +20,7 @@ struct settings {
   /// Of exact calls over hosts, where MPI libraries may be as fast up to half of this, and within one (both measured in
   /// docs/compressed.md).
   std::uint64_t min_exact_bytes = std::uint64_t{1} << 20;
+  std::uint64_t min_exact_bytes_a_rank = std::uint64_t{128} << 10; ///< more than eight were not measured
   std::uint64_t min_exact_bytes_on_one_host = std::uint64_t{32} << 20;
   bool verbose = false;
   spar::network_model network;

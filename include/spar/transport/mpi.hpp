@@ -54,14 +54,13 @@ class mpi : public endpoint {
     if (finalised == 0) {
       const double end = patience();
       try {
-        for (int polls = 0; polls < 100 && !dead(); ++polls) hear(); // others may have failed since the last call
-        for (bool over = false; !over; sched_yield()) { // and then once more, as the last words may have come first
-          over = (leaving_.empty() && (!dead() || control_.all_have_ended())) || now() >= end;
+        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // whether others failed
+        for (;; sched_yield()) {
           look_after_leaving();
           hear();
-          if (!dead()) continue;
-          drain();
-          if (leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
+          if (dead()) drain();
+          if (dead() && leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
+          if (now() >= end || (leaving_.empty() && (!dead() || control_.all_have_ended()))) break;
         }
       } catch (...) { // then they do not leave
       }
@@ -458,11 +457,12 @@ class mpi : public endpoint {
     }
   }
 
-  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up.
+  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up,
+  /// and nothing when messages are given up, as it might come in when its memory is gone.
   void drain() noexcept {
     hear();
     for (rank_t peer = 0; peer < size(); ++peer) {
-      for (int there = 1; there != 0 && !control_.is_gone(peer);) {
+      for (int there = 1; there != 0 && !control_.is_gone(peer) && now() < patience();) {
         MPI_Status status;
         there = 0;
         MPI_Iprobe(peer, MPI_ANY_TAG, comm_.get(), &there, &status);
