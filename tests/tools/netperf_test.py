@@ -90,6 +90,12 @@ if probe.returncode == 77:
 before = surroundings()
 common = f"--mpi {sys.argv[1]} --systems ring,flexreduce,mpi --density 1".split()
 
+# On slow links connections share by packets, which are single ones.
+for link, single in ("49mbit", True), ("50mbit", False):
+    command = [SCRIPTS / "hosts", "1,1", link, "ip", "-d", "link", "show", "eth0"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    expect(shown.returncode == 0 and ("gso_max_segs 1 " in shown.stdout) == single, f"{link}: {shown.stdout}")
+
 # Two at once, with other hosts and other links.
 with tempfile.TemporaryDirectory() as directory:
     mark = str(uuid.uuid4())
