@@ -94,6 +94,9 @@ common = f"--mpi {sys.argv[1]} --systems ring,flexreduce,mpi --density 1".split(
 for link, single in ("49mbit", True), ("50mbit", False):
     command = [SCRIPTS / "hosts", "1,1", link, "ip", "-d", "link", "show", "eth0"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    if single and shown.returncode == 77:
+        print("skipped:", shown.stderr.strip())
+        continue
     expect(shown.returncode == 0 and ("gso_max_segs 1 " in shown.stdout) == single, f"{link}: {shown.stdout}")
 
 # Two at once, with other hosts and other links.

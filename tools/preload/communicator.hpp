@@ -68,7 +68,7 @@ class communicator {
   void exact(Word* x, std::size_t n, const reduction& what);
   template <class T>
   void lossy(T* x, std::size_t n);
-  /// Says so on rank 0, where that is asked for and was not said of so many values before.
+  /// Says so on rank 0, where that is asked for and what was said last was not of so many values.
   template <class Text>
   void tell(std::size_t n, Text text);
 

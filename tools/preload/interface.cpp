@@ -221,8 +221,10 @@ void after_init() noexcept {
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
   if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
     const auto bytes = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-    std::fprintf(stderr, "spar: MPI_Allreduce is taken over from %llu bytes on, on one host from %llu\n",
-                 bytes(here.chosen.min_exact_bytes), bytes(here.chosen.min_exact_bytes_on_one_host));
+    std::fprintf(stderr,
+                 "spar: MPI_Allreduce is taken over from %llu bytes and %llu a rank on, on one host from %llu\n",
+                 bytes(here.chosen.min_exact_bytes), bytes(here.chosen.min_exact_bytes_a_rank),
+                 bytes(here.chosen.min_exact_bytes_on_one_host));
     if (here.chosen.lossy()) {
       std::fprintf(stderr, "spar: sums of float and double from %llu bytes on, with %s\n", bytes(here.chosen.min_bytes),
                    here.chosen.codec.data());
