@@ -91,8 +91,8 @@ for when, calls in [("early", 3), ("late", 15), ("pool", 15), ("failing", 15), (
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")
 expect(status == 0 and report["calls"] == 0 and report["calls_passed"] > 1000, f"a threshold: {status} {report}")
 
-# Exact calls are taken over from 32 MiB on within a host, from 1 MiB on over hosts, lossy ones from 64 KiB on; those
-# that are exact whatever is asked for as other exact ones.
+# Exact calls are taken over from 32 MiB on within a host, over hosts from 1 MiB and 128 KiB a rank on, lossy ones from
+# 64 KiB on; those that are exact whatever is asked for as other exact ones.
 network = [str(ROOT / "scripts/hosts"), "2,1", "10gbit"]
 lacking = subprocess.run([*network, "true"], capture_output=True, text=True)
 expect(lacking.returncode in (0, 77), f"hosts: {lacking.stderr}")
@@ -112,9 +112,11 @@ else:
     apart = [network[0], "1,1,1", network[2]]
     status, said, report = run(3, program, hosts=apart, SPAR_MIN_BYTES="1", SPAR_VERBOSE="1")
     expect(status == 0 and "flexreduce" not in said, f"a rank a host: {status} {said}")
+nine = [network[0], ",".join("1" * 9), network[2]]
 for least, hosts, how, algorithm in [
     (32 << 20, (), ["exact"], "automatic"),
     (1 << 20, network, ["exact"], "automatic"),
+    (9 * 128 << 10, nine, ["exact"], "automatic"),
     (32 << 20, network, ["exact", "each host"], "automatic"),
     (64 << 10, (), ["lossy"], "ring+bf16"),
     (64 << 10, network, ["lossy"], "ring+bf16"),
@@ -124,8 +126,9 @@ for least, hosts, how, algorithm in [
         continue
     for count in [least // 4 - 1, least // 4]:
         arguments = [how[0], count, *how[1:]]
-        status, said, report = run(3, program, *arguments, hosts=hosts, SPAR_ALLREDUCE=algorithm)
-        what = f"{algorithm} {arguments}{', over hosts' if hosts else ''}"
+        ranks = 9 if hosts is nine else 3
+        status, said, report = run(ranks, program, *arguments, hosts=hosts, SPAR_ALLREDUCE=algorithm)
+        what = f"{algorithm} {arguments} on {ranks} ranks{', over hosts' if hosts else ''}"
         expect(status == 0 and report is not None, f"{what}: status {status}: {said[:500]}")
         if report:
             expect((report["calls"] > 0) == (4 * count >= least), f"{what}: {report['calls']} calls: {said[:500]}")
