@@ -91,8 +91,8 @@ for when, calls in [("early", 3), ("late", 15), ("pool", 15), ("failing", 15), (
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")
 expect(status == 0 and report["calls"] == 0 and report["calls_passed"] > 1000, f"a threshold: {status} {report}")
 
-# Exact calls are taken over from 32 MiB on within a host, over hosts from 1 MiB and 128 KiB a rank on, lossy ones from
-# 64 KiB on; those that are exact whatever is asked for as other exact ones.
+# Exact calls are taken over from 32 MiB on within a host, over hosts from the larger of 1 MiB and 128 KiB a rank on,
+# lossy ones from 64 KiB on; those that are exact whatever is asked for as other exact ones.
 network = [str(ROOT / "scripts/hosts"), "2,1", "10gbit"]
 lacking = subprocess.run([*network, "true"], capture_output=True, text=True)
 expect(lacking.returncode in (0, 77), f"hosts: {lacking.stderr}")
