@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -118,37 +117,65 @@ class meeting {
   std::atomic<int> arrived_ = 0;
 };
 
-/// With progress threads: one rank after the other makes its calls of a block when the others have made theirs. No more
-/// results wait for a rank at any time than did when it was late before.
+/// With progress threads, whose timing decides who takes part in a round and how many calls a rank makes between the
+/// ends of two rounds: the pool counts the requests from one end to the next and grows with the most it has seen. So
+/// the warm-up first does to each rank the most that the blocks can do. While another rank stalls in a round to which
+/// all contribute, the rank has made twice a block's calls since the last round, and makes one more. Then, in each
+/// block, one rank makes its calls when the others have made theirs.
 template <class Of, class Participation>
 void expect_none_with_threads(const Participation& who) {
   constexpr int ranks = 3;
   constexpr int blocks = 30;
+  constexpr int block = 8;
   counting_resource upstream;
   spar::thread_group group{ranks, {.memory = &upstream}};
   meeting meet(ranks);
-  std::array<taken, blocks> at{};
+  taken before{};
+  taken after{};
   group.run([&](spar::threads& net) {
     const spar::progress_thread progress(net);
     auto reduce = spar::partial_allreduce<Of>(net, n, who);
     arguments mine(net.rank());
-    const auto calls = [&] {
-      for (int c = 0; c < 8; ++c) {
+    const auto calls = [&](int count) {
+      for (int c = 0; c < count; ++c) {
         auto call = mine.start(reduce);
         call.wait();
       }
     };
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const bool late = static_cast<std::size_t>(net.rank()) == b % ranks;
-      if (!late) calls();
-      meet.wait();
-      if (late) calls();
-      meet.wait();
-      if (net.rank() == 0) at[b] = {upstream.allocations(), global_allocations()};
+    enum { leads, stalls, is_late };
+    for (int first = 0; first < ranks; ++first) {
+      const int role = (net.rank() - first + ranks) % ranks;
+      for (const int next : {leads, stalls, is_late}) {
+        if (role == next) calls(2 * block);
+        meet.wait();
+      }
+      if (role == stalls) {
+        const spar::detail::turn taken_from_the_progress_thread(net.node().shared());
+        meet.wait();
+        meet.wait();
+      } else {
+        meet.wait();
+        while (role == is_late && !reduce.progress()) std::this_thread::yield();
+        auto call = mine.start(reduce);
+        meet.wait();
+        call.wait();
+      }
+      if (role == stalls) calls(1);
       meet.wait();
     }
+    if (net.rank() == 0) before = {upstream.allocations(), global_allocations()};
+    meet.wait();
+    for (int b = 0; b < blocks; ++b) {
+      const bool late = net.rank() == b % ranks;
+      if (!late) calls(block);
+      meet.wait();
+      if (late) calls(block);
+      meet.wait();
+    }
+    if (net.rank() == 0) after = {upstream.allocations(), global_allocations()};
+    meet.wait();
   });
-  EXPECT_EQ(at[blocks - 1], at[blocks / 2]);
+  EXPECT_EQ(after, before);
 }
 
 TEST(partial_allocations, none_after_some_rounds_among_threads) {
