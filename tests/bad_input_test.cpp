@@ -406,18 +406,61 @@ TEST(disagreeing_ranks, on_the_storage_of_sparcml) {
   });
 }
 
-TEST(disagreeing_ranks, names_of_the_library_are_known_from_their_codes) {
-  const auto known = [](std::string_view name) { return spar::detail::name_of(spar::name_code(name)) == name; };
-  EXPECT_TRUE(known(spar::recursive_doubling::name) && known(spar::ring::name) && known(spar::rabenseifner::name));
-  EXPECT_TRUE(known(spar::ring_reduce_scatter::name) && known(spar::ring_allgather::name));
-  EXPECT_TRUE(known(spar::ssar_split::name) && known(spar::dsar_split::name) && known(spar::sparcml::name));
-  EXPECT_TRUE(known(spar::storage::qsgd<2>::name) && known(spar::storage::qsgd<4>::name));
-  EXPECT_TRUE(known(spar::storage::qsgd<8>::name) && known(spar::dense::name));
-  EXPECT_TRUE(known(spar::bruck_allgather::name) && known(spar::split_reduce_scatter::name));
-  EXPECT_TRUE(known(spar::binomial_reduce::name) && known(spar::binomial_broadcast::name));
-  EXPECT_TRUE(known(spar::sum::name) && known(spar::average::name) && known(spar::product::name));
-  EXPECT_TRUE(known(spar::minimum::name) && known(spar::maximum::name));
-  EXPECT_NE(spar::detail::name_of(spar::name_code("of a user")).find("another"), std::string::npos);
+/// A selecting algorithm with options of every kind.
+struct with_options {
+  static constexpr std::string_view name = "with_options";
+  std::uint64_t k = 0;
+  double share = 0;
+  spar::selector::exact_topk select{};
+
+  template <class F>
+  void options(F&& f) const {
+    f("k", k), f("share", share), f("mode", std::string_view("fast")), f("select", select);
+  }
+  template <spar::transport Net>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<float> x, spar::sum op) const& {
+    const spar::recursive_doubling doubling;
+    co_await doubling(net, x, op);
+  }
+};
+
+/// As version 1 of the wire format compared names and options.
+std::uint16_t code_of_version_1(std::string_view name, std::uint64_t option) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return static_cast<std::uint16_t>(static_cast<std::uint16_t>(hash ^ hash >> 16) ^
+                                    static_cast<std::uint16_t>(option ^ option >> 16));
+}
+
+TEST(disagreeing_ranks, on_options_get_the_names_and_the_values_of_both) {
+  std::uint64_t k = 16; // options that 16 bits do not tell apart
+  const auto code = [](std::uint64_t number) {
+    return code_of_version_1(with_options::name, spar::digest_of(with_options{.k = number}));
+  };
+  while (code(k) != code(15)) ++k;
+  for_groups([&](spar::rank_t ranks, bool synchronous) {
+    std::vector<std::string> texts(static_cast<std::size_t>(ranks));
+    disagreement(ranks, synchronous, [&](spar::threads& net) {
+      std::vector<float> x(8);
+      try {
+        spar::allreduce(net, std::span<float>(x), with_options{.k = net.rank() == 0 ? 15 : k, .share = 0.5});
+      } catch (const spar::mismatch& e) {
+        texts[static_cast<std::size_t>(net.rank())] = e.what();
+        throw;
+      }
+    });
+    const auto has = [](std::uint64_t number) {
+      return " has with_options(k=" + std::to_string(number) +
+             ", share=0.5, mode=fast, select=exact_topk(k=0, density=0)) of dense values";
+    };
+    int told = 0;
+    for (const std::string& text : texts) {
+      if (text.empty()) continue; // a rank that was ended by another
+      ++told;
+      EXPECT_TRUE(says(text, {"ranks disagree on the algorithm: rank ", "rank 0" + has(15), has(k)}));
+    }
+    EXPECT_GE(told, 1);
+  });
 }
 
 TEST(disagreeing_ranks, on_the_root) {

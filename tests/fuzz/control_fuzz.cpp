@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -15,13 +17,21 @@ namespace {
 class call_in_flight {
  public:
   explicit call_in_flight(spar::endpoint& node) : node_(&node) {
-    call_.agreed = {.algorithm = 1, .operation = 2, .element = spar::element_code::float32, .dimension = 100};
+    call_.agreed = {.digest = 1, .element = spar::element_code::float32, .dimension = 100};
     node.number(call_);
     node.open(call_, 0);
   }
   call_in_flight(const call_in_flight&) = delete;
   ~call_in_flight() { node_->finish(call_, 0); }
-  [[nodiscard]] spar::header header() const { return spar::header_of(call_.agreed, call_.sequence); }
+  /// Whether a note tells of another call of that number.
+  [[nodiscard]] bool contradicts(std::string_view text) const {
+    spar::detail::call_note note;
+    if (text.size() < sizeof(note)) return false;
+    std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
+    return note.sequence == call_.sequence &&
+           (note.digest != call_.agreed.digest || note.element != call_.agreed.element ||
+            note.index != call_.agreed.index);
+  }
 
  private:
   spar::endpoint* node_;
@@ -35,18 +45,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   spar::thread_group group(4);
   spar::threads& node = group.rank(1);
   const call_in_flight call(node);
+  std::map<spar::rank_t, std::string> told; // of a call, by each rank, so far
   while (in.left() > 0 && !node.dead()) {
     const bool repaired = in.take<std::uint8_t>() != 0;
     auto note = in.take<spar::control_message>();
     if (repaired) note.checksum = note.expected_checksum(); // which no mutation would find
     try {
       note.validate(node.size());
+      if (note.what == spar::control_message::purpose::call) told[note.source].append(note.text.data(), note.length);
       spar::detail::heed(node, note);
     } catch (const spar::mismatch&) {
-      const spar::header ours = call.header();
-      fuzz::demand(note.what == spar::control_message::purpose::call &&
-                       std::memcmp(note.text.data() + offsetof(spar::header, sequence), &ours.sequence, 4) == 0 &&
-                       std::memcmp(note.text.data(), &ours, spar::detail::inquiry_bytes) != 0,
+      fuzz::demand(note.what == spar::control_message::purpose::call && note.last == 1 &&
+                       call.contradicts(told[note.source]),
                    "a mismatch without another call");
       fuzz::refused = true;
       return 0;
@@ -54,6 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::refused = true;
       return 0;
     }
+    if (note.what == spar::control_message::purpose::call && note.last == 1) told[note.source].clear();
     fuzz::demand(note.source >= 0 && note.source < node.size(), "it is from a rank that there is not");
     fuzz::demand(!node.dead() || (note.what == spar::control_message::purpose::abort && note.last == 1),
                  "it is dead without a whole reason");

@@ -29,14 +29,7 @@ class hostile : public spar::endpoint {
 
   ended send(const spar::message_pieces&, spar::rank_t, spar::tag_t) { return ended(*this); }
   ended receive(spar::message_buffer& in, spar::rank_t, spar::tag_t tag) {
-    const spar::header head{.sequence = spar::sequence_of(tag),
-                            .algorithm = agreed_.algorithm,
-                            .operation = agreed_.operation,
-                            .element = agreed_.element,
-                            .index = agreed_.index,
-                            .lane = spar::lane_of(tag),
-                            .dimension = agreed_.dimension};
-    arrive(in, *input_, head);
+    arrive(in, *input_, spar::header_of(agreed_, spar::sequence_of(tag)));
     misfit_ = misfit_ || !in.fits();
     return ended(*this);
   }

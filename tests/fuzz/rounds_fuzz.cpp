@@ -11,7 +11,7 @@
 namespace {
 
 constexpr spar::rank_t ranks = 5, listening = 1;
-const spar::signature agreed{.algorithm = 7};
+const spar::signature agreed{.digest = 7};
 
 /// Keeps what it posts.
 class posting : public fuzz::hostile {
@@ -30,13 +30,13 @@ void hear_any(fuzz::input& in, const Participation& who) {
   std::map<std::pair<spar::rank_t, bool>, std::uint64_t> sent; // to a peer, that closes or not: the last round
   while (in.left() > 0) {
     auto note = in.take<note_of>();
-    note.agreed = agreed.algorithm;
+    note.digest = agreed.digest;
     if (note.what == note_of::kind::made) note.round = 100;
     const std::string_view text(reinterpret_cast<const char*>(&note), sizeof note);
     const std::uint64_t started = rounds.started();
     net.posted.clear();
     try {
-      rounds.hear(spar::part_of(spar::control_message::purpose::round, 0, text, 0));
+      rounds.hear(0, text);
     } catch (const spar::corrupt_message&) {
       fuzz::refused = true;
       fuzz::demand(rounds.started() == started && net.posted.empty(), "what was refused has been heeded");
@@ -46,7 +46,8 @@ void hear_any(fuzz::input& in, const Participation& who) {
     for (const auto& [message, peer] : net.posted) {
       fuzz::demand(peer >= 0 && peer < ranks && peer != listening, "a note goes to no other rank");
       posting other(peer, in);
-      spar::detail::activation<posting, Participation>(other, who, 100, agreed).hear(message);
+      spar::detail::activation<posting, Participation>(other, who, 100, agreed)
+          .hear(listening, {message.text.data(), message.length});
       note_of passed;
       std::memcpy(&passed, message.text.data(), sizeof passed);
       if (passed.what == note_of::kind::called) continue;

@@ -83,6 +83,25 @@ TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) 
   EXPECT_EQ(x[0], static_cast<float>(world.size()));
 }
 
+TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  spar::mpi all = world.split(0, world.rank());
+  spar::ok_topk<float> reduce{{.k = all.rank() == 0 ? 15U : 16U}};
+  std::vector<float> x(100, 1.0F);
+  std::string text;
+  try {
+    reduce(all, std::span(x));
+  } catch (const spar::mismatch& e) {
+    text = e.what();
+  } catch (const spar::peer_failed& e) {
+    text = e.what();
+  }
+  EXPECT_NE(text.find("ranks disagree on the algorithm: rank "), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0 has ok_topk(k=15, "), std::string::npos) << text;
+  EXPECT_NE(text.find("has ok_topk(k=16, "), std::string::npos) << text;
+}
+
 /// With four ranks each awaits one that sends to another: they ask each other after a second.
 TEST(mpi_errors, ranks_that_do_not_hear_each_other_are_told) {
   spar::mpi world{MPI_COMM_WORLD};

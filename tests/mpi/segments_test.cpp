@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,32 @@ namespace spar_test {
 namespace {
 
 using index = std::uint32_t;
+
+// --- what ranks agree on when the transport is made ---
+
+TEST(mpi_wire_version, of_an_older_rank_is_named) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (const bool newer : {false, true}) {
+    std::string text;
+    try {
+      if (rank > 0 || newer) { // version 1 sent the wish alone
+        spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000, rank > 0 && newer ? 3 : 2);
+      } else {
+        std::int64_t wish = 1000;
+        MPI_Allreduce(MPI_IN_PLACE, &wish, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
+      }
+    } catch (const spar::mismatch& e) {
+      text = e.what();
+    }
+    const std::string expected = newer ? "ranks have different versions of spar: one has version 2 of the wire format, "
+                                         "this rank has version 3"
+                                       : "ranks have different versions of spar: one has version 1 of the wire format, "
+                                         "this rank has version 2";
+    EXPECT_EQ(text, rank > 0 ? expected : "");
+  }
+  EXPECT_EQ(spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000 + rank), 1000);
+}
 
 // --- results ---
 

@@ -98,7 +98,7 @@ TEST(faulty, a_delay_ends_when_so_many_more_have_been_sent) {
       using spar::counting<spar::threads>::counting;
       std::vector<std::uint8_t>* order = nullptr;
       auto send(const spar::message_pieces& out, spar::rank_t peer, spar::tag_t tag) {
-        order->push_back(out.head.lane);
+        order->push_back(spar::lane_of(tag));
         return counting::send(out, peer, tag);
       }
     } logged(inner);

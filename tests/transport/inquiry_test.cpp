@@ -102,7 +102,9 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
     spar::detail::heed(net, spar::part_of(spar::control_message::purpose::call, 0, text, 0));
   };
   EXPECT_THROW(heed("what?"), spar::corrupt_message);
-  heed(std::string(spar::detail::inquiry_bytes, '\0')); // of a call that is not in flight
+  const std::string no_call(sizeof(spar::detail::call_note), '\0'); // waits, in a call that is not in flight
+  EXPECT_THROW(heed(no_call + "sum, but no algorithm"), spar::corrupt_message);
+  heed(no_call + "sum\nring");
   EXPECT_FALSE(net.dead());
 }
 

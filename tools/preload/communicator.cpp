@@ -95,8 +95,7 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   const std::span<Word> all(x, n);
   const auto with = [&](const auto& algorithm) {
     using chosen = std::remove_cvref_t<decltype(algorithm)>;
-    std::uint64_t option = what.code;
-    if constexpr (requires { algorithm.agreed(); }) option += algorithm.agreed();
+    const std::uint64_t option = what.code + spar::digest_of(algorithm);
     spar::run(*net_, spar::signature_of<Word, std::uint32_t, chosen, any_reduction<Word>>(n, option), algorithm, all,
               op);
   };

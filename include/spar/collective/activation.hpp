@@ -16,15 +16,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace spar::detail {
 
 /// The text of a control message about rounds.
 struct round_note {
   enum class kind : std::uint8_t {
-    made,    // the source has made its object, of that dimension and signature
+    made,    // the source has made its object, of that dimension and digest; its description follows
     start,   // the round is to run
     called,  // the source has made its call of that number
     drained, // rank `who` has made one call less and drains
@@ -34,12 +36,13 @@ struct round_note {
   std::uint32_t listener = 0;
   kind what{};
   std::uint8_t edge = 0; // it went to the rank 2^edge further on
-  std::uint16_t agreed = 0;
-  std::uint64_t round = 0; // or the dimension
+  std::uint16_t reserved = 0;
+  std::uint64_t round = 0;  // or the dimension
+  std::uint64_t digest = 0; // of what ranks must have alike, where an object has been made
   rank_t who = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t reserved_too = 0;
 };
-static_assert(sizeof(round_note) == 24 && std::is_trivially_copyable_v<round_note>);
+static_assert(sizeof(round_note) == 32 && std::is_trivially_copyable_v<round_note>);
 
 /// One rank's part. A rank sends over each of its ceil(log2 P) edges at most one message a round, whoever began it:
 /// an edge is consumed. What comes over edge j goes on over the edges after j, so that it reaches the rank at distance
@@ -48,7 +51,7 @@ template <transport Net, participation Participation>
 class activation {
  public:
   activation(Net& net, const Participation& who, std::uint64_t n, const signature& agreed) noexcept
-      : net_(&net), who_(who), n_(n), agreed_(agreed.algorithm) {}
+      : net_(&net), who_(who), n_(n), digest_(agreed.digest) {}
 
   /// Rounds up to this one are to run.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
@@ -59,10 +62,12 @@ class activation {
 
   /// This rank has made its object, and tells the next one: where ranks disagree on who starts rounds, none may ever
   /// start, and nothing else would tell.
-  void greet(std::uint32_t listener) {
+  void greet(std::uint32_t listener, std::string description) {
+    description_ = std::move(description);
     if (net_->size() == 1) return;
-    send({.listener = listener, .what = round_note::kind::made, .agreed = agreed_, .round = n_},
-         (net_->rank() + 1) % net_->size());
+    const round_note note{.listener = listener, .what = round_note::kind::made, .round = n_, .digest = digest_};
+    const std::string text = std::string(reinterpret_cast<const char*>(&note), sizeof(note)) + description_;
+    send_text(*net_, control_message::purpose::round, text, (net_->rank() + 1) % net_->size());
   }
 
   /// This rank makes its call of that number.
@@ -89,16 +94,17 @@ class activation {
   }
 
   /// A message has arrived. Throws `corrupt_message` for one that no rank sends, `mismatch` where ranks disagree.
-  void hear(const control_message& message) {
+  void hear(rank_t source, std::string_view text) {
     round_note note;
-    std::memcpy(&note, message.text.data(), sizeof(note));
-    const bool sound = message.length == sizeof(note) && note.what <= round_note::kind::left && note.edge < edges() &&
-                       note.who >= 0 && note.who < net_->size() &&
-                       (note.round > 0 || note.what == round_note::kind::made);
+    std::memcpy(&note, text.data(), std::min(text.size(), sizeof(note)));
+    const bool made = note.what == round_note::kind::made;
+    const bool sound = (made ? text.size() >= sizeof(note) : text.size() == sizeof(note)) &&
+                       note.what <= round_note::kind::left && note.edge < edges() && note.who >= 0 &&
+                       note.who < net_->size() && (note.round > 0 || made);
     if (!sound) throw corrupt_message("a control message about a round is damaged");
     listener_ = note.listener;
-    if (note.what == round_note::kind::made) {
-      check(note, message.source);
+    if (made) {
+      check(note, source, std::string(text.substr(sizeof(note))));
     } else if (note.what == round_note::kind::called) {
       if constexpr (counted<Participation>) count(note.round);
     } else {
@@ -111,15 +117,15 @@ class activation {
     return static_cast<int>(std::bit_width(static_cast<std::uint32_t>(net_->size() - 1)));
   }
 
-  void check(const round_note& theirs, rank_t peer) const {
+  void check(const round_note& theirs, rank_t peer, const std::string& description) const {
     if (theirs.round != n_) {
       raise<mismatch>({"ranks disagree on the dimension n of a partial allreduce: rank ", peer, " has ", theirs.round,
                        ", rank ", net_->rank(), " has ", n_});
     }
-    if (theirs.agreed != agreed_) {
+    if (theirs.digest != digest_) {
       raise<mismatch>(
           {"ranks disagree on the algorithm, the participation or the options of a partial allreduce: rank ", peer,
-           " has others (code ", theirs.agreed, ") than rank ", net_->rank(), " (code ", agreed_, ")"});
+           " has ", description, ", rank ", net_->rank(), " has ", description_});
     }
   }
 
@@ -157,16 +163,17 @@ class activation {
     }
   }
 
-  void send(const round_note& note, rank_t peer) {
+  void send(const round_note& note, rank_t peer) { // allocates nothing
     const std::string_view text(reinterpret_cast<const char*>(&note), sizeof(note));
-    net_->post(part_of(control_message::purpose::round, net_->rank(), text, 0), peer);
+    send_text(*net_, control_message::purpose::round, text, peer);
     if (note.what == round_note::kind::start || note.what == round_note::kind::called) ++messages_;
   }
 
   Net* net_;
   Participation who_;
   std::uint64_t n_;
-  std::uint16_t agreed_;
+  std::uint64_t digest_;
+  std::string description_{};
   std::uint32_t listener_ = 0;
   std::uint64_t started_ = 0;
   round_note closing_;

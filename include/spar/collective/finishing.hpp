@@ -14,18 +14,11 @@
 namespace spar::detail {
 
 /// An algorithm may have members `validate(x, op)` and `validate_ranks(P)`, which throw for bad options or arguments
-/// before the call begins, and `agreed()`, a number that must be the same on all ranks.
+/// before the call begins.
 template <class Algorithm, class X, class Op>
 void validate_call(const Algorithm& algorithm, rank_t ranks, const X& x, const Op& op) {
   if constexpr (requires { algorithm.validate_ranks(ranks); }) algorithm.validate_ranks(ranks);
   if constexpr (requires { algorithm.validate(x, op); }) algorithm.validate(x, op);
-}
-template <class Algorithm>
-std::uint64_t agreed_by(const Algorithm& algorithm) {
-  if constexpr (requires { algorithm.agreed(); })
-    return algorithm.agreed();
-  else
-    return 0;
 }
 
 template <class Op, class T>
@@ -41,6 +34,17 @@ template <class Algorithm>
 struct finishing {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
+
+  template <class F>
+    requires requires(const Algorithm& its, F& f) { its.options(f); }
+  void options(F&& f) const {
+    algorithm.options(f);
+  }
+  [[nodiscard]] std::uint64_t agreed() const
+    requires requires(const Algorithm& its) { its.agreed(); }
+  {
+    return algorithm.agreed();
+  }
 
   template <transport Net, element T, index_type Index, class Op>
   task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {

@@ -47,7 +47,7 @@ struct gtopk_allreduce {
   void validate(std::uint64_t n) const { select.validate(n); }
   template <class F>
   void options(F&& f) const {
-    select.options(f);
+    f("select", select);
   }
 
   template <index_type Index, transport Net, element T, reduction<T> Op>

@@ -18,6 +18,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace spar {
@@ -28,6 +29,24 @@ struct partial_options {
   /// rank.
   std::uint64_t tau = 64;
 };
+
+namespace detail {
+
+/// What ranks must have alike of a partial allreduce.
+template <class Algorithm, class Participation>
+struct partial_terms {
+  static constexpr std::string_view name = "partial";
+  const Algorithm* algorithm;
+  const Participation* who;
+  std::uint64_t tau;
+
+  template <class F>
+  void options(F&& f) const {
+    f("algorithm", *algorithm), f("participation", *who), f("tau", tau);
+  }
+};
+
+} // namespace detail
 
 /// One rank's end of a partial allreduce: an engine that runs one round after the other, and the calls that feed it.
 ///
@@ -50,7 +69,7 @@ class partial {
 
   partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
           Op op, const partial_options& options)
-      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), activation_(net, who, n, agreed),
+      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), activation_(net, who, n, agreed),
         algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
     const detail::turn mine(node().shared());
     if (node().dead()) node().throw_dead();
@@ -59,9 +78,11 @@ class partial {
     if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
     engine_.emplace(rounds(net));
     listener_.self = this;
-    listener_.hear = [](void* self, const control_message& note) { static_cast<partial*>(self)->hear(note); };
+    listener_.hear = [](void* self, rank_t source, std::string_view text) {
+      static_cast<partial*>(self)->hear(source, text);
+    };
     node().listeners().add(listener_); // last: nobody is told of what has not been made
-    activation_.greet(listener_.number);
+    activation_.greet(listener_.number, description_of(terms()));
   }
   partial(const partial&) = delete;
   /// Tells the others that this rank makes no further call, in `mismatch` for those that do, and waits until a round
@@ -233,10 +254,10 @@ class partial {
     detail::abort(*net_, what_of(error_));
   }
 
-  void hear(const control_message& note) {
+  void hear(rank_t source, std::string_view text) {
     if (node().dead()) return;
     try {
-      activation_.hear(note);
+      activation_.hear(source, text);
       check_closing();
     } catch (...) {
       give_up();
@@ -268,7 +289,7 @@ class partial {
         call.name = &node().name_call({name_});
         const bool last = drained_ && round == calls_ + 1;
         const channel<Net> calls(net, call, signature_of_round(last));
-        const one_round reduce;
+        const one_round reduce{terms()};
         co_await detail::drive_named(calls, &call, reduce, this, &next);
         next.cost = call.cost;
         results_.push_back(&next);
@@ -296,7 +317,10 @@ class partial {
     waiting_ = nullptr;
   }
 
-  struct one_round {
+  using terms_type = detail::partial_terms<Algorithm, Participation>;
+  [[nodiscard]] terms_type terms() const noexcept { return {&algorithm_, &who_, tau_}; }
+
+  struct one_round : terms_type {
     task<void> operator()(channel<Net> net, partial* its, finished* next) const& {
       const bruck_allgather gather;
       co_await gather(net.template with_element<std::int32_t>(), next->who.marks());
@@ -307,7 +331,7 @@ class partial {
 
   [[nodiscard]] signature signature_of_round(bool last) const noexcept {
     signature agreed = agreed_;
-    if (last) agreed.algorithm = static_cast<std::uint16_t>(agreed.algorithm ^ name_code("drain"));
+    if (last) agreed.digest = detail::splitmix(agreed.digest);
     return agreed;
   }
 
@@ -315,6 +339,7 @@ class partial {
   std::uint64_t n_;
   signature agreed_;
   Held held_;
+  Participation who_;
   detail::activation<Net, Participation> activation_;
   Algorithm algorithm_;
   Op op_;

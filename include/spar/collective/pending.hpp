@@ -2,6 +2,7 @@
 // A collective under way: the handle of the non-blocking calls.
 #pragma once
 
+#include <spar/core/policy.hpp>
 #include <spar/core/task.hpp>
 #include <spar/transport/channel.hpp>
 
@@ -125,10 +126,20 @@ class loans {
   operation_record wait_;
 };
 
+/// What a call says of its algorithm, which stays where it is until the call has ended.
+template <class Algorithm>
+description describe(const Algorithm& algorithm) noexcept {
+  if constexpr (policy<Algorithm>)
+    return {&algorithm, [](const void* its) { return description_of(*static_cast<const Algorithm*>(its)); }};
+  else
+    return {};
+}
+
 /// The algorithm lives in this frame for as long as it runs, and the arguments until nobody reads what they lead to.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
   std::exception_ptr failure;
+  call->describe = describe(algorithm);
   try {
     const open_call<Net> open(net.net(), *call);
     co_return co_await algorithm(net, args...);
@@ -207,6 +218,7 @@ template <transport Net, class Algorithm, class... Args>
 auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
   const detail::turn mine(net.node().shared());
   call_record call;
+  call.describe = detail::describe(algorithm);
   try {
     const detail::open_call<Net> open(net, call);
     auto work = algorithm(channel<Net>(net, call, agreed), args...);

@@ -75,8 +75,7 @@ struct selected {
   }
   template <class F>
   void options(F&& f) const {
-    if constexpr (requires { select.options(f); }) select.options(f);
-    if constexpr (requires { algorithm.agreed(); }) f(algorithm.agreed());
+    f("select", select), f("algorithm", algorithm);
   }
   template <class F>
   void own_state(F&& f) {

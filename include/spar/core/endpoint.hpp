@@ -14,6 +14,7 @@
 #include <spar/core/scheduler.hpp>
 #include <spar/core/slab.hpp>
 #include <spar/core/statistics.hpp>
+#include <spar/core/texts.hpp>
 #include <spar/core/turns.hpp>
 #include <spar/core/waiting.hpp>
 
@@ -35,10 +36,33 @@
 
 namespace spar {
 
-/// The record of one call while it is in flight.
-struct call_record : detail::link {
+namespace detail {
+
+/// Says what an object is: an algorithm with its options.
+struct description {
+  const void* object = nullptr;
+  std::string (*text)(const void* object) = nullptr;
+};
+
+/// What this rank has asked a peer, while it waits for the answer.
+struct question {
+  rank_t peer;
+  bool answered = false;
+  std::string answer{};
+};
+
+} // namespace detail
+
+/// What a call is, beyond its end.
+struct call_identity {
   signature agreed;
   std::uint64_t sequence = 0;
+  std::string_view chosen{}; // the algorithm that it has chosen, if any
+};
+
+/// The record of one call while it is in flight.
+struct call_record : call_identity, detail::link {
+  detail::description describe{}; // of the algorithm, where it has a name
   statistics cost;
   double started = 0;
   detail::call_name* name = nullptr; // of a call that has one
@@ -106,6 +130,7 @@ class endpoint {
   [[gnu::noinline]] void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
     call.leave();
+    last_ended_ = call;
     if (call.name != nullptr) call.name->in_flight = false;
     --open_;
     memory().end_call();
@@ -210,7 +235,9 @@ class endpoint {
 
   /// A control message has arrived. Throws `corrupt_message` for one that nobody can have sent.
   [[gnu::noinline, gnu::cold]] void heed(const control_message& part) {
-    if (part.what == control_message::purpose::round) return listeners_.hear(part);
+    if (part.what == control_message::purpose::round) {
+      return texts_.add(part, [&](std::string_view text) { listeners_.hear(part.source, text); });
+    }
     if (part.what == control_message::purpose::name) {
       if (part.source != 0) throw corrupt_message("a rank other than 0 numbers a collective");
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
@@ -235,6 +262,16 @@ class endpoint {
     }
     return nullptr;
   }
+  /// The call that ended last.
+  [[nodiscard]] const call_identity& last_ended() const noexcept { return last_ended_; }
+  /// The texts of control messages that have come in part.
+  [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
+  /// What this rank waits to be told, or a null pointer.
+  [[nodiscard]] detail::question* asking() const noexcept { return asking_; }
+  void ask(detail::question* what) noexcept { asking_ = what; }
+  /// The endpoint of another rank, which a rank of the simulator can read; a null pointer elsewhere.
+  [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
+  void know_neighbours(endpoint* (*find)(endpoint& own, rank_t rank)) noexcept { neighbour_ = find; }
   /// What coroutines wait for, but idly.
   [[nodiscard]] detail::waiting_list& waiting() noexcept { return waiting_; }
   /// Ends what is awaited in a call in an error; false where nothing is.
@@ -264,6 +301,7 @@ class endpoint {
     call_record& call = *calls_.acquire();
     call.cost = {};
     call.name = nullptr;
+    call.chosen = {};
     return call;
   }
   void recycle(call_record& call) noexcept { calls_.recycle(&call); }
@@ -296,6 +334,7 @@ class endpoint {
   detail::link calls_in_flight_;
   detail::slab<call_record> calls_;
   detail::call_names names_;
+  call_identity last_ended_;
   spar::statistics last_;
   spar::statistics total_;
   detail::waiting_list waiting_;
@@ -303,6 +342,9 @@ class endpoint {
   detail::waiting_list lenders_;
   std::size_t lent_ = 0; // messages
   detail::listeners listeners_;
+  detail::texts texts_;
+  detail::question* asking_ = nullptr;
+  endpoint* (*neighbour_)(endpoint& own, rank_t rank) = nullptr;
   double seen_ = 0; // when the last call began or ended
   detail::turns* turns_ = nullptr;
   double deadline_ = 600;

@@ -2,18 +2,21 @@
 // Those on a rank to whom control messages are addressed by number.
 #pragma once
 
-#include <spar/core/control.hpp>
+#include <spar/core/address.hpp>
 #include <spar/core/record_queue.hpp>
 
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace spar::detail {
 
 /// Is told the control messages that begin with its number, by whoever makes progress on its rank.
 struct listener {
   std::uint32_t number = 0; // the same on every rank, as all add their listeners in the same order
-  void (*hear)(void* self, const control_message& note) = nullptr;
+  void (*hear)(void* self, rank_t source, std::string_view text) = nullptr;
   void* self = nullptr;
   listener* next = nullptr;
 };
@@ -33,9 +36,10 @@ class listeners {
   void add(listener& l) {
     l.number = next_++;
     while (early_note* note = early_.take([&](const early_note& n) { return number_of(n.text) == l.number; })) {
-      const control_message text = note->text;
+      const rank_t source = note->source;
+      const std::string text = std::move(note->text);
       delete note;
-      l.hear(l.self, text);
+      l.hear(l.self, source, text);
     }
     all_.push_back(&l);
   }
@@ -44,22 +48,23 @@ class listeners {
   }
 
   /// What comes for a listener that has gone is of no use any more.
-  void hear(const control_message& note) {
-    const std::uint32_t number = number_of(note);
-    if (number >= next_) return early_.push_back(new early_note{note});
+  void hear(rank_t source, std::string_view text) {
+    const std::uint32_t number = number_of(text);
+    if (number >= next_) return early_.push_back(new early_note{source, std::string(text)});
     for (listener* l = all_.first(); l != nullptr; l = l->next) {
-      if (l->number == number) return l->hear(l->self, note);
+      if (l->number == number) return l->hear(l->self, source, text);
     }
   }
 
  private:
   struct early_note {
-    control_message text;
+    rank_t source;
+    std::string text;
     early_note* next = nullptr;
   };
-  static std::uint32_t number_of(const control_message& note) noexcept {
+  static std::uint32_t number_of(std::string_view text) noexcept {
     std::uint32_t number = 0;
-    std::memcpy(&number, note.text.data(), sizeof(number));
+    if (text.size() >= sizeof(number)) std::memcpy(&number, text.data(), sizeof(number));
     return number;
   }
 

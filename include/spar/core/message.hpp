@@ -15,6 +15,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -30,34 +31,46 @@ enum class wire_format : std::uint8_t {
 
 inline constexpr std::size_t max_pieces = 3;
 
-/// What all ranks of a call must agree on; every header carries it.
+/// What a call is of besides its algorithm and its dimension.
+struct call_form {
+  std::string_view algorithm; ///< name
+  std::string_view operation; ///< name
+  bool dense = false;         ///< of dense values, not of streams
+  std::uint64_t hash = 0;     ///< of the operation and the form
+};
+
+/// What all ranks of a call must agree on; every header carries its digest and its types.
 struct signature {
-  std::uint16_t algorithm = 0; // with the form and the options that must be the same
-  std::uint16_t operation = 0;
+  std::uint64_t digest = 0; ///< of the algorithm with its options, the operation, the form and the dimension
   element_code element{};
   element_code index{};
   std::uint64_t dimension = 0;
-  std::uint16_t form = 0; // of dense values, or 0 of streams
+  const call_form* form = nullptr; ///< where it is known, for errors and for `channel::with_algorithm`
 };
 
 /// In front of every message, in the sender's byte order (the magic number tells a stranger's apart).
 struct header {
   static constexpr std::uint16_t expected_magic = 0x7073; // "sp"
-  static constexpr std::uint8_t current_version = 1;
+  static constexpr std::uint8_t current_version = 2;
 
-  /// Numbers of collectives are kept modulo this.
-  static constexpr std::uint32_t sequences = 1U << 24;
+  /// Numbers of collectives are kept modulo this. A message's tag has the lane and the number modulo `max_in_flight`;
+  /// its header has the rest.
+  static constexpr std::uint64_t sequences = max_in_flight << 16;
+  static constexpr std::uint16_t sequence_part(std::uint64_t number) noexcept {
+    return static_cast<std::uint16_t>(number / max_in_flight);
+  }
+
+  /// Of a message that came with a short header: its digest stands for the dimension.
+  static constexpr std::uint64_t unknown_dimension = UINT64_MAX;
 
   std::uint16_t magic = expected_magic;
   std::uint8_t version = current_version;
-  wire_format format{};
-  std::uint32_t sequence = 0;  ///< number of the collective on its communicator
-  std::uint16_t algorithm = 0; ///< hash of the algorithm's name and options
-  std::uint16_t operation = 0; ///< hash of the operation's name
-  element_code element{};
-  element_code index{};
-  std::uint8_t lane = 0;
+  wire_format format : 4 = {};
+  element_code index : 4 = {};
+  element_code element = {};
   std::uint8_t order = 0;      ///< among those of its lane to the same rank, where payloads are checked
+  std::uint16_t sequence = 0;  ///< what the tag lacks of the collective's number
+  std::uint64_t digest = 0;    ///< of what all ranks must agree on: see `signature`
   std::uint64_t dimension = 0; ///< n
   std::uint64_t count = 0;     ///< entries in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< bytes of each piece

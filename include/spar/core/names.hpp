@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/control.hpp>
+#include <spar/core/fnv1a.hpp>
 #include <spar/core/waiting.hpp>
 
 #include <array>
@@ -48,9 +49,7 @@ class call_names {
 
   /// Throws `invalid_argument` where there are too many names, or two that cannot be told apart.
   call_name& find(std::string_view text) {
-    std::uint64_t hash = 14695981039346656037U; // FNV-1a
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    call_name& name = find(hash);
+    call_name& name = find(fnv1a(text));
     if (name.text.empty()) name.text = text;
     if (name.text != text) {
       raise<invalid_argument>({"the names ", name.text, " and ", std::string(text),

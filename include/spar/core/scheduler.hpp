@@ -42,7 +42,7 @@ class scheduler {
   /// Resumes until nothing is ready; those that become ready meanwhile are resumed as well.
   void run() {
     const bool within = std::exchange(running_, true);
-    while (next_ < end_) {
+    while (next_ < end_ && !paused_) {
       const auto ready = queue_.data()[next_++];
       if (next_ == end_) next_ = end_ = 0; // keeps the room: nothing is allocated in the steady state
       ready.resume();
@@ -52,7 +52,21 @@ class scheduler {
   /// Whether a coroutine is being resumed.
   [[nodiscard]] bool running() const noexcept { return running_; }
 
-  [[nodiscard]] bool idle() const noexcept { return next_ == end_; }
+  /// Whether there is nothing to resume.
+  [[nodiscard]] bool idle() const noexcept { return next_ == end_ || paused_; }
+
+  /// While an object of this class lives, coroutines become ready, but none is resumed: for one that has to wait for
+  /// another rank without being suspended.
+  class pause {
+   public:
+    explicit pause(scheduler& its) noexcept : its_(&its), before_(std::exchange(its.paused_, true)) {}
+    pause(const pause&) = delete;
+    ~pause() { its_->paused_ = before_; }
+
+   private:
+    scheduler* its_;
+    bool before_;
+  };
 
  private:
   static std::pmr::memory_resource& heap() { return *std::pmr::new_delete_resource(); }
@@ -62,6 +76,7 @@ class scheduler {
   std::size_t next_ = 0;
   std::size_t end_ = 0;
   bool running_ = false;
+  bool paused_ = false;
 };
 
 } // namespace spar

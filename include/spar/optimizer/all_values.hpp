@@ -52,7 +52,7 @@ struct all_values {
   /// Calls `f` with what all ranks must have alike.
   template <class F>
   void options(F&& f) const {
-    f(algorithm.agreed());
+    f("algorithm", algorithm);
   }
 };
 

@@ -99,10 +99,11 @@ class error_feedback {
   void validate_ranks(rank_t ranks) const {
     if constexpr (requires { algorithm_.validate_ranks(ranks); }) algorithm_.validate_ranks(ranks);
   }
-  /// What of the options and the state all ranks must have alike, as one number.
-  [[nodiscard]] std::uint64_t agreed() const {
+  /// What of the options and the state all ranks must have alike.
+  template <class F>
+  void options(F&& f) const {
     Algorithm algorithm = algorithm_;
-    return agreed_by(algorithm);
+    name_options(algorithm, f);
   }
 
   /// What this rank has not sent yet; empty before the first call.
@@ -150,23 +151,23 @@ class error_feedback {
   }
 
  private:
-  static std::uint64_t agreed_by(Algorithm& algorithm) {
-    detail::state_hash hash;
-    if constexpr (requires { algorithm.options(hash); }) algorithm.options(hash);
-    if constexpr (requires { algorithm.shared_state(hash); }) algorithm.shared_state(hash);
-    return hash.value ^ hash.value >> 32;
+  /// Of the algorithm, and a hash of the state that ranks share.
+  template <class F>
+  static void name_options(Algorithm& algorithm, F& f) {
+    if constexpr (requires { algorithm.options(f); }) algorithm.options(f);
+    if constexpr (requires(detail::state_hash hash) { algorithm.shared_state(hash); }) {
+      detail::state_hash hash;
+      algorithm.shared_state(hash);
+      f("state", hash.value);
+    }
   }
   /// Of the algorithm, and of its selector where it has one.
   static std::uint64_t saved_name() noexcept {
-    detail::state_hash hash;
-    const auto add = [&](std::string_view name) {
-      for (const char c : name) hash(std::uint64_t{static_cast<unsigned char>(c)});
-    };
-    add(Algorithm::name);
+    std::uint64_t hash = detail::fnv1a(Algorithm::name);
     if constexpr (requires(Algorithm a) { std::string_view(decltype(a.select)::name); }) {
-      add(decltype(Algorithm::select)::name);
+      hash = detail::fnv1a(decltype(Algorithm::select)::name, hash);
     }
-    return hash.value;
+    return hash;
   }
   template <class F>
   static void visit_state(Algorithm& algorithm, F& f) {
@@ -204,6 +205,10 @@ class error_feedback {
     static constexpr std::string_view name = Algorithm::name;
     mutable under_way call;
 
+    template <class F>
+    void options(F&& f) const {
+      name_options(call.its().next_, f);
+    }
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<const T> x, Op op) const& {
       const end_of_call end(call);
@@ -231,6 +236,10 @@ class error_feedback {
     static constexpr std::string_view name = Algorithm::name;
     out_of_place sparse;
 
+    template <class F>
+    void options(F&& f) const {
+      sparse.options(f);
+    }
     template <transport Net, class Op>
     task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
       const selected_sum<T, Index> result = co_await sparse(net, std::span<const T>(x), op);
@@ -247,7 +256,8 @@ class error_feedback {
     check_values(std::span<const T>(x));
     validate_ranks(net.size());
     next_ = algorithm_;
-    return mode(net, signature_of<T, Index, Algorithm, Op>(x.size(), agreed_by(next_)), std::move(call), x, op);
+    const auto agreed = signature_of<T, Index, Algorithm, Op>(x.size(), digest_of(call));
+    return mode(net, agreed, std::move(call), x, op);
   }
 
   template <class Op>

@@ -5,6 +5,7 @@
 #include <spar/core/crc32c.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/fnv1a.hpp>
 
 #include <array>
 #include <concepts>
@@ -16,10 +17,10 @@
 
 namespace spar::detail {
 
-// An algorithm names its options and its state by members that call f with each number and each vector of numbers:
-//   options(f)       what ranks must have alike, and what they have from their caller;
+// An algorithm names its state by members that call f with each number and each vector of numbers:
 //   shared_state(f)  what changes, alike on all ranks;
 //   own_state(f)     what changes on each rank for itself.
+// Its options are those of a policy.
 
 /// Collects numbers as words.
 struct state_writer {
@@ -54,16 +55,11 @@ struct state_reader {
   }
 };
 
-/// FNV-1a over all of them.
+/// Hashes all of them, as FNV-1a does octets.
 struct state_hash {
-  std::uint64_t value = 14695981039346656037U;
+  std::uint64_t value = fnv1a_basis;
 
-  void operator()(std::uint64_t number) { value = (value ^ number) * 1099511628211U; }
-  void operator()(double number) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &number, sizeof bits);
-    (*this)(bits);
-  }
+  void operator()(std::uint64_t number) { value = fnv1a(value, number); }
   void operator()(const std::vector<std::uint64_t>& numbers) {
     for (const std::uint64_t number : numbers) (*this)(number);
   }

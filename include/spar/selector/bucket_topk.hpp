@@ -29,7 +29,7 @@ struct bucket_topk {
   /// What ranks must have alike.
   template <class F>
   void options(F&& f) const {
-    f(k), f(bucket);
+    f("k", k), f("bucket", bucket);
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>

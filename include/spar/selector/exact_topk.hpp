@@ -29,7 +29,7 @@ struct exact_topk {
   /// What ranks must have alike.
   template <class F>
   void options(F&& f) const {
-    f(k), f(density);
+    f("k", k), f("density", density);
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>

@@ -31,7 +31,7 @@ struct gaussian {
   /// What ranks must have alike.
   template <class F>
   void options(F&& f) const {
-    f(k), f(density);
+    f("k", k), f("density", density);
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>

@@ -59,7 +59,7 @@ struct threshold_reuse {
   /// What ranks must have alike.
   template <class F>
   void options(F&& f) const {
-    f(k), f(density), f(period), f(epsilon);
+    f("k", k), f("density", density), f("period", period), f("epsilon", epsilon);
   }
 
   /// What changes from call to call.

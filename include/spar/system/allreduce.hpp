@@ -47,7 +47,7 @@ auto allreduce(Mode begin, Net& net, const stream_view<T, Index>& mine, Algorith
                 "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
   validate(mine);
   validate_call(algorithm, net.size(), mine, op);
-  const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension(), agreed_by(algorithm));
+  const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension(), digest_of(algorithm));
   return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
 }
 template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
@@ -67,7 +67,7 @@ auto allreduce(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}, 
                 "this algorithm has no name or does not allreduce dense values: it must be callable as "
                 "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
   validate_call(algorithm, net.size(), std::span<T>(x), op);
-  const auto agreed = signature_of<T, no_indices, Algorithm, Op>(x.size(), agreed_by(algorithm));
+  const auto agreed = signature_of<T, no_indices, Algorithm, Op>(x.size(), digest_of(algorithm));
   return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
 }
 template <class Mode, transport Net, dense_values In, dense_values Out, class Algorithm = dense, class Op = sum>

@@ -36,7 +36,10 @@ struct collective {
     if constexpr (requires { select.validate(x.size()); }) select.validate(x.size());
   }
 
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return detail::agreed_by(algorithm); }
+  template <class F>
+  void options(F&& f) const {
+    f("select", select), f("algorithm", algorithm);
+  }
 
   template <transport Net, element T, reduction<T> Op>
     requires selects<Selector, T, std::uint32_t>

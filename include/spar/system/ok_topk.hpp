@@ -82,7 +82,10 @@ struct basic_ok_topk_allreduce {
   }
   void validate_ranks(rank_t ranks) const { topology.validate_ranks(ranks); }
 
-  void options(auto&& f) const { f(k), f(density), f(epsilon), f(tau), f(tau_prime), f(topology.agreed()); }
+  void options(auto&& f) const {
+    f("k", k), f("density", density), f("epsilon", epsilon), f("tau", tau), f("tau_prime", tau_prime);
+    f("topology", topology.agreed());
+  }
   void shared_state(auto&& f) { f(calls), f(global_threshold), f(boundaries); }
   void own_state(auto&& f) { f(local.threshold), f(local.calls); }
 };

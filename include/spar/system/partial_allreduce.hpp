@@ -59,9 +59,8 @@ auto partial_allreduce(Net& net, std::uint64_t n, const Participation& who = {},
                 "sparse streams");
   who.validate(net.size());
   if constexpr (requires { algorithm.validate_ranks(net.size()); }) algorithm.validate_ranks(net.size());
-  const std::uint64_t option =
-      detail::splitmix(detail::splitmix(detail::agreed_by(algorithm) ^ who.agreed()) ^ options.tau);
-  const signature agreed = signature_of<value, index, Algorithm, Op>(n, option ^ option >> 32);
+  using terms = detail::partial_terms<Algorithm, Participation>;
+  const signature agreed = signature_of<value, index, terms, Op>(n, digest_of(terms{&algorithm, &who, options.tau}));
   return partial<Net, typename held::type, Participation, Algorithm, Op>(
       net, n, agreed, typename held::type(n, op, net.memory()), who, std::move(algorithm), op, options);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/assertion.hpp>
+#include <spar/transport/inquiry.hpp>
 #include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
 
@@ -58,10 +59,12 @@ class channel {
     return other;
   }
   /// The same call once ranks have chosen an algorithm, so that a rank that chose otherwise, or with other options, is
-  /// found out.
+  /// found out. `name` outlives the call; `option` is a number made of what else must be the same.
   [[nodiscard]] channel with_algorithm(std::string_view name, std::uint64_t option = 0) const noexcept {
     channel other = *this;
-    other.agreed_.algorithm = static_cast<std::uint16_t>(algorithm_code(name, option) ^ agreed_.form);
+    const std::uint64_t form = agreed_.form != nullptr ? agreed_.form->hash : 0;
+    other.agreed_.digest = detail::call_digest(detail::fnv1a(name), option, form, agreed_.dimension);
+    call_->chosen = name;
     return other;
   }
 
@@ -100,7 +103,7 @@ class channel {
   template <class Inner>
   class checked_receive {
    public:
-    checked_receive(Inner inner, const channel& call, const message_buffer& in, rank_t peer) noexcept
+    checked_receive(Inner inner, const channel& call, message_buffer& in, rank_t peer) noexcept
         : inner_(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
     [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
@@ -116,15 +119,11 @@ class channel {
    private:
     Inner inner_;
     channel channel_;
-    const message_buffer* in_;
+    message_buffer* in_;
     rank_t peer_;
   };
 
-  [[nodiscard]] header own_header() const noexcept {
-    header own = header_of(agreed_, call_->sequence);
-    own.lane = lane_;
-    return own;
-  }
+  [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, call_->sequence); }
 
   /// Messages of this call so far to a peer (direction 0) or from it (1) on this lane.
   [[nodiscard]] std::uint8_t& messages(rank_t peer, rank_t direction) const noexcept {
@@ -137,8 +136,8 @@ class channel {
     spar::check(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
   }
 
-  void check(const message_buffer& in, rank_t peer) const {
-    const header& h = in.head();
+  void check(message_buffer& in, rank_t peer) const {
+    header& h = in.arrived();
     const bool checksums = call_->messages.size() > 0;
     if (checksums) {
       h.validate();
@@ -146,12 +145,21 @@ class channel {
         raise<corrupt_message>({"a message from rank ", peer, " to rank ", rank(), " is missing"});
       }
     }
-    if (!is_of(h, agreed_, call_->sequence) || h.lane != lane_) detail::throw_mismatch(h, peer, own_header(), rank());
+    if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
+    h.dimension = agreed_.dimension; // a short header lacks it
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;
     call_->cost.bytes_received += h.payload_bytes();
     call_->cost.header_bytes_received += sizeof(header);
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
+    detail::check_fields(h, peer, own_header(), rank(), call_->sequence);
+    const detail::call_view own = detail::view_of(*call_, agreed_, rank(), call_->describe);
+    detail::call_view theirs = detail::ask_what_differs(*net_, call_->sequence, peer);
+    theirs.agreed.digest = h.digest; // of what has come, not of what the peer does now
+    detail::throw_mismatch(theirs, own);
   }
 
   Net* net_;

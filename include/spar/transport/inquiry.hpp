@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank that waits for long asks the one that it waits for whether that is in the same call. Where ranks disagree on
-// the algorithm, or on a plan, each may wait for one that sends to another: then no message that comes ever tells.
+// Ranks tell each other in which call they are. A rank that waits for long tells the one that it waits for: where ranks
+// disagree on the algorithm, or on a plan, each may wait for one that sends to another, and no message that comes ever
+// shows it. A rank that finds another digest in a message asks the sender what its call is, to name both in the error.
 #pragma once
 
 #include <spar/transport/signature.hpp>
@@ -10,22 +11,61 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <string>
 #include <string_view>
+
+#include <sched.h>
 
 namespace spar::detail {
 
-/// Of a header, what an inquiry carries.
-inline constexpr std::size_t inquiry_bytes = offsetof(header, count);
+/// The front of the text of a control message about a call; the names of its operation and of its algorithm follow,
+/// with a line feed between them.
+struct call_note {
+  enum class kind : std::uint8_t {
+    waits,   ///< the source waits for this rank in that call
+    differs, ///< the source is in that call, and asks in which this rank is
+    answer   ///< the source is in that call; in none of that number where the algorithm is empty
+  };
+
+  std::uint64_t digest = 0;
+  std::uint64_t dimension = 0;
+  std::uint32_t sequence = 0; // modulo header::sequences
+  kind what{};
+  element_code element{};
+  element_code index{};
+  std::uint8_t reserved = 0;
+};
+static_assert(sizeof(call_note) == 24);
+
+/// The call of that number, modulo header::sequences, in which a rank is, or which it has ended last.
+[[gnu::noinline, gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
+  const auto is_it = [&](const call_identity& call) { return (call.sequence - sequence) % header::sequences == 0; };
+  const call_record* const call = node.call_of(sequence);
+  if (call != nullptr && is_it(*call)) return view_of(*call, call->agreed, node.rank(), call->describe);
+  const call_identity& ended = node.last_ended();
+  if (!is_it(ended) || ended.agreed.form == nullptr) return {node.rank()};
+  call_view its = view_of(ended, ended.agreed, node.rank());
+  its.algorithm += ", in a call that it has ended";
+  return its;
+}
+
+/// Tells `peer` in which call of that number this rank is.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] void tell_call(Net& net, call_note::kind what, std::uint64_t sequence, rank_t peer) {
+  const call_view own = view_of(net.node(), sequence);
+  const call_note note{
+      own.agreed.digest,  own.agreed.dimension, static_cast<std::uint32_t>(sequence % header::sequences), what,
+      own.agreed.element, own.agreed.index};
+  const std::string front(reinterpret_cast<const char*>(&note), sizeof(note));
+  send_text(net, control_message::purpose::call, front + own.operation + "\n" + own.algorithm, peer);
+}
 
 /// Tells the rank for which an operation waits to which call it belongs.
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void ask(Net& net, operation_record& r) {
   ++r.asked;
   const call_record* const call = r.tag < 0 ? nullptr : net.node().call_of(sequence_of(r.tag));
-  if (call == nullptr) return;
-  const header ours = header_of(call->agreed, call->sequence);
-  const std::string_view text(reinterpret_cast<const char*>(&ours), inquiry_bytes);
-  net.post(part_of(control_message::purpose::call, net.rank(), text, 0), r.peer);
+  if (call != nullptr) tell_call(net, call_note::kind::waits, call->sequence, r.peer);
 }
 
 /// Asks those who have not been asked yet: where ranks wait and nothing else can happen.
@@ -54,24 +94,72 @@ double look_at_waits(Net& net, double now) {
   return until;
 }
 
-/// A control message has arrived. Throws `corrupt_message` for one that nobody can have sent, and `mismatch` where this
-/// rank is in another call of that number than its source and does not wait in it: else the call ends in that.
+/// What the text of a control message says of a call of `source`. Throws `corrupt_message` for one that no rank sends.
+inline call_view read_call(std::string_view text, rank_t source, call_note& note) {
+  const std::size_t line = text.find('\n', sizeof(note));
+  if (line != text.npos) std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
+  if (line == text.npos || note.what > call_note::kind::answer) {
+    throw corrupt_message("a control message about a call is malformed");
+  }
+  return {source,
+          {note.digest, note.element, note.index, note.dimension},
+          std::string(text.substr(sizeof(note), line - sizeof(note))),
+          std::string(text.substr(line + 1))};
+}
+
+/// A message of this rank's call of that number has come from `peer` with another digest: what the peer says of its
+/// own. Unknown where the peer is in none, or says nothing within a second. Throws `peer_failed` where another failure
+/// ends the call meanwhile.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] call_view ask_what_differs(Net& net, std::uint64_t sequence, rank_t peer) {
+  endpoint& node = net.node();
+  if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
+  question asked{peer};
+  const scheduler::pause none_resumed(node.scheduler());
+  node.ask(&asked);
+  tell_call(net, call_note::kind::differs, sequence, peer);
+  for (const double end = net.now() + 1; !asked.answered && !node.dead() && net.now() < end; sched_yield()) {
+    net.progress(false);
+  }
+  node.ask(nullptr);
+  if (!asked.answered && node.dead()) node.throw_dead();
+  call_note note;
+  return asked.answer.empty() ? call_view{peer} : read_call(asked.answer, peer, note);
+}
+
+/// A peer has told in which call it is. Throws `corrupt_message` for a text that no rank sends, and `mismatch` where
+/// the peer waits for this rank, which is in another call of that number and does not wait in it. Else this rank's call
+/// ends in that; or the peer, which has asked, ends the calls of all.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] void heed_call(Net& net, rank_t source, std::string_view text) {
+  endpoint& node = net.node();
+  call_note note;
+  const call_view theirs = read_call(text, source, note);
+  if (note.what == call_note::kind::differs) tell_call(net, call_note::kind::answer, note.sequence, source);
+  if (question* const asked = node.asking()) { // this rank is about to end its calls
+    if (asked->peer != source || note.what == call_note::kind::waits) return;
+    asked->answered = true;
+    asked->answer = text;
+    return;
+  }
+  const call_record* const call = node.call_of(note.sequence);
+  const header said = header_of(theirs.agreed, note.sequence);
+  if (note.what == call_note::kind::answer || call == nullptr || is_of(said, call->agreed, call->sequence)) return;
+  if (said.sequence != header::sequence_part(call->sequence)) return;
+  try {
+    check_fields(said, source, header_of(call->agreed, call->sequence), node.rank(), call->sequence);
+    throw_mismatch(theirs, view_of(node, call->sequence));
+  } catch (const mismatch&) {
+    if (!node.end_wait(*call, std::current_exception()) && note.what == call_note::kind::waits) throw;
+  }
+}
+
+/// A control message has arrived. Throws `corrupt_message` for one that nobody can have sent, and as `heed_call`.
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void heed(Net& net, const control_message& note) {
   endpoint& node = net.node();
   if (note.what != control_message::purpose::call) return node.heed(note);
-  if (note.length != inquiry_bytes) throw corrupt_message("a rank asks for less than a call");
-  header theirs;
-  std::memcpy(static_cast<void*>(&theirs), note.text.data(), inquiry_bytes);
-  const call_record* const call = node.call_of(theirs.sequence);
-  if (call == nullptr) return;
-  const header ours = header_of(call->agreed, call->sequence);
-  if (theirs.sequence != ours.sequence || is_of(theirs, call->agreed, call->sequence)) return;
-  try {
-    throw_mismatch(theirs, note.source, ours, node.rank());
-  } catch (const mismatch&) {
-    if (!node.end_wait(*call, std::current_exception())) throw;
-  }
+  node.texts().add(note, [&](std::string_view text) { heed_call(net, note.source, text); });
 }
 
 } // namespace spar::detail

@@ -378,7 +378,7 @@ class mpi : public endpoint {
     int arrived = 0;
     MPI_Get_count(&status, MPI_BYTE, &arrived);
     const std::span<const std::byte> bytes(r->cover->bytes.data(), static_cast<std::size_t>(std::max(arrived, 0)));
-    const payload_views pieces = read_envelope(bytes, r->tag, r->into->arrived());
+    const payload_views pieces = read_envelope(bytes, r->into->arrived());
     if (!r->into->fits()) {
       cancel(r); // a rank expects other sizes: the call ends in a mismatch
     } else if (!is_enclosed(r->into->head())) {

@@ -7,6 +7,7 @@
 #include <spar/transport/mpi_hosts.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -38,11 +39,11 @@ class mpi_segments {
   /// it would hold the whole message of a sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
-  /// Collective. `wanted` bytes, or 0 for no wish.
+  /// Collective. `wanted` bytes, or 0 for no wish. Throws `mismatch` where a rank has an older wire format, or, on a
+  /// machine of little-endian order where this one is big-endian, another byte order.
   mpi_segments(MPI_Comm comm, std::size_t wanted) {
     constexpr auto none = static_cast<std::int64_t>(largest) + 1;
-    std::int64_t least = wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none;
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, comm), "MPI_Allreduce");
+    const std::int64_t least = agree(comm, wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none);
     if (least != none) {
       near_ = far_ = static_cast<std::size_t>(least);
       return;
@@ -53,6 +54,24 @@ class mpi_segments {
     const rank_t own = host[static_cast<std::size_t>(rank)];
     if (std::all_of(host.begin(), host.end(), [=](rank_t h) { return h == own; })) return;
     for (const rank_t h : host) is_far_.push_back(h != own);
+  }
+
+  /// The least wish of all ranks. One number goes around: above the wish, of 32 bits, the byte order and the version of
+  /// the wire format, so that the least number is one of the oldest version. Version 1 sent the wish alone.
+  static std::int64_t agree(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
+    constexpr std::int64_t big_endian = std::endian::native == std::endian::big ? 1 : 0;
+    constexpr int order_at = 32, version_at = 33;
+    std::int64_t least = version << version_at | big_endian << order_at | wish;
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, comm), "MPI_Allreduce");
+    const std::int64_t oldest = std::max<std::int64_t>(least >> version_at, 1);
+    if (oldest != version) {
+      raise<mismatch>({"ranks have different versions of spar: one has version ", oldest,
+                       " of the wire format, this rank has version ", version});
+    }
+    if ((least >> order_at & 1) != big_endian) {
+      throw mismatch("ranks run on machines of different byte orders, of which spar needs one");
+    }
+    return least & ((std::int64_t{1} << order_at) - 1);
   }
 
   [[nodiscard]] std::size_t operator[](rank_t peer) const noexcept {

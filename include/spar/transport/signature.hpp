@@ -1,125 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What all ranks of a call must agree on, and what they are told where they do not.
+// What all ranks of a call must agree on, and the errors where they do not.
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/endpoint.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/fnv1a.hpp>
 #include <spar/core/message.hpp>
+#include <spar/core/mix.hpp>
 
 #include <concepts>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 
 namespace spar {
 
-/// FNV-1a folded to 16 bits, the code of a name on the wire.
-constexpr std::uint16_t name_code(std::string_view name) noexcept {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return static_cast<std::uint16_t>(hash ^ (hash >> 16));
-}
-
-/// The code of an algorithm's name, with a number that is made of its options.
-constexpr std::uint16_t algorithm_code(std::string_view name, std::uint64_t option) noexcept {
-  return static_cast<std::uint16_t>(name_code(name) ^ static_cast<std::uint16_t>(option ^ option >> 16));
-}
-
 /// In place of the indices' type: the call is of dense values.
 struct no_indices {};
 
-/// What the code of an algorithm's name is changed by in a call of dense values.
-inline constexpr std::uint16_t dense_form = name_code("of dense values");
+namespace detail {
 
-/// The signature of a call with values of T and indices of Index, or `no_indices`; `option` is what else must be the
-/// same, as a root.
+template <class Algorithm, class Op, bool Dense>
+inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
+
+/// The digest of a call by the algorithm of that name; `option` is a number made of what else must be the same.
+constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
+                                    std::uint64_t dimension) noexcept {
+  return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
+}
+
+} // namespace detail
+
+/// The signature of a call with values of T and indices of Index, or `no_indices`; `option` is a number made of what
+/// else must be the same, as `digest_of(algorithm)` or a root.
 template <element T, class Index, class Algorithm, class Op>
   requires index_type<Index> || std::same_as<Index, no_indices>
 constexpr signature signature_of(std::uint64_t dimension, std::uint64_t option = 0) noexcept {
-  signature agreed{algorithm_code(Algorithm::name, option), name_code(Op::name), code_of<T>, element_code::uint32,
-                   dimension};
-  if constexpr (index_type<Index>) {
-    agreed.index = code_of<Index>;
-  } else {
-    agreed.form = dense_form;
-    agreed.algorithm = static_cast<std::uint16_t>(agreed.algorithm ^ dense_form);
-  }
+  constexpr const call_form& form = detail::form_of<Algorithm, Op, std::same_as<Index, no_indices>>;
+  constexpr std::uint64_t name = detail::fnv1a(Algorithm::name);
+  signature agreed{detail::call_digest(name, option, form.hash, dimension), code_of<T>, element_code::uint32, dimension,
+                   &form};
+  if constexpr (index_type<Index>) agreed.index = code_of<Index>;
   return agreed;
 }
 
 /// What the header of every message of a call says; `sequence` is the number of the call.
 constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
-  return {.sequence = static_cast<std::uint32_t>(sequence % header::sequences),
-          .algorithm = agreed.algorithm,
-          .operation = agreed.operation,
-          .element = agreed.element,
-          .index = agreed.index,
-          .dimension = agreed.dimension};
+  header h{.element = agreed.element,
+           .sequence = header::sequence_part(sequence),
+           .digest = agreed.digest,
+           .dimension = agreed.dimension};
+  h.index = agreed.index;
+  return h;
 }
 
-/// Whether a header is of that call.
+/// Whether a header is of that call. The digest stands for the dimension.
 constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t sequence) noexcept {
-  return h.sequence == sequence % header::sequences && h.dimension == agreed.dimension && h.element == agreed.element &&
-         h.index == agreed.index && h.algorithm == agreed.algorithm && h.operation == agreed.operation;
+  return h.digest == agreed.digest && h.sequence == header::sequence_part(sequence) && h.element == agreed.element &&
+         h.index == agreed.index;
 }
 
 namespace detail {
 
-/// All names in the library: what a code of another rank may stand for.
-inline constexpr std::string_view known_names[] = {"adaptive",
-                                                   "all",
-                                                   "average",
-                                                   "bfloat16",
-                                                   "binomial_broadcast",
-                                                   "binomial_reduce",
-                                                   "bruck_allgather",
-                                                   "bucket_topk",
-                                                   "compressed",
-                                                   "compressed_flexreduce",
-                                                   "compressed_recursive_doubling",
-                                                   "compressed_ring",
-                                                   "dense",
-                                                   "doubling_of_compressed_messages",
-                                                   "everyone",
-                                                   "exact_topk",
-                                                   "flexreduce",
-                                                   "gather_and_merge",
-                                                   "gaussian",
-                                                   "gtopk",
-                                                   "half",
-                                                   "majority",
-                                                   "maximum",
-                                                   "minimum",
-                                                   "named",
-                                                   "none",
-                                                   "ok_topk",
-                                                   "product",
-                                                   "qsgd2",
-                                                   "qsgd4",
-                                                   "qsgd8",
-                                                   "quorum",
-                                                   "rabenseifner",
-                                                   "recursive_doubling",
-                                                   "ring",
-                                                   "ring_allgather",
-                                                   "ring_of_compressed_messages",
-                                                   "ring_reduce_scatter",
-                                                   "solo",
-                                                   "sparcml",
-                                                   "sparse",
-                                                   "split_reduce_scatter",
-                                                   "sum",
-                                                   "threshold_reuse",
-                                                   "tree_dense",
-                                                   "tree_sparcml",
-                                                   "zfp"};
+/// What a rank knows of a call, its own or a peer's.
+struct call_view {
+  rank_t rank = 0;
+  signature agreed{};
+  std::string operation{};
+  std::string algorithm{}; // with its options; empty where the call is not known
 
-[[gnu::noinline, gnu::cold]] inline std::string name_of(std::uint16_t code) {
-  for (const std::string_view name : known_names) {
-    if (name_code(name) == code) return std::string(name);
-    if ((name_code(name) ^ dense_form) == code) return std::string(name) + " of dense values";
+  [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
+};
+
+/// A call of this rank; without a description, one that has ended.
+[[gnu::noinline, gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
+                                                      const description& describe = {}) {
+  call_view own{rank, agreed, "an operation without a name", "an algorithm without a name"};
+  if (agreed.form != nullptr) {
+    own.algorithm = agreed.form->algorithm;
+    own.operation = agreed.form->operation;
   }
-  return sentence("another one or other options (code ", code, ")");
+  if (describe.text != nullptr) own.algorithm = describe.text(describe.object);
+  if (!call.chosen.empty()) own.algorithm += ", which runs " + std::string(call.chosen);
+  if (agreed.form != nullptr && agreed.form->dense) own.algorithm += " of dense values";
+  return own;
 }
 
 [[gnu::noinline, gnu::cold]] inline std::string name_of(element_code code) {
@@ -129,21 +95,49 @@ inline constexpr std::string_view known_names[] = {"adaptive",
   return number < std::size(names) ? names[number] : sentence("a type of the user (code ", number, ")");
 }
 
-/// The header of a message from `peer` is not that of the call of this `rank`: throws `mismatch`, which names both
-/// sides.
-[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const header& h, rank_t peer, const header& ours,
-                                                                  rank_t rank) {
-  const auto disagree = [&](sentence_part what, sentence_part theirs, sentence_part own) {
-    raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
-  };
-  if (h.sequence != ours.sequence) disagree("the number of the collective", h.sequence, ours.sequence);
-  if (h.dimension != ours.dimension) disagree("the dimension n", h.dimension, ours.dimension);
-  if (h.element != ours.element) disagree("the element type", name_of(h.element), name_of(ours.element));
-  if (h.index != ours.index) disagree("the index type", name_of(h.index), name_of(ours.index));
-  if (h.algorithm != ours.algorithm) disagree("the algorithm", name_of(h.algorithm), name_of(ours.algorithm));
-  if (h.operation != ours.operation) disagree("the operation", name_of(h.operation), name_of(ours.operation));
-  raise<mismatch>({"ranks disagree on the lane: rank ", peer, " has ", static_cast<unsigned>(h.lane), ", rank ", rank,
-                   " has ", static_cast<unsigned>(ours.lane)});
+/// Throws `mismatch`, which names both sides.
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs,
+                                                                  rank_t rank, sentence_part own) {
+  raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
+}
+
+/// The header of a message from `peer` is not that of the call of this `rank`. Throws `mismatch` where the header alone
+/// says what differs.
+[[gnu::noinline, gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank,
+                                                      std::uint64_t sequence) {
+  const std::uint64_t rest = sequence % max_in_flight; // which the tag has
+  const auto number = [&](const header& of) { return of.sequence * max_in_flight + rest; };
+  if (h.sequence != ours.sequence) {
+    throw_mismatch("the number of the collective", peer, number(h), rank, number(ours));
+  }
+  if (h.dimension != header::unknown_dimension && h.dimension != ours.dimension) {
+    throw_mismatch("the dimension n", peer, h.dimension, rank, ours.dimension);
+  }
+  if (h.element != ours.element) {
+    throw_mismatch("the element type", peer, name_of(h.element), rank, name_of(ours.element));
+  }
+  if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
+}
+
+/// Throws `mismatch`: two calls differ in their digests.
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
+  if (!theirs.known()) {
+    raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
+                     " has ", own.algorithm, ", ", own.operation, ", n = ", own.agreed.dimension, ", rank ",
+                     theirs.rank, " has others, and is no longer or not yet in that call to say which"});
+  }
+  if (theirs.agreed.dimension != own.agreed.dimension) {
+    throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
+  }
+  if (theirs.operation != own.operation && theirs.algorithm == own.algorithm) {
+    throw_mismatch("the operation", theirs.rank, theirs.operation, own.rank, own.operation);
+  }
+  if (theirs.algorithm != own.algorithm) {
+    throw_mismatch("the algorithm", theirs.rank, theirs.algorithm, own.rank, own.algorithm);
+  }
+  raise<mismatch>({"ranks disagree on the algorithm: both have ", own.algorithm, ", but rank ", theirs.rank,
+                   " with a digest of ", theirs.agreed.digest, ", rank ", own.rank, " with ", own.agreed.digest,
+                   ", from options, a plan or a state that differ"});
 }
 
 } // namespace detail

@@ -54,16 +54,23 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
 
 namespace detail {
 
+/// Tells one rank.
+template <transport Net>
+[[gnu::noinline, gnu::cold]] void send_text(Net& net, control_message::purpose what, std::string_view text,
+                                            rank_t peer) {
+  for (std::size_t at = 0;;) {
+    const control_message part = part_of(what, net.rank(), text, at);
+    net.post(part, peer);
+    if (part.last != 0) return;
+    at += part.length;
+  }
+}
+
 /// Tells all other ranks.
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void tell(Net& net, control_message::purpose what, std::string_view text) noexcept {
-  for (std::size_t at = 0;;) {
-    const control_message part = part_of(what, net.rank(), text, at);
-    for (rank_t peer = 0; peer < net.size(); ++peer) {
-      if (peer != net.rank()) net.post(part, peer);
-    }
-    if (part.last != 0) return;
-    at += part.length;
+  for (rank_t peer = 0; peer < net.size(); ++peer) {
+    if (peer != net.rank()) send_text(net, what, text, peer);
   }
 }
 
