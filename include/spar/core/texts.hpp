@@ -5,6 +5,7 @@
 #include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>

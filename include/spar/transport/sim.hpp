@@ -384,8 +384,7 @@ inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& m
     : endpoint(rank, size, memory), engine_(&engine) {
   notes_.reserve(64);
   set_deadline(); // none: the simulator sees a deadlock at once
-  know_neighbours(
-      [](endpoint& own, rank_t other) -> endpoint* { return &static_cast<sim&>(own).engine_->rank(other); });
+  know_neighbours([](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim&>(own).engine_->rank(r); });
   const simulator_options& o = engine.options_;
   const auto [alpha, beta] = engine.network_.message();
   know({alpha + o.overhead, beta, o.compute, o.compute});
