@@ -31,6 +31,25 @@ void check_root(const Net& net, rank_t root) {
   }
 }
 
+/// An algorithm with its root.
+template <class Algorithm>
+struct rooted {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+  rank_t root;
+
+  template <class F>
+  void options(F&& f) const {
+    f("root", root);
+  }
+  template <transport Net, class X, class... Op>
+  auto operator()(channel<Net> net, X x, Op... op) const& {
+    return algorithm(net, x, root, op...);
+  }
+};
+template <class Algorithm>
+rooted(Algorithm, rank_t) -> rooted<Algorithm>;
+
 } // namespace detail
 
 /// Reduce-scatter of `x` in place: afterwards block `rank` of uniform_ownership{x.size(), P} is reduced.
@@ -68,34 +87,37 @@ auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
 template <transport Net, element T, reduction<T> Op = sum>
 auto start_reduce(Net& net, std::span<T> x, rank_t root, Op op = {}) {
   detail::check_root(net, root);
-  return start(net, signature_of<T, no_indices, binomial_reduce, Op>(x.size(), static_cast<std::uint64_t>(root)),
-               detail::with_finish<Op, T>(binomial_reduce{}), x, root, op);
+  const detail::rooted algorithm{detail::with_finish<Op, T>(binomial_reduce{}), root};
+  return start(net, signature_of<T, no_indices, binomial_reduce, Op>(x.size(), digest_of(algorithm)), algorithm, x, op);
 }
 /// Reduction of streams to the root; elsewhere the result is an empty stream.
 template <transport Net, element T, index_type Index, reduction<T> Op = sum>
 auto start_reduce(Net& net, const stream_view<T, Index>& mine, rank_t root, Op op = {}) {
   validate(mine);
   detail::check_root(net, root);
-  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension(), static_cast<std::uint64_t>(root)),
-               detail::with_finish<Op, T>(binomial_reduce{}), mine, root, op);
+  const detail::rooted algorithm{detail::with_finish<Op, T>(binomial_reduce{}), root};
+  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension(), digest_of(algorithm)), algorithm,
+               mine, op);
 }
 
 /// The root's `x` on every rank.
 template <transport Net, element T>
 auto start_broadcast(Net& net, std::span<T> x, rank_t root) {
   detail::check_root(net, root);
+  const detail::rooted<binomial_broadcast> algorithm{{}, root};
   const auto agreed =
-      signature_of<T, no_indices, binomial_broadcast, detail::no_operation>(x.size(), static_cast<std::uint64_t>(root));
-  return start(net, agreed, binomial_broadcast{}, x, root);
+      signature_of<T, no_indices, binomial_broadcast, detail::no_operation>(x.size(), digest_of(algorithm));
+  return start(net, agreed, algorithm, x);
 }
 /// The root's stream on every rank; the others bring a stream of the same dimension, which may be empty.
 template <transport Net, element T, index_type Index>
 auto start_broadcast(Net& net, const stream_view<T, Index>& mine, rank_t root) {
   validate(mine);
   detail::check_root(net, root);
-  const auto agreed = signature_of<T, Index, binomial_broadcast, detail::no_operation>(
-      mine.dimension(), static_cast<std::uint64_t>(root));
-  return start(net, agreed, binomial_broadcast{}, mine, root);
+  const detail::rooted<binomial_broadcast> algorithm{{}, root};
+  const auto agreed =
+      signature_of<T, Index, binomial_broadcast, detail::no_operation>(mine.dimension(), digest_of(algorithm));
+  return start(net, agreed, algorithm, mine);
 }
 
 // Streams that own their memory.
