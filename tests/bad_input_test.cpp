@@ -175,7 +175,7 @@ TEST(bad_input, a_bucket_of_no_entries) {
   group.run([&](spar::threads& inner) {
     spar::counting<spar::threads> net{inner};
     const std::vector<float> values(10);
-    const spar::split_allgather<spar::storage::qsgd<8>> algorithm{{.bucket = 0}};
+    const spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>> algorithm{{}, {.bucket = 0}};
     EXPECT_TRUE(says(error_of([&] { spar::allreduce(net, spar::dense_view(values), algorithm); }), {"0 entries"}));
     EXPECT_EQ(net.sent().messages, 0U);
   });
@@ -385,9 +385,9 @@ TEST(disagreeing_ranks, on_the_storage_of_the_second_phase) {
     const std::vector<float> values(5000, 1.0F);
     const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
       if (net.rank() == 0)
-        spar::allreduce(net, spar::dense_view(values), spar::split_allgather<spar::storage::qsgd<4>>{});
+        spar::allreduce(net, spar::dense_view(values), spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>{});
       else
-        spar::allreduce(net, spar::dense_view(values), spar::split_allgather<spar::storage::qsgd<8>>{});
+        spar::allreduce(net, spar::dense_view(values), spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>{});
     });
     EXPECT_TRUE(says(text, {"algorithm"}));
   });
@@ -398,7 +398,7 @@ TEST(disagreeing_ranks, on_the_storage_of_sparcml) {
     const std::vector<float> values(5000, 1.0F);
     const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
       if (net.rank() == 0)
-        spar::allreduce(net, spar::dense_view(values), spar::basic_sparcml<spar::storage::qsgd<4>>{});
+        spar::allreduce(net, spar::dense_view(values), spar::with_storage<spar::sparcml, spar::storage::qsgd<4>>{});
       else
         spar::allreduce(net, spar::dense_view(values), spar::sparcml{});
     });

@@ -267,7 +267,7 @@ static_assert(!spar::block_codec<codec<gap::decode_from_values>, float>);
 static_assert(!spar::block_codec<codec<gap::not_copyable>, float>);
 static_assert(spar::block_codec<spar::storage::qsgd<4>, float> && spar::block_codec<spar::storage::qsgd<8>, double>);
 static_assert(!spar::block_codec<spar::storage::qsgd<4>, std::int32_t>, "levels of integers would not be integers");
-static_assert(!spar::block_codec<spar::storage::dense, float> && !spar::block_codec<spar::storage::sparse, float>);
+static_assert(spar::block_codec<spar::storage::dense, std::int32_t> && !spar::block_codec<spar::storage::coo, float>);
 
 // --- stream_allreduce and dense_allreduce ---
 
@@ -313,10 +313,10 @@ static_assert(!reduces_streams<stream_algorithm<lack::whole_vector_only>>);
 static_assert(reduces_streams<spar::recursive_doubling> && reduces_streams<spar::ring> &&
               reduces_streams<spar::rabenseifner> && reduces_streams<spar::ssar_split> &&
               reduces_streams<spar::dsar_split> && reduces_streams<spar::sparcml> &&
-              reduces_streams<spar::split_allgather<spar::storage::qsgd<2>>>);
+              reduces_streams<spar::with_storage<spar::dsar_split, spar::storage::qsgd<2>>>);
 static_assert(!reduces_streams<spar::dense>, "dense spans only");
-static_assert(!spar::stream_allreduce<spar::split_allgather<spar::storage::qsgd<4>>, spar::threads, std::int32_t,
-                                      std::uint32_t, spar::sum>,
+static_assert(!spar::stream_allreduce<spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>, spar::threads,
+                                      std::int32_t, std::uint32_t, spar::sum>,
               "integers cannot be quantised");
 
 template <lack Is>

@@ -90,9 +90,8 @@ struct by_feedback final : exchange {
 /// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, of which 4 bits a value
 /// travel. Among a few ranks, of which each selects 1 %, SparCML itself would choose a sparse sum, and quantise
 /// nothing.
-using sparcml_q4 =
-    spar::error_feedback<float,
-                         spar::selected<spar::selector::exact_topk, spar::split_allgather<spar::storage::qsgd<4>>>>;
+using sparcml_q4 = spar::error_feedback<
+    float, spar::selected<spar::selector::exact_topk, spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>>>;
 
 /// eager-SGD: everything is summed, without waiting for everybody.
 template <spar::participation Participation>

@@ -32,7 +32,7 @@ int main() {
     spar::allreduce(net, std::span(x), spar::collective<own::at_least, own::star>{{.threshold = 0.9F}, {}});
     // ... and before one of spar's with an own storage.
     auto y = gradient(net.rank());
-    using quantised = spar::split_allgather<own::truncated>;
+    using quantised = spar::with_storage<spar::dsar_split, own::truncated>;
     spar::allreduce(net, std::span(y), spar::collective<own::at_least, quantised>{{.threshold = 0.9F}, {}});
     if (net.rank() != 0) return;
     for (std::size_t i = 0; i < n; ++i) {

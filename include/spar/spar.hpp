@@ -7,6 +7,7 @@
 #include <spar/collective/front.hpp>
 #include <spar/collective/progress_thread.hpp>
 #include <spar/collective/set_network.hpp>
+#include <spar/collective/with_storage.hpp>
 #include <spar/core/join.hpp>
 #include <spar/model/network_file.hpp>
 #include <spar/optimizer/sgd.hpp>

@@ -9,5 +9,5 @@ using value = int;
 #endif
 
 void f(spar::threads& net, spar::stream_view<value> mine) {
-  (void)spar::allreduce(net, mine, spar::split_allgather<spar::storage::qsgd<4>>{});
+  (void)spar::allreduce(net, mine, spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>{});
 }

@@ -223,10 +223,10 @@ void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vec
 
 template <class Algorithm>
 class allocations : public testing::Test {};
-using adaptive = spar::split_allgather<spar::storage::adaptive>;
-using algorithms =
-    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
-                   spar::split_allgather<spar::storage::qsgd<8>>, adaptive, spar::gather_and_merge, spar::sparcml>;
+using adaptive = spar::split_allgather<>;
+using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
+                                  spar::dsar_split, spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>,
+                                  adaptive, spar::gather_and_merge, spar::sparcml>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {

@@ -148,7 +148,7 @@ struct split_program {
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
     const auto mine = spar::dense_view((*x)[rank]);
-    auto pending = spar::start_allreduce(net, mine, spar::split_allgather<named>{codec});
+    auto pending = spar::start_allreduce(net, mine, spar::with_storage<spar::dsar_split, named>{{}, codec});
     const auto sum = co_await pending;
     sum.to_dense((*sums)[rank]);
   }
@@ -570,7 +570,7 @@ struct disagreeing_split {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    const spar::split_allgather<named> algorithm{named(rank == 1 ? "half" : "bf16")};
+    const spar::with_storage<spar::dsar_split, named> algorithm{{}, named(rank == 1 ? "half" : "bf16")};
     const auto mine = spar::dense_view((*x)[rank]);
     try {
       auto pending = spar::start_allreduce(net, mine, algorithm);

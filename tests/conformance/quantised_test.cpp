@@ -46,8 +46,8 @@ std::vector<float> periodic_values() {
 template <int Bits>
 vectors sums(mode where, const std::vector<float>& x, std::size_t calls, std::uint64_t seed) {
   vectors results(calls, std::vector<float>(n));
-  using algorithm = spar::split_allgather<spar::storage::qsgd<Bits>>;
-  run(where, ranks, repeated_calls<algorithm>{&x, &results, {{.bucket = 128, .seed = seed}}});
+  using algorithm = spar::with_storage<spar::dsar_split, spar::storage::qsgd<Bits>>;
+  run(where, ranks, repeated_calls<algorithm>{&x, &results, {{}, {.bucket = 128, .seed = seed}}});
   return results;
 }
 

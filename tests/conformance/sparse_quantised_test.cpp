@@ -4,11 +4,12 @@
 
 namespace spar_test {
 
-using combinations = testing::Types<combination<spar::split_allgather<spar::storage::qsgd<8>>, float, std::uint32_t>,
-                                    combination<spar::split_allgather<spar::storage::qsgd<4>>, double, std::uint64_t>,
-                                    combination<spar::split_allgather<spar::storage::qsgd<2>>, float, std::uint64_t>,
-                                    combination<spar::basic_sparcml<spar::storage::qsgd<4>>, float, std::uint32_t>,
-                                    combination<spar::basic_sparcml<spar::storage::qsgd<8>>, double, std::uint32_t>>;
+using combinations =
+    testing::Types<combination<spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>, float, std::uint32_t>,
+                   combination<spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>, double, std::uint64_t>,
+                   combination<spar::with_storage<spar::dsar_split, spar::storage::qsgd<2>>, float, std::uint64_t>,
+                   combination<spar::with_storage<spar::sparcml, spar::storage::qsgd<4>>, float, std::uint32_t>,
+                   combination<spar::with_storage<spar::sparcml, spar::storage::qsgd<8>>, double, std::uint32_t>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(sparse_quantised, allreduce, combinations);
 
 } // namespace spar_test

@@ -54,7 +54,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 2:
     return sparse(spar::dsar_split{}, mine, op);
   case 3:
-    return sparse(spar::split_allgather<spar::storage::qsgd<4>>{}, mine, op);
+    return sparse(spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>{}, mine, op);
   case 4:
     return sparse(spar::ring{}, mine, op);
   case 5:
@@ -76,7 +76,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 13:
     return run(spar::binomial_broadcast{}, x, root);
   case 15:
-    return sparse(spar::split_allgather<spar::storage::adaptive>{}, mine, op);
+    return sparse(spar::split_allgather<>{}, mine, op);
   case 16:
     return sparse(selecting<spar::gtopk_allreduce<>, Index>{{.select = {.k = n / 8}}}, x, op);
   case 17:

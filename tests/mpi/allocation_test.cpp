@@ -52,8 +52,9 @@ void expect_none_after_one(const Call& call, const Call& smaller) {
 
 template <class Algorithm>
 class mpi_allocations : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
+using algorithms =
+    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
+                   spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>, spar::sparcml>;
 TYPED_TEST_SUITE(mpi_allocations, algorithms);
 
 TYPED_TEST(mpi_allocations, none_after_the_first_call) {

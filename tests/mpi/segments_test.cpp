@@ -71,7 +71,7 @@ TYPED_TEST(mpi_segments, sums_of_dense_values) {
 template <class Algorithm>
 class mpi_segments_of_streams : public testing::Test {};
 using sparse_algorithms = testing::Types<spar::recursive_doubling, spar::ssar_split, spar::dsar_split,
-                                         spar::split_allgather<spar::storage::qsgd<8>>>;
+                                         spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>>;
 TYPED_TEST_SUITE(mpi_segments_of_streams, sparse_algorithms);
 
 TYPED_TEST(mpi_segments_of_streams, the_same_bits_as_whole) {

@@ -72,8 +72,9 @@ void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
 
 template <class Algorithm>
 class mpi_streams : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
+using algorithms =
+    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
+                   spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>, spar::sparcml>;
 TYPED_TEST_SUITE(mpi_streams, algorithms);
 
 TYPED_TEST(mpi_streams, sum_of_floats) {

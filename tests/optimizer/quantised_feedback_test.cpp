@@ -66,9 +66,11 @@ vectors<Reducer> whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t 
 }
 
 template <class T, class Second>
-using split = spar::error_feedback<T, spar::selected<spar::selector::exact_topk, spar::split_allgather<Second>>>;
+using split =
+    spar::error_feedback<T, spar::selected<spar::selector::exact_topk, spar::with_storage<spar::dsar_split, Second>>>;
 template <class T, class Second>
-using chosen = spar::error_feedback<T, spar::selected<spar::selector::exact_topk, spar::basic_sparcml<Second>>>;
+using chosen =
+    spar::error_feedback<T, spar::selected<spar::selector::exact_topk, spar::with_storage<spar::sparcml, Second>>>;
 
 template <class Reducer>
 class quantised_feedback : public testing::Test {};

@@ -174,7 +174,8 @@ TEST(sgd_step, converges_by_the_feedback) {
   group.run([](spar::threads& net) {
     const auto exact = [] { return top<spar::sparcml>(3); };
     EXPECT_LT(distance_after(net, exact(), 4000, true), 0.2);
-    EXPECT_LT(distance_after(net, top<spar::split_allgather<spar::storage::qsgd<4>>>(3), 4000, true), 0.2);
+    EXPECT_LT(distance_after(net, top<spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>>(3), 4000, true),
+              0.2);
     EXPECT_GT(distance_after(net, exact(), 4000, false), 1);
   });
 }

@@ -61,7 +61,7 @@ std::vector<allreduce_case<T, Index>> make_cases(spar::rank_t ranks, const std::
 template <class Algorithm>
 inline constexpr bool depends_on_the_network = false;
 template <class Second>
-inline constexpr bool depends_on_the_network<spar::basic_sparcml<Second>> = true;
+inline constexpr bool depends_on_the_network<spar::with_storage<spar::sparcml, Second>> = true;
 
 /// What the error of a lossless algorithm is: nothing, where sums are exact.
 template <class Algorithm>
@@ -70,12 +70,12 @@ struct loss_of {
 };
 /// Quantisation: one level of the largest magnitude (of the whole vector, which bounds that of each bucket).
 template <int Bits>
-struct loss_of<spar::split_allgather<spar::storage::qsgd<Bits>>> {
+struct loss_of<spar::with_storage<spar::dsar_split, spar::storage::qsgd<Bits>>> {
   static double bound(double largest) { return 1.01 * largest / ((1 << (Bits - 1)) - 1); }
 };
 template <int Bits>
-struct loss_of<spar::basic_sparcml<spar::storage::qsgd<Bits>>>
-    : loss_of<spar::split_allgather<spar::storage::qsgd<Bits>>> {};
+struct loss_of<spar::with_storage<spar::sparcml, spar::storage::qsgd<Bits>>>
+    : loss_of<spar::with_storage<spar::dsar_split, spar::storage::qsgd<Bits>>> {};
 
 template <class T, class Index, class Algorithm, class Op>
 void run_and_check(mode where, spar::rank_t ranks, std::vector<allreduce_case<T, Index>>& cases, Algorithm algorithm,

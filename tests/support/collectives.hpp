@@ -251,11 +251,11 @@ struct compressed_on_tree {
 
 using collectives = testing::Types<
     sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>, sparse<spar::ssar_split>,
-    sparse<spar::dsar_split>, sparse<spar::split_allgather<spar::storage::qsgd<4>>>,
-    sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
-    feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
-    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
-    dense<spar::collective<>>, dense<in_pieces<spar::compressed_ring<spar::storage::qsgd<8>>>>,
+    sparse<spar::dsar_split>, sparse<spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>>,
+    sparse<spar::split_allgather<>>, sparse<spar::gather_and_merge>, feedback<spar::gtopk<float>>,
+    feedback<spar::ok_topk<float>>, sparse<spar::sparcml>, dense<spar::recursive_doubling>, dense<spar::ring>,
+    dense<spar::rabenseifner>, dense<spar::dense>, dense<spar::collective<>>,
+    dense<in_pieces<spar::compressed_ring<spar::storage::qsgd<8>>>>,
     dense<in_pieces<spar::compressed_recursive_doubling<spar::storage::bfloat16>>>, compressed_on_tree, sparse_on_tree,
     sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter,
     sparse_allgather, dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;

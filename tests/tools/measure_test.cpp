@@ -89,7 +89,7 @@ TEST(Measure, AnAlgorithmOfOnesOwn) {
 TEST(Measure, PoliciesOfOnesOwn) {
   const auto add = [](auto& systems) {
     systems.add("star", own::star{});
-    systems.add("truncated", spar::split_allgather<own::truncated>{}, 1.0 / 128);
+    systems.add("truncated", spar::with_storage<spar::dsar_split, own::truncated>{}, 1.0 / 128);
     systems.add("at_least", spar::collective<own::at_least, spar::sparcml>{{.threshold = 1}, {}});
   };
   for (const char* name : {"star", "truncated", "at_least"}) {

@@ -52,7 +52,7 @@ void register_compressed(registry<Net, T, Index>& all) {
       else if (its->algorithm == "flexreduce")
         with(spar::compressed_flexreduce<named>{*all.keep(spar::flex_plan(all.topology(), all.given().count)), codec});
       else if (its->algorithm == "dsar_split")
-        add(spar::split_allgather<named>{codec}, 1);
+        add(spar::with_storage<spar::dsar_split, named>{{}, codec}, 1);
       else
         add(spar::compressed<named>{codec},
             static_cast<double>(std::max(spar::compressed_ring<named>::encodings(ranks),

@@ -343,9 +343,9 @@ void register_systems(registry<Net, T, Index>& systems) {
   const auto cells = systems.keep(spar::tree_cells(on_cells ? systems.topology() : spar::tree::flat(1)));
   systems.add("tree_sparcml", spar::tree_sparcml{*cells});
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
-  systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
-  systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
-  systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
+  systems.add("dsar_qsgd8", spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
+  systems.add("dsar_qsgd4", spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
+  systems.add("dsar_qsgd2", spar::with_storage<spar::dsar_split, spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
   if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     timed<spar::selector::exact_topk> top;
     timed<spar::selector::gaussian> gaussian;
@@ -353,7 +353,7 @@ void register_systems(registry<Net, T, Index>& systems) {
     using topk = decltype(top);
     systems.add_feedback("topka", spar::selected<topk, spar::gather_and_merge>{top});
     systems.add_feedback("gaussiank", spar::selected<decltype(gaussian), spar::gather_and_merge>{gaussian});
-    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top});
+    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<>>{top});
     systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
     const options& o = systems.given();
     const auto tau_prime = static_cast<std::uint64_t>(o.tau_prime);

@@ -21,8 +21,11 @@ namespace spar {
 struct gather_and_merge {
   static constexpr std::string_view name = "gather_and_merge";
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  /// `residual`, where it is not empty, gets what the encoding of this rank's stream loses.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     pool& memory = net.memory();
     stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
@@ -30,7 +33,7 @@ struct gather_and_merge {
       mine = sparse_copy.view();
     }
     const bruck_allgather allgather;
-    const auto all = co_await allgather(net, mine);
+    const auto all = co_await allgather(net, mine, false, store, residual);
     buffer<stream_view<T, Index>> parts(memory, all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};

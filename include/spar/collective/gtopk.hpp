@@ -5,11 +5,11 @@
 
 #include <spar/collective/binomial.hpp>
 #include <spar/collective/selected.hpp>
+#include <spar/collective/stream_wire.hpp>
 #include <spar/core/task.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/keep_largest.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
 #include <cstdint>
@@ -50,8 +50,11 @@ struct gtopk_allreduce {
     select.options(f);
   }
 
-  template <index_type Index, transport Net, element T, reduction<T> Op>
-  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op) & {
+  /// What this rank's encodings lose stays in `x`, too.
+  template <index_type Index, transport Net, element T, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {}) & {
+    const index_range all{0, x.size()};
     const rank_t p = net.size();
     const std::uint64_t k = selector::detail::amount(select.k, select.density, x.size());
     selected_sum<T, Index> result;
@@ -60,20 +63,22 @@ struct gtopk_allreduce {
     stream_view<T, Index> have = result.contributed.view();
     for (rank_t distance = 1; distance < p; distance *= 2) {
       if ((net.rank() & distance) != 0) {
-        co_await net.send(net.rank() - distance, encode(have));
+        outgoing<Storage, T, Index> out;
+        co_await net.send(net.rank() - distance, out(net, store, have, all, step_of(0, net.rank())));
+        out.keep_lost(net, store, have, all, x);
         break;
       }
       if (net.rank() + distance >= p) continue;
-      message_buffer in(net.memory());
+      incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(net.rank() + distance, in);
-      const auto theirs = decode<T, Index>(in, {0, x.size()});
+      const auto theirs = in.view(net, store, all);
       if (theirs.is_dense()) throw corrupt_message("a dense stream arrived where the k largest entries are due");
       sum = merge_topk(have, theirs, k, x, op, net.memory());
       net.compute(have.count() + theirs.count());
       have = sum.view();
     }
     const binomial_broadcast broadcast;
-    result.sum = co_await broadcast(net, have, 0);
+    result.sum = co_await broadcast(net, have, 0, store, x);
     co_return result;
   }
 };

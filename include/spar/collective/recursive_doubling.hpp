@@ -2,9 +2,9 @@
 // Allreduce by recursive doubling, sparse and dense, for any number of ranks (SparCML, section 5.3.1).
 #pragma once
 
+#include <spar/collective/stream_wire.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/fold.hpp>
 #include <spar/transport/channel.hpp>
 
@@ -26,11 +26,15 @@ struct recursive_doubling {
   /// The fraction of delta above which a sum turns dense: less than 1 where merging costs more than the bytes saved.
   double dense_from = 1;
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  /// In each round both ranks go on with what is decoded of both sums. `residual`, where it is not empty, gets what
+  /// this rank's encodings lose; where ranks encode the same sum, what the first of them loses.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const fold folded(net.rank(), net.size());
     const index_range all{0, mine.dimension()};
-    const auto delta = dense_threshold<T, Index>(mine.dimension());
+    const auto delta = storage::delta<T, Index>(store, mine.dimension());
     const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
     pool& memory = net.memory();
     stream<T, Index> sum;
@@ -38,32 +42,52 @@ struct recursive_doubling {
 
     if (folded.has_partner()) {
       const rank_t partner = folded.partner();
-      message_buffer theirs(memory);
-      if (!folded.active()) co_await net.send(partner, encode(have));
+      incoming<Storage, T, Index> theirs(memory);
+      outgoing<Storage, T, Index> out;
+      if (!folded.active()) {
+        co_await net.send(partner, out(net, store, have, all, step_of(0, net.rank())));
+        out.keep_lost(net, store, have, all, residual);
+      }
       co_await net.receive(partner, theirs);
-      const auto lower = decode<T, Index>(theirs, all);
+      const auto lower = theirs.view(net, store, all);
       if (!folded.active()) co_return stream<T, Index>::copy(memory, lower);
       sum = merge(lower, have, all, limit, op, memory);
       net.compute(lower.count() + have.count());
       have = sum.view();
     }
 
+    // Before the round at a distance d, d ranks have the same sum: those whose numbers differ modulo d alone.
+    const auto group = [&](rank_t ranks) {
+      return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
+    };
+    const auto kept = [&](rank_t ranks) { return folded.number() % ranks == 0 ? residual : std::span<T>(); };
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
-      auto sending = net.send(peer, encode(have));
-      message_buffer theirs(memory);
+      outgoing<Storage, T, Index> out;
+      auto sending = net.send(peer, out(net, store, have, all, group(distance)));
+      incoming<Storage, T, Index> theirs(memory);
       co_await net.receive(peer, theirs);
-      const auto other = decode<T, Index>(theirs, all);
+      const auto other = theirs.view(net, store, all);
+      const auto own = out.settled(net, store, have, all, kept(distance));
       const bool lower = peer > net.rank();
-      auto next = merge(lower ? have : other, lower ? other : have, all, limit, op, memory);
-      net.compute(other.count() + have.count());
+      auto next = merge(lower ? own : other, lower ? other : own, all, limit, op, memory);
+      net.compute(other.count() + own.count());
       theirs.release();
       co_await sending;
       sum = std::move(next);
       have = sum.view();
     }
 
-    if (folded.has_partner()) co_await net.send(folded.partner(), encode(have));
+    constexpr bool exact = storage::is_exact<Storage>;
+    if (exact ? folded.has_partner() : folded.extra() > 0) {
+      outgoing<Storage, T, Index> out;
+      const payload last = out(net, store, have, all, group(folded.active_ranks()));
+      if (folded.has_partner()) co_await net.send(folded.partner(), last);
+      if constexpr (!exact) { // the folded ranks have what is decoded, so all take that
+        const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));
+        sum = stream<T, Index>::copy(memory, own);
+      }
+    }
     if (net.size() == 1) sum = stream<T, Index>::copy(memory, mine);
     co_return sum;
   }

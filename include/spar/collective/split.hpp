@@ -3,10 +3,10 @@
 // Ok-Topk, section 3.1.1); a sparse reduce-scatter.
 #pragma once
 
+#include <spar/collective/stream_wire.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
@@ -23,9 +23,12 @@ namespace spar {
 /// Sends each owner its slice and reduces the parts of this rank's block: to the values of the block at `dense`, or
 /// where that is null to a sparse stream. P - 1 messages each way, all under way at once. Sparse sums are taken over
 /// buckets of 16 ranks, while the next bucket arrives, and then over the buckets; both in the order of the ranks, so
-/// that it does not matter who owns an index.
-template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op>
-task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, T* dense) {
+/// that it does not matter who owns an index. Sparse slices travel by the stream codec of `store`, dense ones as they
+/// are. `residual`, where it is not empty, gets what the encodings of this rank's slices lose.
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, T* dense,
+                             Storage store = {}, std::span<T> residual = {}) {
+  using codec = storage::streams_type<Storage>;
   constexpr std::size_t bucket = 16;
   pool& memory = net.memory();
   stream<T, Index> sparse_copy;
@@ -39,7 +42,9 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
   const index_range block = owner[net.rank()];
   const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
-  fixed_vector<message_buffer> arrived(memory, ranks - 1);
+  const codec streams = storage::streams_of(store);
+  outgoing_list<codec, T, Index> out(memory, ranks - 1);
+  fixed_vector<incoming<codec, T, Index>> arrived(memory, ranks - 1);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
   buffer<stream_view<T, Index>> parts(memory, ranks);
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
@@ -67,13 +72,13 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.emplace_back(net.send(peer, encode(slice(peer))));
+    sending.emplace_back(net.send(peer, out.add(net, streams, slice(peer), owner[peer], 0, residual)));
   }
   parts.span()[rank] = slice(net.rank());
   for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
-    parts.span()[source] = decode<T, Index>(arrived[i], block);
+    parts.span()[source] = arrived[i].view(net, streams, block);
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
     if (last_of_bucket && dense == nullptr) merge_bucket(source / bucket);
   }
@@ -94,10 +99,12 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
 struct split_reduce_scatter {
   static constexpr std::string_view name = "split_reduce_scatter";
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const uniform_ownership owner{mine.dimension(), net.size()};
-    return split(net, mine, owner, op, static_cast<T*>(nullptr));
+    return split(net, mine, owner, op, static_cast<T*>(nullptr), store, residual);
   }
 
   template <class... Args>

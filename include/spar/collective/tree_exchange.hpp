@@ -69,21 +69,24 @@ class on_tree {
 
   [[nodiscard]] portioned_ownership due(std::uint64_t n, rank_t) const noexcept { return {n, cells_->portions()}; }
 
-  /// The sums of the indices in a rank's cells.
-  template <transport Net, element T, index_type Index, reduction<T> Op>
+  /// The sums of the indices in a rank's cells. `residual`, where it is not empty, gets what this rank's encodings
+  /// lose, here and in `allgather`.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<stream<T, Index>> reduce_scatter(channel<Net> net, stream_view<T, Index> mine,
-                                        std::span<const std::uint64_t> bounds, Op op) const {
-    stream<T, Index> block = co_await flex_reduce_scatter(net, &cells_->plan(), mine, op, bounds);
+                                        std::span<const std::uint64_t> bounds, Op op, Storage store = {},
+                                        std::span<T> residual = {}) const {
+    stream<T, Index> block = co_await flex_reduce_scatter(net, &cells_->plan(), mine, op, bounds, store, residual);
     if (block.view().is_dense()) block = to_sparse(block.view(), op, net.memory());
     co_return block;
   }
   /// All ranks' entries, sparse as each rank's are; `shares`: how many there are is the last of them.
-  template <transport Net, element T, index_type Index>
+  template <transport Net, element T, index_type Index, class Storage = storage::coo>
   task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, std::span<const std::uint64_t> bounds,
-                                   std::span<const std::uint64_t> shares, bool& evened) const {
+                                   std::span<const std::uint64_t> shares, bool& evened, Storage store = {},
+                                   std::span<T> residual = {}) const {
     evened = false;
     const T absent{};
-    stream<T, Index> all = co_await flex_allgather(net, &cells_->plan(), mine.view(), absent, bounds);
+    stream<T, Index> all = co_await flex_allgather(net, &cells_->plan(), mine.view(), absent, bounds, store, residual);
     if (all.view().count() != shares.back()) {
       raise<corrupt_message>({"shares of ", all.view().count(), " entries arrived where ", shares.back(), " are due"});
     }

@@ -24,8 +24,9 @@ namespace spar {
 enum class wire_format : std::uint8_t {
   sparse = 1,  ///< pieces: indices, values; count entries
   dense = 2,   ///< piece 0: count values; piece 1, if any, continues them
-  encoded = 3, ///< piece 0: a storage policy's own bytes; piece 1, if any, continues them
-  parts = 4    ///< pieces: entries of each part (64 bits each), indices, values
+  encoded = 3, ///< piece 0: a block codec's bytes; piece 1, if any, continues them
+  parts = 4,   ///< pieces: entries of each part (64 bits each), indices, values
+  coded = 5    ///< piece 0: a stream codec's bytes for count entries; piece 1, if any: the table of encoded parts
 };
 
 inline constexpr std::size_t max_pieces = 3;
@@ -106,6 +107,7 @@ struct payload {
   wire_format format{};
   std::uint64_t count = 0; ///< entries
   payload_views pieces{};
+  std::uint64_t plain_bytes = 0; ///< what coded pieces would take without their codec; 0 of others
 };
 
 /// What a transport sends: the payload below the header that the call's channel has given it.

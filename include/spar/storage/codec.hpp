@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Storage policies: how the reduced blocks of a split-allgather travel (SparCML, sections 5.3.3 and 6).
+// Block codecs: how blocks of dense values travel (SparCML, sections 5.3.3 and 6).
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -35,16 +35,15 @@ struct block_position {
 /// - `agreed()`: a number made of its options, which all ranks must have alike;
 /// - `relative_error<T>()`: a bound of |decoded - value| / the largest |value| of the block;
 /// - `cost<T>()`: the time of encoding or decoding a value, in passes over a dense one (gamma_dense).
-template <class Storage, class T>
-concept block_codec =
-    std::copyable<Storage> &&
-    requires(const Storage& storage, std::size_t count, std::span<const T> values, std::span<T> decoded,
-             std::span<const std::byte> bytes, std::span<std::byte> encoded, block_position position) {
-      { Storage::name } -> std::convertible_to<std::string_view>;
-      { storage.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
-      storage.encode(values, encoded, position);
-      storage.decode(bytes, decoded);
-    };
+template <class Codec, class T>
+concept block_codec = std::copyable<Codec> && requires(const Codec& codec, std::size_t count, std::span<const T> values,
+                                                       std::span<T> decoded, std::span<const std::byte> bytes,
+                                                       std::span<std::byte> encoded, block_position position) {
+  { Codec::name } -> std::convertible_to<std::string_view>;
+  { codec.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
+  codec.encode(values, encoded, position);
+  codec.decode(bytes, decoded);
+};
 
 namespace detail {
 
@@ -97,25 +96,21 @@ template <element T>
     if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
   }
 }
+/// The same where entry e has index indices[e] in the residual.
+template <element T, class Index>
+[[gnu::noinline]] void scatter_difference(T* __restrict residual, const Index* __restrict indices,
+                                          const T* __restrict exact, const T* __restrict decoded, std::size_t n) {
+  using W = detail::wider<T>;
+  for (std::size_t e = 0; e < n; ++e) {
+    const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
+    T& kept = residual[indices[e]];
+    if (lost - lost == 0) kept = static_cast<T>(static_cast<W>(kept) + lost);
+  }
+}
 
 } // namespace kernel
 
 namespace storage {
-
-/// Blocks stay sparse: for results of at most delta entries (SSAR).
-struct sparse {
-  static constexpr std::string_view name = "sparse";
-};
-
-/// Blocks travel as plain values (DSAR).
-struct dense {
-  static constexpr std::string_view name = "dense";
-};
-
-/// Blocks stay sparse, or travel as plain values where these are fewer bytes for all of them together.
-struct adaptive {
-  static constexpr std::string_view name = "adaptive";
-};
 
 /// Buckets of `Bits` bits a value and one scale a bucket, rounded stochastically without bias (Alistarh et al. 2017;
 /// SparCML, section 6). Each block begins a bucket. Floating-point values only.
@@ -157,9 +152,9 @@ struct qsgd {
   }
 };
 
-/// Plain values: no compression, where code asks for one.
-struct none {
-  static constexpr std::string_view name = "none";
+/// Plain values: no compression.
+struct dense {
+  static constexpr std::string_view name = "dense";
 
   template <element T>
   [[nodiscard]] static constexpr std::size_t encoded_bytes(std::size_t count) noexcept {
@@ -167,12 +162,12 @@ struct none {
   }
   template <element T>
   static void encode(std::span<const T> values, std::span<std::byte> out, block_position) {
-    detail::check_room<T>(none{}, values.size(), out.size());
+    detail::check_room<T>(dense{}, values.size(), out.size());
     if (!values.empty()) std::memcpy(out.data(), values.data(), values.size_bytes());
   }
   template <element T>
   static void decode(std::span<const std::byte> in, std::span<T> out) {
-    detail::check_room<T>(none{}, out.size(), in.size());
+    detail::check_room<T>(dense{}, out.size(), in.size());
     if (!out.empty()) std::memcpy(out.data(), in.data(), out.size_bytes());
   }
   template <element T>

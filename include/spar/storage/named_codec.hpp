@@ -58,7 +58,7 @@ class named_codec {
   }
 
  private:
-  using any = std::variant<none, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
+  using any = std::variant<dense, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
 #ifdef SPAR_HAS_ZFP
                            ,
                            zfp
@@ -66,7 +66,7 @@ class named_codec {
                            >;
 
   static any parse(std::string_view which) {
-    if (which == "none") return none{};
+    if (which == "none") return dense{};
     if (which == "bf16") return bfloat16{};
     if (which == "half") return half{};
     if (which == "qsgd:2") return qsgd<2>{};
@@ -92,7 +92,7 @@ class named_codec {
   /// zfp, unlike the others, is for float and double alone.
   template <class T, class F>
   auto visit(F f) const {
-    using result = std::invoke_result_t<F&, const none&>;
+    using result = std::invoke_result_t<F&, const dense&>;
     return std::visit([&](const auto& c) { return call<T, result>(f, c); }, codec_);
   }
   template <class T, class Result, class F, class Codec>

@@ -13,7 +13,7 @@
 namespace spar {
 
 /// An allreduce of dense values that sends only what `Selector` takes from them, by `Algorithm` (which has a slot of
-/// its own for storage, as in split_allgather<storage::qsgd<4>>). In place: `x` becomes the sum of what all ranks
+/// its own for storage, see with_storage). In place: `x` becomes the sum of what all ranks
 /// selected. What was not selected is dropped; `error_feedback` keeps it.
 template <class Selector = selector::all, class Algorithm = sparcml>
 struct collective {

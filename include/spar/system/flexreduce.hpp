@@ -45,10 +45,15 @@ struct flexreduce {
     co_await flex_allgather(net, plan, x);
   }
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    const stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op);
-    co_return co_await flex_allgather(net, plan, block.view(), op.template neutral<T>());
+  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
+    const std::span<const std::uint64_t> no_cells;
+    const stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op, no_cells, store, residual);
+    const T neutral = op.template neutral<T>();
+    co_return co_await flex_allgather(net, plan, block.view(), neutral, no_cells, store, residual);
   }
 
   template <class... Args>

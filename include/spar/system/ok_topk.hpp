@@ -48,8 +48,11 @@ struct basic_ok_topk_allreduce {
     bool evened_out = false;            ///< the owners' shares, before the allgather
   } last{};
 
-  template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare = selector::nothing_to_prepare>
-  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op, Prepare prepare = {}) & {
+  template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare = selector::nothing_to_prepare,
+            class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<T> x, Op op, Prepare prepare = {},
+                                          Storage store = {}) & {
     const auto ranks = static_cast<std::size_t>(net.size());
     const auto bounds = selector::topk_bounds::around(selector::detail::amount(k, density, x.size()), epsilon);
     const double begin = net.net().now();
@@ -62,12 +65,12 @@ struct basic_ok_topk_allreduce {
     const std::uint64_t most = (bounds.most + ranks) * ranks / (boundaries.size() - 1); // in the mean block
     last.boundary_rounds =
         co_await balance_ownership(net, std::as_const(mine).indices(), owners, boundaries, calls % tau == 0, most);
-    stream<T, Index> reduced = co_await topology.reduce_scatter(net, mine.view(), boundaries, op);
+    stream<T, Index> reduced = co_await topology.reduce_scatter(net, mine.view(), boundaries, op, store, x);
     buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
     last.threshold_rounds =
         co_await keep_global_topk(net, reduced, bounds, calls % tau_prime == 0, global_threshold, shares.span());
     stream<T, Index> sum =
-        co_await topology.allgather(net, std::move(reduced), boundaries, shares.span(), last.evened_out);
+        co_await topology.allgather(net, std::move(reduced), boundaries, shares.span(), last.evened_out, store, x);
     put_back_losers(mine, sum.view(), x, net.memory());
     ++calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));

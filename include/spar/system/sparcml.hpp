@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace spar {
 
@@ -26,48 +27,39 @@ inline sparcml_choice choose_sparcml(const network_model& net, const problem& p,
   return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
 }
 
-/// Ranks first agree on the largest number of entries; each then makes the same choice.
-/// `Second` is the storage of DSAR's second phase: dense, or quantised and then lossy.
-template <class Second = storage::dense>
-struct basic_sparcml {
+/// Ranks first agree on the largest number of entries; each then makes the same choice. DSAR's second phase travels by
+/// the block codec of the storage that the call is given; sums that turn dense in recursive doubling travel as they
+/// are, as each of its rounds would round anew.
+struct sparcml {
   static constexpr std::string_view name = "sparcml";
 
-  Second second{};
-
-  /// Throws `invalid_argument` for a bad option of the storage.
-  template <element T, index_type Index, class Op>
-  void validate(const stream_view<T, Index>& mine, const Op& op) const {
-    split_allgather<Second>{second}.validate(mine, op);
-  }
-
-  /// `residual`, where there is one, gets what a lossy storage loses of this rank's block of the sum.
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op,
+  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                     std::span<T> residual = {}) const& {
-    double second_bytes = sizeof(T); // a value in DSAR's second phase
-    std::uint64_t options = 0;
-    if constexpr (block_codec<Second, T>) {
-      if constexpr (requires { second.agreed(); }) options = second.agreed();
-      second_bytes = static_cast<double>(second.template encoded_bytes<T>(65536)) / 65536;
-    }
+    const auto streams = storage::streams_of(store);
+    const auto blocks = storage::blocks_of(store);
+    const double second_bytes = static_cast<double>(blocks.template encoded_bytes<T>(65536)) / 65536; // of a value
     std::uint64_t k = mine.count();
-    co_await find_largest(net.with_algorithm(Second::name).template with_element<std::uint64_t>(), k);
+    co_await find_largest(net.with_algorithm(blocks.name).template with_element<std::uint64_t>(), k);
 
+    const double entry_bytes = streams.template entry_bits<T, Index>(mine.dimension(), k) / 8;
     const auto n = static_cast<double>(mine.dimension());
-    const problem call{net.size(), n, static_cast<double>(k), sizeof(T), sizeof(Index)};
+    const problem call{net.size(), n, static_cast<double>(k), sizeof(T), entry_bytes - sizeof(T)};
     const network_model model = net.net().node().network();
     const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model)};
     const ssar_split ssar;
-    const split_allgather<Second> dsar{second};
+    const dsar_split dsar;
     const auto chosen = choose_sparcml(model, call, second_bytes);
     const auto start = [&] {
       switch (chosen) {
       case sparcml_choice::doubling:
-        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op);
+        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, streams, residual);
       case sparcml_choice::ssar:
-        return ssar(net.with_algorithm(ssar.name), mine, op);
+        return ssar(net.with_algorithm(ssar.name, ssar.agreed()), mine, op, store, residual);
       default:
-        return dsar(net.with_algorithm(dsar.name, options), mine, op, residual);
+        return dsar(net.with_algorithm(dsar.name, dsar.agreed()), mine, op, store, residual);
       }
     };
     auto running = start(); // one wait for all three: each costs every user time to compile
@@ -77,7 +69,5 @@ struct basic_sparcml {
   template <class... Args>
   void operator()(Args&&...) && = delete;
 };
-
-using sparcml = basic_sparcml<>;
 
 } // namespace spar

@@ -11,6 +11,6 @@
 namespace spar {
 
 template <element T, index_type Index = std::uint32_t>
-using topkdsa = error_feedback<T, selected<selector::exact_topk, split_allgather<storage::adaptive>>, Index>;
+using topkdsa = error_feedback<T, selected<selector::exact_topk, split_allgather<>>, Index>;
 
 } // namespace spar

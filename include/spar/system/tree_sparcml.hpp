@@ -29,8 +29,11 @@ struct tree_sparcml {
   void validate_ranks(rank_t ranks) const { on_tree(*cells).validate_ranks(ranks); }
   [[nodiscard]] std::uint64_t agreed() const noexcept { return on_tree(*cells).agreed(); }
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const std::uint64_t n = mine.dimension();
     stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
@@ -42,8 +45,9 @@ struct tree_sparcml {
     std::fill_n(bounds.data(), bounds.size(), std::uint64_t{0});
     co_await balance_ownership(net, mine.indices(), owners, bounds.span(), true, n);
     const std::span<const std::uint64_t> owned = bounds.span();
-    const stream<T, Index> block = co_await flex_reduce_scatter(net, &cells->plan(), mine, op, owned);
-    co_return co_await flex_allgather(net, &cells->plan(), block.view(), op.template neutral<T>(), owned);
+    const stream<T, Index> block = co_await flex_reduce_scatter(net, &cells->plan(), mine, op, owned, store, residual);
+    const T neutral = op.template neutral<T>();
+    co_return co_await flex_allgather(net, &cells->plan(), block.view(), neutral, owned, store, residual);
   }
 
   template <class... Args>

@@ -83,7 +83,9 @@ class channel {
     ++call_->cost.messages_sent; // while it is on its way
     call_->cost.bytes_sent += out.head.payload_bytes();
     const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of a value
-    call_->cost.plain_bytes_sent += plain > 0 ? what.count * plain : out.head.payload_bytes();
+    call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
+                                    : plain > 0          ? what.count * plain
+                                                         : out.head.payload_bytes();
     call_->cost.header_bytes_sent += sizeof(header);
     return sending;
   }
