@@ -21,9 +21,14 @@ namespace spar {
 template <class Storage, element T, index_type Index>
 class encoded_parts {
   struct facts { // of a part, as the table of a message has them
-    std::uint64_t format;
-    std::uint64_t count;
     std::uint64_t bytes;
+    std::uint64_t count_and_format; // the format is in the highest 8 bits
+
+    [[nodiscard]] std::uint64_t count() const noexcept { return count_and_format << 8 >> 8; }
+    [[nodiscard]] wire_format format() const noexcept { return static_cast<wire_format>(count_and_format >> 56); }
+    [[nodiscard]] std::uint64_t plain_bytes() const noexcept {
+      return count() * (format() == wire_format::coded ? sizeof(T) + sizeof(Index) : sizeof(T));
+    }
   };
   struct part {
     facts what{};
@@ -45,13 +50,15 @@ class encoded_parts {
   template <transport Net>
   void encode(channel<Net> net, const Storage& store, std::size_t i, const stream_view<T, Index>& v, index_range range,
               std::span<T> residual) {
+    if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
+      if (!v.is_dense()) { // here it codes, as parts share a message
+        buffer<std::byte> room;
+        hold(parts_[i], detail::encode_entries(net, storage::streams_of(store), v.entries(), range, room));
+        return;
+      }
+    }
     outgoing<Storage, T, Index> out;
-    payload message = out(net, store, v, range, 0);
-    buffer<std::byte> copied;
-    if (message.format == wire_format::sparse)
-      message = detail::encode_entries(net, storage::streams_of(store), v.entries(), range, copied);
-    hold(parts_[i], {static_cast<std::uint64_t>(message.format), message.count, message.pieces[0].size()},
-         message.pieces[0]);
+    hold(parts_[i], out(net, store, v, range, 0));
     out.keep_lost(net, store, v, range, residual);
   }
 
@@ -70,8 +77,8 @@ class encoded_parts {
       room.table.data()[i] = next.what;
       kernel::detail::copy(to, next.bytes.data(), next.bytes.size());
       to += next.bytes.size();
-      entries += next.what.count;
-      plain += next.what.count * (is_sparse(next.what) ? sizeof(T) + sizeof(Index) : sizeof(T));
+      entries += next.what.count();
+      plain += next.what.plain_bytes();
     }
     const auto table = std::as_bytes(std::as_const(room).table.span());
     return {
@@ -93,7 +100,7 @@ class encoded_parts {
         raise<corrupt_message>(
             {"an encoded stream of ", what.bytes, " bytes arrived in a message with ", bytes.size() - begin, " left"});
       }
-      hold(at(first + i), what, bytes.subspan(begin, what.bytes));
+      hold(at(first + i), {what.format(), what.count(), {bytes.subspan(begin, what.bytes)}});
       begin += what.bytes;
     }
     if (begin != bytes.size()) {
@@ -104,9 +111,9 @@ class encoded_parts {
   /// Entries of part i by its table, which are no more than `range` has; throws `corrupt_message` where it is dense.
   [[nodiscard]] std::uint64_t sparse_entries(std::size_t i, index_range range) const {
     const facts& what = parts_[i].what;
-    if (!is_sparse(what)) throw corrupt_message("a dense stream arrived where a sparse one is due");
-    detail::check_count(what.count, range);
-    return what.count;
+    if (what.format() != wire_format::coded) throw corrupt_message("a dense stream arrived where a sparse one is due");
+    detail::check_count(what.count(), range);
+    return what.count();
   }
   /// Decodes a sparse part to where it stays.
   template <transport Net>
@@ -118,9 +125,7 @@ class encoded_parts {
   [[nodiscard]] stream<T, Index> decode(channel<Net> net, const Storage& store, std::size_t i, std::uint64_t n,
                                         index_range range) const {
     const part& p = parts_[i];
-    const auto format = static_cast<wire_format>(p.what.format & 255);
-    if (p.what.format > 255) throw corrupt_message("an encoded stream arrived in an unknown format");
-    return detail::decode_stream<T, Index>(net, store, {format, p.what.count, {p.bytes.span()}}, n, range);
+    return detail::decode_stream<T, Index>(net, store, {p.what.format(), p.what.count(), {p.bytes.span()}}, n, range);
   }
 
   /// All parts, which lie one after the other, as one stream: sparse while none is dense and they have at most `limit`
@@ -137,14 +142,12 @@ class encoded_parts {
   }
 
  private:
-  [[nodiscard]] static bool is_sparse(const facts& what) noexcept {
-    return what.format == static_cast<std::uint64_t>(wire_format::coded);
-  }
   [[nodiscard]] part& at(std::size_t i) noexcept { return parts_[i % parts_.size()]; }
-  void hold(part& p, const facts& what, std::span<const std::byte> bytes) {
-    p.what = what;
-    p.bytes = buffer<std::byte>(*memory_, bytes.size());
-    kernel::detail::copy(p.bytes.data(), bytes.data(), bytes.size());
+  void hold(part& to, const payload& p) {
+    const auto bytes = p.pieces[0];
+    to.what = {bytes.size(), p.count | static_cast<std::uint64_t>(p.format) << 56};
+    to.bytes = buffer<std::byte>(*memory_, bytes.size());
+    kernel::detail::copy(to.bytes.data(), bytes.data(), bytes.size());
   }
 
   pool* memory_;
