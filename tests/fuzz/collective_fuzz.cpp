@@ -2,6 +2,7 @@
 // One rank of every collective whose peers send any messages: it ends in a valid result, or in an error that says what
 // is wrong with them.
 #include "fuzz/hostile.hpp"
+#include "support/varint.hpp"
 
 #include <spar/system/compressed.hpp>
 #include <spar/system/flexreduce.hpp>
@@ -46,7 +47,8 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  switch (which % 22) {
+  using coded = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
+  switch (which % 28) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
@@ -89,8 +91,22 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 21: {
     const spar::flex_plan plan = plan_for(net.size(), n);
     const spar::flexreduce flexreduce(plan);
-    return which % 22 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
+    return which % 28 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
   }
+  case 22:
+    return sparse(spar::with_storage<spar::recursive_doubling, coded>{}, mine, op);
+  case 23:
+    return sparse(spar::with_storage<spar::rabenseifner, coded>{}, mine, op);
+  case 24:
+    return sparse(spar::with_storage<spar::ring, coded>{}, mine, op);
+  case 25:
+    return sparse(spar::with_storage<spar::ssar_split, coded>{}, mine, op);
+  case 26: {
+    const spar::flex_plan plan = plan_for(net.size(), n);
+    return sparse(spar::with_storage<spar::flexreduce, coded>{spar::flexreduce(plan), {}}, mine, op);
+  }
+  case 27:
+    return sparse(spar::binomial_broadcast{}, mine, root, coded{});
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");

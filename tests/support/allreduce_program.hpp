@@ -60,6 +60,8 @@ std::vector<allreduce_case<T, Index>> make_cases(spar::rank_t ranks, const std::
 /// all transports only where that is the same.
 template <class Algorithm>
 inline constexpr bool depends_on_the_network = false;
+template <>
+inline constexpr bool depends_on_the_network<spar::sparcml> = true;
 template <class Second>
 inline constexpr bool depends_on_the_network<spar::with_storage<spar::sparcml, Second>> = true;
 
