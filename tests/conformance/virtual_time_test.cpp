@@ -207,13 +207,13 @@ TEST(virtual_time, dsar_split) {
 }
 
 TEST(virtual_time, quantised_split) {
+  using quantised = spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>;
   for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 8}) {
     const double block = n / ranks;
     const double bytes = block / 2 + std::ceil(block / 1024) * value; // four bits a value, one scale a bucket
     const double coding = spar::storage::qsgd<4>::cost<float>() * (std::floor(block) + n) * gamma_; // own block; all
     const double expected = split_seconds(ranks) + log2_ceil(ranks) * alpha + (ranks - 1) * bytes * beta + coding;
-    EXPECT_DOUBLE_EQ(seconds<spar::with_storage<spar::dsar_split, spar::storage::qsgd<4>>>(ranks, false), expected)
-        << ranks;
+    EXPECT_DOUBLE_EQ(seconds<quantised>(ranks, false), expected) << ranks;
   }
 }
 
