@@ -6,6 +6,7 @@
 #include "support/ranks.hpp"
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
+#include "support/varint.hpp"
 
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/system/compressed.hpp>
@@ -224,9 +225,12 @@ void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vec
 template <class Algorithm>
 class allocations : public testing::Test {};
 using adaptive = spar::split_allgather<>;
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>,
-                                  adaptive, spar::gather_and_merge, spar::sparcml>;
+template <class A>
+using coded = spar::with_storage<A, spar::storage::then<varint, spar::storage::bfloat16>>;
+using algorithms =
+    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
+                   spar::with_storage<spar::dsar_split, spar::storage::qsgd<8>>, adaptive, spar::gather_and_merge,
+                   spar::sparcml, coded<spar::recursive_doubling>, coded<spar::rabenseifner>, coded<spar::ssar_split>>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {
