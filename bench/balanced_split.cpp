@@ -31,7 +31,7 @@ std::vector<std::uint32_t> clustered(spar::rank_t rank) {
   return {places.begin(), places.end()};
 }
 
-struct naive_split {
+struct naive_split : spar::algorithm_defaults {
   static constexpr std::string_view name = "naive_split";
   template <class Net, class Op>
   spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op op) const& {
@@ -39,7 +39,7 @@ struct naive_split {
     return spar::split(net, mine, owner, op, static_cast<float*>(nullptr));
   }
 };
-struct balanced_split {
+struct balanced_split : spar::algorithm_defaults {
   static constexpr std::string_view name = "balanced_split";
   template <class Net, class Op>
   spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op op) const& {
@@ -68,8 +68,8 @@ cost of(spar::rank_t ranks, const std::vector<std::vector<std::uint32_t>>& indic
       static spar::task<void> make(spar::sim& net, const std::vector<std::uint32_t>* indices,
                                    const std::vector<float>* values, double* bytes) {
         const auto mine = spar::sparse_view(n, *indices, *values);
-        auto pending = spar::start(net, spar::signature_of<float, std::uint32_t, Algorithm, spar::sum>(n), Algorithm{},
-                                   mine, spar::sum{});
+        const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(n, Algorithm{});
+        auto pending = spar::start(net, agreed, Algorithm{}, mine, spar::sum{});
         const auto block = co_await std::move(pending);
         const spar::statistics& cost = pending.statistics();
         *bytes = static_cast<double>(std::max(cost.bytes_sent, cost.bytes_received));

@@ -130,8 +130,10 @@ void exact_topk(benchmark::State& state) {
 /// The calls between two exact ones.
 template <class T, int Threads = 1>
 void threshold_reuse(benchmark::State& state) {
-  selection<T>(state, spar::selector::threshold_reuse{
-                          .density = density(state), .period = ~std::uint64_t{0}, .threads = Threads});
+  const spar::selector::threshold_reuse select{
+      .density = density(state), .period = ~std::uint64_t{0}, .threads = Threads};
+  spar::selector::threshold_reuse::state now;
+  selection<T>(state, [&](std::span<T> x, spar::pool& pool) { return select(x, pool, now); });
 }
 template <class T>
 void gaussian(benchmark::State& state) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Misuse ends in one sentence with the values, before anything is sent; ranks that disagree end in `mismatch`, the
 // others in `peer_failed`; nothing hangs.
+#include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -175,7 +176,7 @@ TEST(bad_input, a_bucket_of_no_entries) {
   group.run([&](spar::threads& inner) {
     spar::counting<spar::threads> net{inner};
     const std::vector<float> values(10);
-    const spar::split_allgather<spar::storage::qsgd<8>> algorithm{{.bucket = 0}};
+    const quantised_split<8> algorithm{.store = {.blocks = {.bucket = 0}}};
     EXPECT_TRUE(says(error_of([&] { spar::allreduce(net, spar::dense_view(values), algorithm); }), {"0 entries"}));
     EXPECT_EQ(net.sent().messages, 0U);
   });
@@ -267,7 +268,7 @@ TEST(disagreeing_ranks, on_the_length_of_a_dense_vector) {
       check(spar::recursive_doubling{});
       check(spar::ring{});
       check(spar::rabenseifner{});
-      check(spar::dense{});
+      check(spar::cheapest{});
     });
   }
 }
@@ -385,9 +386,9 @@ TEST(disagreeing_ranks, on_the_storage_of_the_second_phase) {
     const std::vector<float> values(5000, 1.0F);
     const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
       if (net.rank() == 0)
-        spar::allreduce(net, spar::dense_view(values), spar::split_allgather<spar::storage::qsgd<4>>{});
+        spar::allreduce(net, spar::dense_view(values), quantised_split<4>{});
       else
-        spar::allreduce(net, spar::dense_view(values), spar::split_allgather<spar::storage::qsgd<8>>{});
+        spar::allreduce(net, spar::dense_view(values), quantised_split<8>{});
     });
     EXPECT_TRUE(says(text, {"algorithm"}));
   });
@@ -398,7 +399,7 @@ TEST(disagreeing_ranks, on_the_storage_of_sparcml) {
     const std::vector<float> values(5000, 1.0F);
     const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
       if (net.rank() == 0)
-        spar::allreduce(net, spar::dense_view(values), spar::basic_sparcml<spar::storage::qsgd<4>>{});
+        spar::allreduce(net, spar::dense_view(values), quantised_sparcml<4>{});
       else
         spar::allreduce(net, spar::dense_view(values), spar::sparcml{});
     });
@@ -413,6 +414,8 @@ struct with_options {
   double share = 0;
   spar::selector::exact_topk select{};
 
+  template <class T, class Op>
+  void validate(std::uint64_t, spar::rank_t, const Op&) const noexcept {}
   template <class F>
   void options(F&& f) const {
     f("k", k), f("share", share), f("mode", std::string_view("fast")), f("select", select);

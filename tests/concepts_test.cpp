@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Each concept accepts an archetype, which has just what it asks for, and rejects models with exactly one defect.
+#include "support/compositions.hpp"
+
 #include <spar/spar.hpp>
+#include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
 
@@ -15,6 +18,8 @@
 #include <string_view>
 
 namespace {
+
+using spar_test::stored, spar_test::quantised_split;
 
 /// What a model lacks or does differently; each model has at most one.
 enum class defect {
@@ -267,26 +272,236 @@ static_assert(!spar::block_codec<codec<gap::decode_from_values>, float>);
 static_assert(!spar::block_codec<codec<gap::not_copyable>, float>);
 static_assert(spar::block_codec<spar::storage::qsgd<4>, float> && spar::block_codec<spar::storage::qsgd<8>, double>);
 static_assert(!spar::block_codec<spar::storage::qsgd<4>, std::int32_t>, "levels of integers would not be integers");
-static_assert(!spar::block_codec<spar::storage::dense, float> && !spar::block_codec<spar::storage::sparse, float>);
+static_assert(spar::block_codec<spar::storage::dense, std::int32_t> && !spar::block_codec<spar::storage::coo, float>);
 
-// --- stream_allreduce and dense_allreduce ---
+// --- stream_codec ---
 
-enum class lack { none, no_name, not_const, task_of_another_type, no_task, whole_vector_only };
-
-template <lack Is>
-struct algorithm_name_if {
+template <bool There>
+struct name_if {
   static constexpr std::string_view name = "model";
 };
 template <>
-struct algorithm_name_if<lack::no_name> {};
+struct name_if<false> {};
+template <bool There, spar::slot Which>
+struct slot_if {
+  static constexpr spar::slot fills = Which;
+};
+template <spar::slot Which>
+struct slot_if<false, Which> {};
+template <bool Is>
+struct copyable_if {};
+template <>
+struct copyable_if<false> {
+  std::unique_ptr<int> owned;
+};
+
+enum class fault {
+  none,
+  no_name,
+  no_slot,
+  no_exact,
+  no_entry_bits,
+  entry_bits_of_another_type,
+  no_delta,
+  delta_of_another_type,
+  no_bound,
+  bound_of_another_type,
+  no_encode,
+  encode_without_size,
+  encode_not_const,
+  encode_without_range,
+  no_decode,
+  decode_with_result,
+  no_options,
+  options_not_const,
+  not_copyable
+};
+
+template <fault Is>
+struct exact_if {
+  static constexpr bool exact = true;
+};
+template <>
+struct exact_if<fault::no_exact> {};
+
+template <fault Is>
+struct entry_codec : name_if<Is != fault::no_name>,
+                     slot_if<Is != fault::no_slot, spar::slot::storage>,
+                     exact_if<Is>,
+                     copyable_if<Is != fault::not_copyable> {
+  template <class T, class Index>
+  double entry_bits(std::uint64_t, std::uint64_t) const
+    requires(Is != fault::no_entry_bits && Is != fault::entry_bits_of_another_type);
+  template <class T, class Index>
+  float entry_bits(std::uint64_t, std::uint64_t) const
+    requires(Is == fault::entry_bits_of_another_type);
+  template <class T, class Index>
+  std::uint64_t delta(std::uint64_t) const
+    requires(Is != fault::no_delta && Is != fault::delta_of_another_type);
+  template <class T, class Index>
+  double delta(std::uint64_t) const
+    requires(Is == fault::delta_of_another_type);
+  template <class T, class Index>
+  std::size_t bound(spar::index_range, std::size_t) const
+    requires(Is != fault::no_bound && Is != fault::bound_of_another_type);
+  template <class T, class Index>
+  int bound(spar::index_range, std::size_t) const
+    requires(Is == fault::bound_of_another_type);
+  template <class T, class Index>
+  std::size_t encode(spar::kernel::coo_span<T, Index>, spar::index_range, std::span<std::byte>) const
+    requires(Is != fault::no_encode && Is != fault::encode_without_size && Is != fault::encode_not_const &&
+             Is != fault::encode_without_range);
+  template <class T, class Index>
+  void encode(spar::kernel::coo_span<T, Index>, spar::index_range, std::span<std::byte>) const
+    requires(Is == fault::encode_without_size);
+  template <class T, class Index>
+  std::size_t encode(spar::kernel::coo_span<T, Index>, spar::index_range, std::span<std::byte>)
+    requires(Is == fault::encode_not_const);
+  template <class T, class Index>
+  std::size_t encode(spar::kernel::coo_span<T, Index>, std::span<std::byte>) const
+    requires(Is == fault::encode_without_range);
+  template <class T, class Index>
+  void decode(std::span<const std::byte>, spar::index_range, spar::entry_room<T, Index>) const
+    requires(Is != fault::no_decode && Is != fault::decode_with_result);
+  template <class T, class Index>
+  std::size_t decode(std::span<const std::byte>, spar::index_range, spar::entry_room<T, Index>) const
+    requires(Is == fault::decode_with_result);
+  template <class F>
+  void options(F&&) const
+    requires(Is != fault::no_options && Is != fault::options_not_const);
+  template <class F>
+  void options(F&&)
+    requires(Is == fault::options_not_const);
+};
+
+static_assert(spar::stream_codec<entry_codec<fault::none>, float, std::uint32_t> &&
+              spar::stream_codec<entry_codec<fault::none>, double, std::uint64_t>);
+template <fault... Are>
+constexpr bool none_is_a_stream_codec = (!spar::stream_codec<entry_codec<Are>, float, std::uint32_t> && ...);
+static_assert(
+    none_is_a_stream_codec<
+        fault::no_name, fault::no_slot, fault::no_exact, fault::no_entry_bits, fault::entry_bits_of_another_type,
+        fault::no_delta, fault::delta_of_another_type, fault::no_bound, fault::bound_of_another_type, fault::no_encode,
+        fault::encode_without_size, fault::encode_not_const, fault::encode_without_range, fault::no_decode,
+        fault::decode_with_result, fault::no_options, fault::options_not_const, fault::not_copyable>);
+static_assert(spar::stream_codec<spar::storage::coo, std::int32_t, std::uint64_t> &&
+              !spar::stream_codec<spar::storage::dense, float, std::uint32_t>);
+static_assert(spar::lending_codec<spar::storage::coo, float, std::uint32_t> &&
+              !spar::lending_codec<entry_codec<fault::none>, float, std::uint32_t>);
+
+// --- part_for ---
+
+enum class slip { none, no_slot, slot_of_another_type, no_name, name_of_another_type, not_copyable, no_options };
+
+template <bool Has>
+struct options_if {
+  template <class F>
+  void options(F&&) const {}
+};
+template <>
+struct options_if<false> {};
+
+template <slip Is>
+struct slotted_if : slot_if<Is != slip::no_slot, spar::slot::topology> {};
+template <>
+struct slotted_if<slip::slot_of_another_type> {
+  static constexpr int fills = 2;
+};
+template <slip Is>
+struct labelled_if : name_if<Is != slip::no_name> {};
+template <>
+struct labelled_if<slip::name_of_another_type> {
+  static constexpr int name = 2;
+};
+template <slip Is>
+struct model_part : slotted_if<Is>,
+                    labelled_if<Is>,
+                    copyable_if<Is != slip::not_copyable>,
+                    options_if<Is != slip::no_options> {};
+
+static_assert(spar::part_for<model_part<slip::none>, spar::slot::topology>);
+static_assert(!spar::part_for<model_part<slip::none>, spar::slot::schedule>, "for another slot");
+static_assert(!spar::part_for<model_part<slip::no_slot>, spar::slot::topology>);
+static_assert(!spar::part_for<model_part<slip::slot_of_another_type>, spar::slot::topology>);
+static_assert(!spar::part_for<model_part<slip::no_name>, spar::slot::topology>);
+static_assert(!spar::part_for<model_part<slip::name_of_another_type>, spar::slot::topology>);
+static_assert(!spar::part_for<model_part<slip::not_copyable>, spar::slot::topology>);
+static_assert(!spar::part_for<model_part<slip::no_options>, spar::slot::topology>, "ranks could not compare it");
+static_assert(spar::part_for<spar::everything, spar::slot::selector> &&
+              spar::part_for<spar::storage::coo, spar::slot::storage> &&
+              spar::part_for<spar::storage::half, spar::slot::storage> &&
+              spar::part_for<spar::flat, spar::slot::topology> && spar::part_for<spar::ring, spar::slot::schedule>);
+static_assert(!spar::part<spar::sparcml>, "a composition is no part of one");
+
+// --- policy and checked ---
+
+enum class omission { none, no_name, no_options, not_const, no_visitor, another_result };
+
+template <omission Is>
+struct model_policy : name_if<Is != omission::no_name> {
+  template <class F>
+  void options(F&&) const
+    requires(Is == omission::none || Is == omission::no_name);
+  template <class F>
+  void options(F&&)
+    requires(Is == omission::not_const);
+  std::uint64_t options() const
+    requires(Is == omission::no_visitor);
+  template <class F>
+  std::uint64_t options(F&&) const
+    requires(Is == omission::another_result);
+};
+
+static_assert(spar::policy<model_policy<omission::none>>);
+static_assert(!spar::policy<model_policy<omission::no_name>>);
+static_assert(!spar::policy<model_policy<omission::no_options>>);
+static_assert(!spar::policy<model_policy<omission::not_const>>);
+static_assert(!spar::policy<model_policy<omission::no_visitor>>);
+static_assert(!spar::policy<model_policy<omission::another_result>>);
+static_assert(spar::policy<spar::sparcml> && spar::policy<spar::ring> && spar::policy<spar::binomial_reduce> &&
+              spar::policy<spar::ok_topk<float>>);
+
+enum class neglect { none, no_validate, not_const, another_argument, not_of_a_type, another_result };
+
+template <neglect Is>
+struct model_check {
+  template <class T, class Op>
+  void validate(std::uint64_t, spar::rank_t, const Op&) const
+    requires(Is == neglect::none);
+  template <class T, class Op>
+  void validate(std::uint64_t, spar::rank_t, const Op&)
+    requires(Is == neglect::not_const);
+  template <class T, class Op>
+  void validate(std::span<T>, const Op&) const
+    requires(Is == neglect::another_argument);
+  void validate(std::uint64_t, spar::rank_t, spar::sum) const
+    requires(Is == neglect::not_of_a_type);
+  template <class T, class Op>
+  bool validate(std::uint64_t, spar::rank_t, const Op&) const
+    requires(Is == neglect::another_result);
+};
+
+static_assert(spar::checked<model_check<neglect::none>, float, spar::sum>);
+static_assert(!spar::checked<model_check<neglect::no_validate>, float, spar::sum>);
+static_assert(!spar::checked<model_check<neglect::not_const>, float, spar::sum>);
+static_assert(!spar::checked<model_check<neglect::another_argument>, float, spar::sum>);
+static_assert(!spar::checked<model_check<neglect::not_of_a_type>, float, spar::sum>);
+static_assert(!spar::checked<model_check<neglect::another_result>, float, spar::sum>);
+static_assert(spar::checked<spar::algorithm_defaults, float, spar::sum> &&
+              spar::checked<spar::sparcml, std::int32_t, spar::maximum> &&
+              spar::checked<spar::ok_topk<float>, float, spar::average>);
+
+// --- stream_allreduce and dense_allreduce ---
+
+enum class lack { none, not_const, task_of_another_type, no_task, whole_vector_only };
 
 template <lack Is>
-struct stream_algorithm : algorithm_name_if<Is> {
+struct stream_algorithm {
   using stream = spar::stream<float>;
   using view = spar::stream_view<float>;
   template <class Net, class Op>
   spar::task<stream> operator()(spar::channel<Net>, view, Op) const&
-    requires(Is == lack::none || Is == lack::no_name);
+    requires(Is == lack::none);
   template <class Net, class Op>
       spar::task<stream> operator()(spar::channel<Net>, view, Op) & requires(Is == lack::not_const);
   template <class Net, class Op>
@@ -303,27 +518,30 @@ struct stream_algorithm : algorithm_name_if<Is> {
 template <class Algorithm>
 constexpr bool reduces_streams = spar::stream_allreduce<Algorithm, spar::threads, float, std::uint32_t, spar::sum> &&
                                  spar::stream_allreduce<Algorithm, spar::sim, float, std::uint32_t, spar::maximum>;
+template <class Schedule, class Storage = spar::storage::coo>
+constexpr bool composed_reduces_streams = reduces_streams<stored<Storage, Schedule>>;
 
 static_assert(reduces_streams<stream_algorithm<lack::none>>);
-static_assert(!reduces_streams<stream_algorithm<lack::no_name>>);
 static_assert(!reduces_streams<stream_algorithm<lack::not_const>>);
 static_assert(!reduces_streams<stream_algorithm<lack::task_of_another_type>>);
 static_assert(!reduces_streams<stream_algorithm<lack::no_task>>);
 static_assert(!reduces_streams<stream_algorithm<lack::whole_vector_only>>);
-static_assert(reduces_streams<spar::recursive_doubling> && reduces_streams<spar::ring> &&
-              reduces_streams<spar::rabenseifner> && reduces_streams<spar::ssar_split> &&
-              reduces_streams<spar::dsar_split> && reduces_streams<spar::sparcml> &&
-              reduces_streams<spar::split_allgather<spar::storage::qsgd<2>>>);
-static_assert(!reduces_streams<spar::dense>, "dense spans only");
-static_assert(!spar::stream_allreduce<spar::split_allgather<spar::storage::qsgd<4>>, spar::threads, std::int32_t,
-                                      std::uint32_t, spar::sum>,
+static_assert(composed_reduces_streams<spar::recursive_doubling> && composed_reduces_streams<spar::ring> &&
+              composed_reduces_streams<spar::rabenseifner> && composed_reduces_streams<spar::ssar_split> &&
+              composed_reduces_streams<spar::dsar_split> && reduces_streams<spar::sparcml> &&
+              reduces_streams<quantised_split<2>>);
+static_assert(composed_reduces_streams<spar::ring, spar::storage::half>, "as dense values");
+template <class Selector>
+using chosen = spar::composition<Selector, spar::storage::coo, spar::flat, spar::cheapest>;
+static_assert(!reduces_streams<chosen<spar::selector::nonzeros>>, "a selector takes entries from dense values");
+static_assert(!spar::stream_allreduce<quantised_split<4>, spar::threads, std::int32_t, std::uint32_t, spar::sum>,
               "integers cannot be quantised");
 
 template <lack Is>
-struct dense_algorithm : algorithm_name_if<Is> {
+struct dense_algorithm {
   template <class Net, class Op>
   spar::task<void> operator()(spar::channel<Net>, std::span<float>, Op) const&
-    requires(Is == lack::none || Is == lack::no_name);
+    requires(Is == lack::none);
   template <class Net, class Op>
       spar::task<void> operator()(spar::channel<Net>, std::span<float>, Op) & requires(Is == lack::not_const);
   template <class Net, class Op>
@@ -338,39 +556,124 @@ template <class Algorithm>
 constexpr bool reduces_vectors = spar::dense_allreduce<Algorithm, spar::threads, float, spar::sum>;
 
 static_assert(reduces_vectors<dense_algorithm<lack::none>>);
-static_assert(!reduces_vectors<dense_algorithm<lack::no_name>>);
 static_assert(!reduces_vectors<dense_algorithm<lack::not_const>>);
 static_assert(!reduces_vectors<dense_algorithm<lack::task_of_another_type>>);
 static_assert(!reduces_vectors<dense_algorithm<lack::no_task>>);
+static_assert(!reduces_vectors<stream_algorithm<lack::none>>, "streams only");
 static_assert(reduces_vectors<spar::recursive_doubling> && reduces_vectors<spar::ring> &&
-              reduces_vectors<spar::rabenseifner> && reduces_vectors<spar::dense>);
-static_assert(!reduces_vectors<spar::sparcml> && !reduces_vectors<spar::ssar_split>);
+              reduces_vectors<spar::rabenseifner> && reduces_vectors<spar::cheapest>);
+static_assert(!reduces_vectors<spar::ssar_split> && reduces_vectors<stored<spar::storage::coo, spar::ssar_split>>,
+              "a composition makes a stream of dense values for a schedule that knows streams alone");
+static_assert(reduces_vectors<spar::sparcml> && reduces_vectors<chosen<spar::selector::nonzeros>>);
+static_assert(!spar::dense_allreduce<stored<spar::storage::half, spar::ring>, spar::threads, std::int32_t, spar::sum>,
+              "integers cannot be rounded");
+
+// --- selecting_allreduce ---
+
+enum class shortage {
+  none,
+  no_state,
+  state_not_copyable,
+  no_report,
+  report_not_copyable,
+  not_const,
+  another_result,
+  no_task,
+  no_prepare,
+  no_call
+};
+
+template <shortage Is>
+struct state_if {
+  struct state : copyable_if<Is != shortage::state_not_copyable> {};
+};
+template <>
+struct state_if<shortage::no_state> {};
+template <shortage Is>
+struct report_if {
+  struct report : copyable_if<Is != shortage::report_not_copyable> {};
+};
+template <>
+struct report_if<shortage::no_report> {};
+
+template <shortage Is>
+struct selecting_algorithm : state_if<Is>, report_if<Is> {
+  using sum = spar::selected_sum<float, std::uint32_t>;
+  static constexpr bool complete = Is != shortage::not_const && Is != shortage::another_result &&
+                                   Is != shortage::no_task && Is != shortage::no_prepare && Is != shortage::no_call;
+  template <class Index, class Net, class State, class Report, class Op, class Prepare>
+  spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
+    requires(complete);
+  template <class Index, class Net, class State, class Report, class Op, class Prepare>
+      spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) &
+      requires(Is == shortage::not_const);
+  template <class Index, class Net, class State, class Report, class Op, class Prepare>
+  spar::task<spar::stream<float>> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
+    requires(Is == shortage::another_result);
+  template <class Index, class Net, class State, class Report, class Op, class Prepare>
+  sum selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
+    requires(Is == shortage::no_task);
+  template <class Index, class Net, class State, class Report, class Op>
+  spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op) const&
+    requires(Is == shortage::no_prepare);
+};
+
+template <class Algorithm>
+constexpr bool reduces_selected = spar::selecting_allreduce<Algorithm, spar::threads, float, std::uint32_t, spar::sum>;
+
+static_assert(reduces_selected<selecting_algorithm<shortage::none>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::no_state>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::state_not_copyable>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::no_report>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::report_not_copyable>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::not_const>>, "it keeps its state in itself");
+static_assert(!reduces_selected<selecting_algorithm<shortage::another_result>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::no_task>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::no_prepare>>);
+static_assert(!reduces_selected<selecting_algorithm<shortage::no_call>>);
+static_assert(reduces_selected<spar::ok_topk_allreduce<>> && reduces_selected<spar::gtopk_allreduce> &&
+              reduces_selected<spar::topka_allreduce> && reduces_selected<spar::quantised_sparcml_allreduce<4>> &&
+              reduces_selected<spar::sparcml>);
+static_assert(!reduces_selected<spar::balanced_owners>, "a schedule without a selector");
+static_assert(!spar::selecting_allreduce<spar::quantised_sparcml_allreduce<4>, spar::threads, std::int32_t,
+                                         std::uint32_t, spar::sum>,
+              "integers cannot be quantised");
 
 // --- selects ---
 
-enum class want { none, no_name, no_call, another_stream, not_copyable, reads_only };
+enum class want {
+  none,
+  no_name,
+  no_slot,
+  another_slot,
+  no_validate,
+  validate_not_const,
+  no_call,
+  call_not_const,
+  another_stream,
+  not_copyable,
+  reads_only,
+  no_shared_state,
+  no_own_state
+};
 
 template <want Is>
-struct entitled_if {
-  static constexpr std::string_view name = "model";
-};
-template <>
-struct entitled_if<want::no_name> {};
-template <want Is>
-struct copied_if {};
-template <>
-struct copied_if<want::not_copyable> {
-  std::unique_ptr<int> state;
-};
+struct selecting_if
+    : slot_if<Is != want::no_slot, Is == want::another_slot ? spar::slot::storage : spar::slot::selector>,
+      options_if<true> {};
 
-template <want Is, bool Stateful = false>
-struct model_selector : entitled_if<Is>, copied_if<Is> {
+template <want Is>
+struct model_selector : name_if<Is != want::no_name>, selecting_if<Is>, copyable_if<Is != want::not_copyable> {
+  void validate(std::uint64_t) const
+    requires(Is != want::no_validate && Is != want::validate_not_const);
+  void validate(std::uint64_t)
+    requires(Is == want::validate_not_const);
   template <class Index>
   spar::stream<float, Index> operator()(std::span<float>, spar::pool&) const
-    requires(!Stateful && Is != want::no_call && Is != want::another_stream && Is != want::reads_only);
+    requires(Is != want::no_call && Is != want::call_not_const && Is != want::another_stream && Is != want::reads_only);
   template <class Index>
   spar::stream<float, Index> operator()(std::span<float>, spar::pool&)
-    requires(Stateful);
+    requires(Is == want::call_not_const);
   template <class Index>
   spar::stream<double, Index> operator()(std::span<float>, spar::pool&) const
     requires(Is == want::another_stream);
@@ -379,22 +682,116 @@ struct model_selector : entitled_if<Is>, copied_if<Is> {
     requires(Is == want::reads_only);
 };
 
+/// Its state is the third argument.
+template <want Is>
+struct stateful_selector : name_if<true>, selecting_if<want::none> {
+  struct state {
+    template <class F>
+    void shared_state(F&&)
+      requires(Is != want::no_shared_state);
+    template <class F>
+    void own_state(F&&)
+      requires(Is != want::no_own_state);
+  };
+  void validate(std::uint64_t) const;
+  template <class Index>
+  spar::stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const
+    requires(Is != want::no_call && Is != want::call_not_const);
+  template <class Index>
+  spar::stream<float, Index> operator()(std::span<float>, spar::pool&, state&)
+    requires(Is == want::call_not_const);
+};
+
 static_assert(spar::selects<model_selector<want::none>, float, std::uint32_t>);
-static_assert(spar::selects<const model_selector<want::none>, float, std::uint64_t>);
-static_assert(spar::selects<model_selector<want::none, true>, float, std::uint32_t>);
-static_assert(!spar::selects<const model_selector<want::none, true>, float, std::uint32_t>, "it has a state");
+static_assert(spar::selects<model_selector<want::none>, float, std::uint64_t>);
+static_assert(spar::selects<stateful_selector<want::none>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::call_not_const>, float, std::uint32_t>, "a state in itself");
 static_assert(!spar::selects<model_selector<want::none>, double, std::uint32_t>, "it selects floats");
 static_assert(!spar::selects<model_selector<want::none>, float, int>);
 static_assert(!spar::selects<model_selector<want::no_name>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::no_slot>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::another_slot>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::no_validate>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::validate_not_const>, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::no_call>, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::another_stream>, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::not_copyable>, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::reads_only>, float, std::uint32_t>);
+static_assert(!spar::selects<stateful_selector<want::no_shared_state>, float, std::uint32_t>);
+static_assert(!spar::selects<stateful_selector<want::no_own_state>, float, std::uint32_t>);
+static_assert(!spar::selects<stateful_selector<want::call_not_const>, float, std::uint32_t>);
+static_assert(!spar::selects<stateful_selector<want::no_call>, float, std::uint32_t>);
 
 static_assert(spar::kernel::ranked<float> && spar::kernel::ranked<std::uint64_t>);
 static_assert(!spar::kernel::ranked<complex_number>, "which of two is larger is not known");
-static_assert(spar::selects<spar::selector::all, complex_number, std::uint32_t> &&
+static_assert(spar::selects<spar::selector::nonzeros, complex_number, std::uint32_t> &&
               !spar::selects<spar::selector::exact_topk, complex_number, std::uint32_t>);
+static_assert(spar::selects<spar::selector::threshold_reuse, float, std::uint32_t>);
+static_assert(!spar::selects<spar::everything, float, std::uint32_t>, "it takes no entries out");
+
+// --- participation ---
+
+enum class absence {
+  none,
+  no_name,
+  no_options,
+  options_not_const,
+  no_validate,
+  validate_not_const,
+  no_start,
+  start_of_another_type,
+  not_copyable,
+  no_quorum,
+  no_counter,
+  counter_of_another_type
+};
+
+/// `Counts`: by q and counter(round, P); else by initiates(rank, round, P).
+template <absence Is, bool There>
+struct quorum_if {
+  spar::rank_t q = 1;
+};
+template <absence Is>
+struct quorum_if<Is, false> {};
+
+template <absence Is, bool Counts = false>
+struct who : name_if<Is != absence::no_name>,
+             copyable_if<Is != absence::not_copyable>,
+             quorum_if<Is, Counts && Is != absence::no_quorum> {
+  template <class F>
+  void options(F&&) const
+    requires(Is != absence::no_options && Is != absence::options_not_const);
+  template <class F>
+  void options(F&&)
+    requires(Is == absence::options_not_const);
+  void validate(spar::rank_t) const
+    requires(Is != absence::no_validate && Is != absence::validate_not_const);
+  void validate(spar::rank_t)
+    requires(Is == absence::validate_not_const);
+  bool initiates(spar::rank_t, std::uint64_t, spar::rank_t) const
+    requires(!Counts && Is != absence::no_start && Is != absence::start_of_another_type);
+  spar::rank_t initiates(spar::rank_t, std::uint64_t, spar::rank_t) const
+    requires(!Counts && Is == absence::start_of_another_type);
+  spar::rank_t counter(std::uint64_t, spar::rank_t) const
+    requires(Counts && Is != absence::no_counter && Is != absence::counter_of_another_type);
+  std::uint64_t counter(std::uint64_t, spar::rank_t) const
+    requires(Counts && Is == absence::counter_of_another_type);
+};
+
+static_assert(spar::participation<who<absence::none>> && spar::participation<who<absence::none, true>>);
+static_assert(!spar::participation<who<absence::no_name>>);
+static_assert(!spar::participation<who<absence::no_options>>);
+static_assert(!spar::participation<who<absence::options_not_const>>);
+static_assert(!spar::participation<who<absence::no_validate>>);
+static_assert(!spar::participation<who<absence::validate_not_const>>);
+static_assert(!spar::participation<who<absence::no_start>>);
+static_assert(!spar::participation<who<absence::start_of_another_type>>);
+static_assert(!spar::participation<who<absence::not_copyable>>);
+static_assert(!spar::participation<who<absence::no_quorum, true>>);
+static_assert(!spar::participation<who<absence::no_counter, true>>);
+static_assert(!spar::participation<who<absence::counter_of_another_type, true>>);
+static_assert(spar::participation<spar::everyone> && spar::participation<spar::solo> &&
+              spar::participation<spar::majority> && spar::participation<spar::quorum>);
 
 // --- what is not a concept but a rule ---
 

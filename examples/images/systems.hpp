@@ -64,7 +64,7 @@ struct by_mpi final : exchange {
 /// The same with spar.
 struct by_dense final : exchange {
   update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
-    spar::sgd_step(world, weights, gradient, rate, spar::dense{});
+    spar::sgd_step(world, weights, gradient, rate, spar::cheapest{});
     return {};
   }
 };
@@ -79,20 +79,14 @@ struct by_feedback final : exchange {
     return spar::sgd_step(world, weights, gradient, rate, reduce);
   }
   std::span<const float> residual() const override { return reduce.residual(); }
-  std::uint64_t selected(const update& made) const override {
-    if constexpr (requires { reduce.algorithm().last.selected; })
-      return reduce.algorithm().last.selected; // some of them lost against those of others
-    else
-      return made.contributed.count();
-  }
+  /// Some of them may have lost against those of others.
+  std::uint64_t selected(const update&) const override { return reduce.report().selected; }
 };
 
 /// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, of which 4 bits a value
 /// travel. Among a few ranks, of which each selects 1 %, SparCML itself would choose a sparse sum, and quantise
 /// nothing.
-using sparcml_q4 =
-    spar::error_feedback<float,
-                         spar::selected<spar::selector::exact_topk, spar::split_allgather<spar::storage::qsgd<4>>>>;
+using sparcml_q4 = spar::quantised_sparcml<float, 4>;
 
 /// eager-SGD: everything is summed, without waiting for everybody.
 template <spar::participation Participation>
@@ -127,10 +121,7 @@ std::unique_ptr<exchange> plain(const setting&) {
 template <class Reduce>
 std::unique_ptr<exchange> top_k(const setting& its) {
   typename Reduce::algorithm_type algorithm{};
-  if constexpr (requires { algorithm.k; })
-    algorithm.k = its.k;
-  else
-    algorithm.select.k = its.k;
+  algorithm.select.k = its.k;
   return std::make_unique<by_feedback<Reduce>>(algorithm);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Policies of one's own: a selector, a storage for the second phase of split-allgather, and a whole collective.
+// Policies of one's own: a selector, a codec for dense blocks, a schedule, and an algorithm that is no composition.
 #pragma once
 
 #include <spar/spar.hpp>
@@ -15,8 +15,18 @@ namespace own {
 
 /// A selector: the entries whose magnitude is at least a threshold; they leave `x`, which keeps the rest.
 struct at_least {
+  static constexpr spar::slot fills = spar::slot::selector;
   static constexpr std::string_view name = "at_least";
+
   float threshold = 0;
+
+  void validate(std::uint64_t) const {
+    if (!(threshold >= 0)) spar::raise<spar::invalid_argument>({"a threshold of ", threshold, " is not 0 or more"});
+  }
+  template <class F>
+  void options(F&& f) const {
+    f("threshold", threshold);
+  }
 
   template <class Index = std::uint32_t>
   spar::stream<float, Index> operator()(std::span<float> x, spar::pool& memory) const {
@@ -34,9 +44,13 @@ struct at_least {
   }
 };
 
-/// A storage: the upper 16 bits of each float.
+/// A storage: a codec for blocks of dense values, of which the upper 16 bits of each float travel.
 struct truncated {
+  static constexpr spar::slot fills = spar::slot::storage;
   static constexpr std::string_view name = "truncated";
+
+  template <class F>
+  void options(F&&) const {} // none
 
   template <class T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
@@ -60,8 +74,30 @@ struct truncated {
   }
 };
 
-/// A collective: everybody sends to rank 0, which adds up and sends the sum back.
-struct star {
+/// A schedule: everything to rank 0 along a binomial tree, and the sum back. Any selector, storage and topology goes
+/// with it, as its messages are made by the pieces of the library that it calls.
+struct there_and_back {
+  static constexpr spar::slot fills = spar::slot::schedule;
+  static constexpr std::string_view name = "there_and_back";
+
+  template <class Selector, class Storage, class Topology>
+  static spar::nothing_against accepts();
+  void validate(std::uint64_t) const {} // nothing
+  template <class F>
+  void options(F&&) const {} // none
+
+  template <spar::transport Net, class T, class Index, class Op, class Storage>
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                Storage store, std::span<T> residual) const& {
+    const spar::binomial_reduce reduce;
+    const spar::binomial_broadcast broadcast;
+    const auto sum = co_await reduce(net, mine, 0, op, store, residual);
+    co_return co_await broadcast(net, sum.view(), 0, store, residual);
+  }
+};
+
+/// An algorithm without slots, for streams alone: everybody sends to rank 0, which adds up and sends the sum back.
+struct star : spar::algorithm_defaults {
   static constexpr std::string_view name = "star";
 
   template <spar::transport Net, class T, class Index, class Op>

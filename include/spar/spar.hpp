@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp, transport/tracing.hpp, what is for trees
-// (system/flexreduce.hpp) and what is partial (system/partial_allreduce.hpp, system/eager_sgd.hpp): few programs use
-// them.
+// (tree.hpp) and what is partial (system/partial_allreduce.hpp, system/eager_sgd.hpp): few programs use them.
 #pragma once
 
 #include <spar/collective/front.hpp>
@@ -10,18 +9,18 @@
 #include <spar/core/join.hpp>
 #include <spar/model/network_file.hpp>
 #include <spar/optimizer/sgd.hpp>
-#include <spar/selector/all.hpp>
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
 #include <spar/selector/keep_largest.hpp>
+#include <spar/selector/nonzeros.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/system/allreduce.hpp>
-#include <spar/system/collective.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/gaussiank.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/system/quantised_sparcml.hpp>
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
 #include <spar/transport/counting.hpp>

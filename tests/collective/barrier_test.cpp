@@ -16,10 +16,12 @@ namespace spar_test {
 namespace {
 
 /// Comes to the barrier five times; `late`: every other time after messages.
-struct meet {
+struct meet : spar::algorithm_defaults {
   static constexpr std::string_view name = "meet";
   std::atomic<int>* come;
   bool late;
+
+  meet(std::atomic<int>* its, bool comes_late) : come(its), late(comes_late) {}
 
   template <spar::transport Net, spar::element T, spar::reduction<T> Op>
   spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
@@ -41,7 +43,7 @@ struct call {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     std::vector<float> x(10);
-    auto pending = spar::start_allreduce(net, std::span(x), meet{come, late});
+    auto pending = spar::start_allreduce(net, std::span(x), meet(come, late));
     co_await std::move(pending);
     const auto p = static_cast<std::uint64_t>(net.size());
     std::uint64_t rounds = 0;

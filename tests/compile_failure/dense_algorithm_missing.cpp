@@ -2,7 +2,7 @@
 // An algorithm that cannot be called on dense values is refused in one sentence.
 #include <spar/spar.hpp>
 
-struct nothing {
+struct nothing : spar::algorithm_defaults {
   static constexpr std::string_view name = "nothing";
 };
 

@@ -6,7 +6,8 @@
 struct mine {
   static constexpr std::string_view name = "mine";
   static constexpr void validate(spar::rank_t) noexcept {}
-  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 9; }
+  template <class F>
+  void options(F&&) const {}
 #ifdef POSITIVE_CONTROL
   [[nodiscard]] static constexpr bool initiates(spar::rank_t rank, std::uint64_t, spar::rank_t) noexcept {
     return rank == 0;

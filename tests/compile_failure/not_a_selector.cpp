@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What does not select cannot stand in the place of a selector.
 #include <spar/spar.hpp>
-#include <spar/system/collective.hpp>
 
 struct nothing {
   static constexpr std::string_view name = "nothing";
+  static constexpr spar::slot fills = spar::slot::selector;
+  static void validate(std::uint64_t) {}
+  template <class F>
+  void options(F&&) const {}
 };
 
 #ifdef POSITIVE_CONTROL
-using chosen = spar::collective<spar::selector::all>;
+constexpr spar::selector::nonzeros chosen{};
 #else
-using chosen = spar::collective<nothing>;
+constexpr nothing chosen{};
 #endif
 
-void f(spar::threads& net, std::span<float> x) { spar::allreduce(net, x, chosen{}); }
+void f(spar::threads& net, std::span<float> x) { spar::allreduce(net, x, spar::compose(chosen)); }

@@ -4,9 +4,11 @@
 #include <spar/system/partial_allreduce.hpp>
 
 #ifdef POSITIVE_CONTROL
-using algorithm = spar::ssar_split;
+constexpr spar::everything chosen{};
 #else
-using algorithm = spar::dense; // of dense values only
+constexpr spar::selector::nonzeros chosen{}; // of dense values
 #endif
 
-void f(spar::threads& net) { (void)spar::partial_allreduce<spar::stream<float>>(net, 10, spar::solo{}, algorithm{}); }
+void f(spar::threads& net) {
+  (void)spar::partial_allreduce<spar::stream<float>>(net, 10, spar::solo{}, spar::compose(chosen));
+}

@@ -8,6 +8,6 @@ using value = float;
 using value = int;
 #endif
 
-void f(spar::threads& net, spar::stream_view<value> mine) {
-  (void)spar::allreduce(net, mine, spar::split_allgather<spar::storage::qsgd<4>>{});
+void f(spar::threads& net, std::span<value> x) {
+  spar::allreduce(net, x, spar::compose(spar::storage::qsgd<4>{}, spar::ring{}));
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // After one call, calls that are no larger allocate nothing: neither from the resource that the transport was given nor
 // from anywhere else. On every rank, in any order of events, also while the result of the call before is kept.
+#include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
 #include "support/global_allocations.hpp"
 #include "support/ranks.hpp"
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
+#include "support/varint.hpp"
 
-#include <spar/collective/gather_and_merge.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/tree_sparcml.hpp>
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 
@@ -223,10 +221,13 @@ void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vec
 
 template <class Algorithm>
 class allocations : public testing::Test {};
-using adaptive = spar::split_allgather<spar::storage::adaptive>;
+using adaptive = spar::split_allgather<>;
+template <class A>
+using coded = spar::composition<spar::everything, spar::storage::then<varint, spar::storage::bfloat16>, spar::flat, A>;
 using algorithms =
     testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
-                   spar::split_allgather<spar::storage::qsgd<8>>, adaptive, spar::gather_and_merge, spar::sparcml>;
+                   quantised_split<8>, adaptive, spar::gather_and_merge, spar::sparcml, coded<spar::recursive_doubling>,
+                   coded<spar::rabenseifner>, coded<spar::split_allgather<>>>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {
@@ -267,7 +268,7 @@ void expect_no_dense_allocations() {
       x.emplace_back(static_cast<std::size_t>(ranks), std::vector<float>(n, 0.0F));
     }
     std::vector<Call> others;
-    if (!std::is_same_v<Call, dense_allreduce<spar::dense>>) { // it may choose another algorithm
+    if (!std::is_same_v<Call, dense_allreduce<spar::cheapest>>) { // it may choose another algorithm
       for (auto& smaller : x) others.push_back({&smaller});
     }
     expect_none_after_one(ranks, Call{&x[0]}, others);
@@ -278,9 +279,9 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<spar::recursive_doubling>>();
   expect_no_dense_allocations<dense_allreduce<spar::ring>>();
   expect_no_dense_allocations<dense_allreduce<spar::rabenseifner>>();
-  expect_no_dense_allocations<dense_allreduce<spar::compressed_ring<spar::storage::qsgd<8>>>>();
-  expect_no_dense_allocations<dense_allreduce<spar::compressed_recursive_doubling<spar::storage::bfloat16>>>();
-  expect_no_dense_allocations<dense_allreduce<spar::dense>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::ring>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::bfloat16, spar::recursive_doubling>>>();
+  expect_no_dense_allocations<dense_allreduce<spar::cheapest>>();
 }
 
 /// Two hosts, the second one larger; the plan is made before.
@@ -292,9 +293,9 @@ struct planned_calls {
   auto operator()(Net& net) const {
     auto& mine = (*x)[static_cast<std::size_t>(net.rank())];
     if constexpr (std::is_same_v<X, vectors>)
-      return spar::start_allreduce(net, std::span(mine), spar::flexreduce{*plan});
+      return spar::start_allreduce(net, std::span(mine), spar::flexreduce(*plan));
     else
-      return spar::start_allreduce(net, mine.view(), spar::flexreduce{*plan});
+      return spar::start_allreduce(net, mine.view(), spar::flexreduce(*plan));
   }
 };
 
@@ -312,13 +313,13 @@ TEST(allocations_of_flexreduce, none_after_the_first_call) {
   }
 }
 
-/// The cells are made before.
-struct calls_on_cells {
-  const spar::tree_cells* cells;
+/// What depends on the tree is made before.
+struct calls_on_tree {
+  const spar::tree_plans* plans;
   const inputs* mine;
   template <class Net>
   auto operator()(Net& net) const {
-    return spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), spar::tree_sparcml{*cells});
+    return spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), spar::tree_sparcml(*plans));
   }
 };
 
@@ -326,9 +327,9 @@ TEST(allocations_of_tree_sparcml, none_after_the_first_call) {
   for (const spar::rank_t ranks : some_ranks()) {
     std::vector<spar::rank_t> host_of;
     for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
-    const spar::tree_cells cells(spar::tree_of_hosts(host_of));
+    const spar::tree_plans plans(spar::tree_of_hosts(host_of));
     const auto mine = contributions<float, index>(pattern::random, ranks, 30'000, 1, exact_value<float>);
-    expect_none_after_one(ranks, calls_on_cells{&cells, &mine});
+    expect_none_after_one(ranks, calls_on_tree{&plans, &mine});
   }
 }
 
@@ -368,7 +369,8 @@ TEST(allocations_of_ok_topk, none_after_the_first_call) {
     const auto anew = [&] {
       reducers.clear();
       for (std::size_t r = 0; r < x.size(); ++r) {
-        reducers.push_back(std::make_unique<spar::ok_topk<float>>(spar::ok_topk_allreduce{.k = 1000, .tau_prime = 3}));
+        const spar::ok_topk_allreduce<> options{.select = {.k = 1000, .period = 3}};
+        reducers.push_back(std::make_unique<spar::ok_topk<float>>(options));
       }
     };
     const ok_topk_calls calls{&x, &reducers};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compressed allreduces: the same bits on all ranks, errors within the documented bounds, exact counts of encodings,
 // messages and bytes, and nothing lost where an optimizer keeps what compression loses.
+#include "support/compositions.hpp"
 #include "support/ranks.hpp"
 
 #include <spar/collective/compressed_messages.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/compressed_flexreduce.hpp>
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,7 @@ namespace {
 
 using named = spar::storage::named_codec;
 using vectors = std::vector<std::vector<float>>;
+using split_with = stored<spar::storage::then<spar::storage::coo, named>, spar::dsar_split>;
 
 std::vector<const char*> codecs() {
 #ifdef SPAR_HAS_ZFP
@@ -61,15 +62,15 @@ struct program {
     const auto with = [&](auto algorithm) { return spar::start_allreduce(net, mine, std::move(algorithm)); };
     switch (which) {
     case ring:
-      return with(spar::compressed_ring<named>{codec, piece});
+      return with(spar::compose(codec, spar::ring{.piece = piece}));
     case doubling:
-      return with(spar::compressed_recursive_doubling<named>{codec, piece});
+      return with(spar::compose(codec, spar::recursive_doubling{.piece = piece}));
     case flexreduce:
-      return with(spar::compressed_flexreduce<named>{*plan, codec});
+      return with(spar::flexreduce(*plan, codec));
     case ring_of_messages:
       return with(spar::ring_of_compressed_messages<named>{codec});
     case chosen:
-      return with(spar::compressed<named>{codec});
+      return with(spar::compose(codec, spar::cheapest{}));
     default:
       return with(spar::doubling_of_compressed_messages<named>{codec});
     }
@@ -86,13 +87,13 @@ struct program {
 double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
   switch (which) {
   case ring:
-    return static_cast<double>(spar::compressed_ring<named>::encodings(ranks));
+    return static_cast<double>(spar::ring::encodings(ranks));
   case flexreduce:
-    return static_cast<double>(spar::compressed_flexreduce<named>(plan, named()).encodings(ranks));
+    return static_cast<double>(spar::chains::encodings(plan));
   case ring_of_messages:
     return static_cast<double>(spar::ring_of_compressed_messages<named>::encodings(ranks));
   default:
-    return static_cast<double>(spar::compressed_recursive_doubling<named>::encodings(ranks));
+    return static_cast<double>(spar::recursive_doubling::encodings(ranks));
   }
 }
 
@@ -148,7 +149,7 @@ struct split_program {
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
     const auto mine = spar::dense_view((*x)[rank]);
-    auto pending = spar::start_allreduce(net, mine, spar::split_allgather<named>{codec});
+    auto pending = spar::start_allreduce(net, mine, split_with{.store = {.blocks = codec}});
     const auto sum = co_await pending;
     sum.to_dense((*sums)[rank]);
   }
@@ -158,12 +159,13 @@ struct bad_options {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     std::vector<float> x(10);
-    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compressed_ring<named>{.piece = 0}),
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compose(named(), spar::ring{.piece = 0})),
                  spar::invalid_argument);
-    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compressed_recursive_doubling<named>{.piece = 0}),
-                 spar::invalid_argument);
+    EXPECT_THROW(
+        (void)spar::start_allreduce(net, std::span(x), spar::compose(named(), spar::recursive_doubling{.piece = 0})),
+        spar::invalid_argument);
     EXPECT_THROW((void)spar::start_allreduce(net, std::span(x),
-                                             spar::compressed_ring<spar::storage::qsgd<8>>{.codec = {.bucket = 0}}),
+                                             spar::compose(spar::storage::qsgd<8>{.bucket = 0}, spar::ring{})),
                  spar::invalid_argument);
     co_return;
   }
@@ -336,9 +338,9 @@ struct of_doubles {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const std::span<double> mine((*x)[static_cast<std::size_t>(net.rank())]);
-    auto by_ring = spar::start_allreduce(net, mine, spar::compressed_ring<named>{codec, 100});
+    auto by_ring = spar::start_allreduce(net, mine, spar::compose(codec, spar::ring{.piece = 100}));
     co_await std::move(by_ring);
-    auto by_doubling = spar::start_allreduce(net, mine, spar::compressed_recursive_doubling<named>{codec, 100});
+    auto by_doubling = spar::start_allreduce(net, mine, spar::compose(codec, spar::recursive_doubling{.piece = 100}));
     co_await std::move(by_doubling);
   }
 };
@@ -459,7 +461,7 @@ TEST(compressed_allreduce, what_zfp_cannot_carry_is_an_error) {
       if (net.rank() == 1) x[333] = std::numeric_limits<float>::quiet_NaN();
       auto& mine = said[static_cast<std::size_t>(net.rank())];
       try {
-        spar::allreduce(net, std::span<float>(x), spar::compressed_ring<spar::storage::zfp>{});
+        spar::allreduce(net, std::span<float>(x), spar::compose(spar::storage::zfp{}, spar::ring{}));
       } catch (const spar::invalid_argument& e) {
         EXPECT_EQ(net.rank(), 1);
         mine = e.what();
@@ -483,7 +485,7 @@ struct keeping_program {
     const auto rank = static_cast<std::size_t>(net.rank());
     const std::span<float> mine((*x)[rank]), lost((*residuals)[rank]);
     const keeper call{algorithm, lost};
-    auto pending = spar::start(net, spar::signature_of<float, std::uint32_t, keeper, spar::sum>(mine.size()), call,
+    auto pending = spar::start(net, spar::signature_of<float, std::uint32_t, spar::sum>(mine.size(), algorithm), call,
                                mine, spar::sum{});
     co_await pending;
   }
@@ -495,7 +497,7 @@ struct keeping_program {
     std::span<float> lost;
     template <class Net>
     spar::task<void> operator()(spar::channel<Net> net, std::span<float> mine, spar::sum op) const& {
-      return algorithm(net, mine, op, lost);
+      return algorithm.by(net, mine, op, algorithm.store, lost);
     }
   };
 };
@@ -524,8 +526,8 @@ void expect_nothing_lost(const Algorithm& algorithm) {
 }
 
 TEST(compressed_allreduce, keeps_in_residuals_what_it_loses) {
-  expect_nothing_lost(spar::compressed_ring<spar::storage::qsgd<8>>{.piece = 100});
-  expect_nothing_lost(spar::compressed_recursive_doubling<spar::storage::qsgd<8>>{.piece = 100});
+  expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::ring{.piece = 100}));
+  expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::recursive_doubling{.piece = 100}));
 }
 
 TEST(compressed_allreduce, split_allgather_takes_any_codec) {
@@ -570,7 +572,7 @@ struct disagreeing_split {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    const spar::split_allgather<named> algorithm{named(rank == 1 ? "half" : "bf16")};
+    const split_with algorithm{.store = {.blocks = named(rank == 1 ? "half" : "bf16")}};
     const auto mine = spar::dense_view((*x)[rank]);
     try {
       auto pending = spar::start_allreduce(net, mine, algorithm);
@@ -601,17 +603,19 @@ TEST(compressed_allreduce, ranks_with_other_codecs_are_told) {
 TEST(compressed_allreduce, bad_options_are_told_before_anything_is_sent) { run_threads(2, bad_options{}); }
 
 TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) {
-  const spar::compressed<spar::storage::qsgd<8>> quantised;
+  const auto choice = [](const spar::network_model& model, spar::rank_t ranks, std::size_t n) {
+    return spar::cheapest::compression<float>(spar::storage::qsgd<8>{}, model, ranks, n);
+  };
   const spar::network_model fast{1e-6, 1e-11, 2e-9, 1e-10}, slow{2e-5, 8e-9, 2e-9, 1e-10};
   using algorithm = spar::compression_choice::algorithm;
-  EXPECT_EQ(quantised.choice<float>(fast, 8, 1 << 20).chosen, algorithm::plain);
-  EXPECT_EQ(quantised.choice<float>(slow, 8, 1 << 24).chosen, algorithm::compressed_ring);
-  EXPECT_EQ(quantised.choice<float>(slow, 8, 1 << 11).chosen, algorithm::compressed_doubling);
-  EXPECT_EQ(quantised.choice<float>(slow, 1, 1 << 24).chosen, algorithm::plain);
-  const auto chosen = quantised.choice<float>(slow, 8, 1 << 24);
+  EXPECT_EQ(choice(fast, 8, 1 << 20).chosen, algorithm::plain);
+  EXPECT_EQ(choice(slow, 8, 1 << 24).chosen, algorithm::compressed_ring);
+  EXPECT_EQ(choice(slow, 8, 1 << 11).chosen, algorithm::compressed_doubling);
+  EXPECT_EQ(choice(slow, 1, 1 << 24).chosen, algorithm::plain);
+  const auto chosen = choice(slow, 8, 1 << 24);
   EXPECT_LT(chosen.ring_seconds, chosen.plain_seconds);
   EXPECT_NE(chosen.reason().find("the compressed ring: "), std::string::npos) << chosen.reason();
-  EXPECT_NE(quantised.choice<float>(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
+  EXPECT_NE(choice(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
 }
 
 /// Errors of many calls, each with another rounding: the mean of a value that lies between two levels.
@@ -684,7 +688,8 @@ struct chosen_program {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start_allreduce(net, std::span((*x)[rank]), spar::compressed<spar::storage::qsgd<8>>{});
+    auto pending =
+        spar::start_allreduce(net, std::span((*x)[rank]), spar::compose(spar::storage::qsgd<8>{}, spar::cheapest{}));
     co_await pending;
     (*cost)[rank] = pending.statistics();
   }

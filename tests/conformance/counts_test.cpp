@@ -2,6 +2,7 @@
 // Messages and bytes of every algorithm on every rank, exactly as docs/costs.md derives them and, where its assumptions
 // hold, as in the paper (SparCML, section 5.3).
 #include "expected_traffic.hpp"
+#include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -252,12 +253,10 @@ TEST(counts, dsar_split) {
 }
 
 TEST(counts, quantised_split) {
-  expect_formula<spar::split_allgather<spar::storage::qsgd<8>>>(
-      [](const costs& c, std::size_t r) { return c.quantised_split(r, 8, 1024); });
-  expect_formula<spar::split_allgather<spar::storage::qsgd<4>>>(
-      [](const costs& c, std::size_t r) { return c.quantised_split(r, 4, 1024); });
+  expect_formula<quantised_split<8>>([](const costs& c, std::size_t r) { return c.quantised_split(r, 8, 1024); });
+  expect_formula<quantised_split<4>>([](const costs& c, std::size_t r) { return c.quantised_split(r, 4, 1024); });
   expect_formula([](const costs& c, std::size_t r) { return c.quantised_split(r, 2, 64); },
-                 spar::split_allgather<spar::storage::qsgd<2>>{{.bucket = 64}});
+                 quantised_split<2>{.store = {.blocks = {.bucket = 64}}});
 }
 
 TEST(counts, the_quantised_phase_is_bits_of_32_and_a_scale_a_bucket) {
@@ -276,9 +275,9 @@ TEST(counts, the_quantised_phase_is_bits_of_32_and_a_scale_a_bucket) {
       EXPECT_EQ(quantised[r].cost.messages_sent, plain[r].cost.messages_sent);
     }
   };
-  check(spar::split_allgather<spar::storage::qsgd<2>>{}, 2);
-  check(spar::split_allgather<spar::storage::qsgd<4>>{}, 4);
-  check(spar::split_allgather<spar::storage::qsgd<8>>{}, 8);
+  check(quantised_split<2>{}, 2);
+  check(quantised_split<4>{}, 4);
+  check(quantised_split<8>{}, 8);
 }
 
 TEST(counts, sparcml_is_an_agreement_and_its_choice) {

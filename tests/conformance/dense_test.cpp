@@ -91,7 +91,7 @@ void check_dense(Op op, Value value) {
 template <class Algorithm>
 class dense_spans : public testing::Test {};
 
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::dense>;
+using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::cheapest>;
 TYPED_TEST_SUITE(dense_spans, algorithms);
 
 TYPED_TEST(dense_spans, sum) {

@@ -12,7 +12,7 @@ namespace {
 
 using namespace spar_test;
 
-struct find {
+struct find : spar::algorithm_defaults {
   static constexpr const char* name = "find";
   template <class Net>
   spar::task<void> operator()(spar::channel<Net> net, std::uint64_t* mine) const& {
@@ -26,7 +26,7 @@ struct find_each {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start(net, spar::signature_of<std::uint64_t, std::uint32_t, find, spar::maximum>(1), find{},
+    auto pending = spar::start(net, spar::signature_of<std::uint64_t, std::uint32_t, spar::maximum>(1, find{}), find{},
                                &(*numbers)[rank]);
     co_await std::move(pending);
     (*costs)[rank] = net.last_call();

@@ -4,8 +4,6 @@
 #include "support/collectives.hpp"
 #include "support/partial_program.hpp"
 
-#include <spar/system/collective.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,10 +48,12 @@ TEST(partial_algorithms, of_any_sparse_algorithm) {
 TEST(partial_algorithms, of_flexreduce_on_a_tree) {
   for_some_seeds([&](spar::rank_t ranks, std::uint64_t seed) {
     const spar::flex_plan plan(two_hosts(ranks), marked.dimension(ranks));
-    simulate<number>(ranks, spar::majority{seed}, seed, 64, spar::flexreduce{plan});
-    simulate<sparse_number>(ranks, spar::majority{seed}, seed, 64, spar::flexreduce{plan});
+    simulate<number>(ranks, spar::majority{seed}, seed, 64, spar::flexreduce(plan));
+    simulate<sparse_number>(ranks, spar::majority{seed}, seed, 64, spar::flexreduce(plan));
   });
 }
+
+using chosen = spar::composition<spar::selector::exact_topk, spar::storage::coo, spar::flat, spar::cheapest>;
 
 /// What all ranks bring in all calls, whole numbers, is in the results or in the residuals.
 template <class Algorithm, class Participation>
@@ -113,15 +113,14 @@ void nothing_is_lost(const Participation& who, Algorithm (*make)()) {
 }
 
 TEST(partial_algorithms, with_error_feedback_nothing_is_lost) {
-  nothing_is_lost(spar::majority{}, +[] { return spar::ok_topk<float>({.density = 0.1, .tau_prime = 3}); });
-  nothing_is_lost(spar::solo{}, +[] { return spar::ok_topk<float>({.density = 0.1}); });
-  using topk = spar::error_feedback<float, spar::selected<spar::selector::exact_topk, spar::sparcml>>;
+  nothing_is_lost(spar::majority{}, +[] { return spar::ok_topk<float>({.select = {.density = 0.1, .period = 3}}); });
+  nothing_is_lost(spar::solo{}, +[] { return spar::ok_topk<float>({.select = {.density = 0.1}}); });
+  using topk = spar::error_feedback<float, chosen>;
   nothing_is_lost(spar::quorum{1}, +[] { return topk({.select = {.k = 5}}); });
 }
 
 /// A selector that keeps nothing back of one entry a call: what has missed its round is selected with the next one.
 TEST(partial_algorithms, of_a_collective_that_selects) {
-  using chosen = spar::collective<spar::selector::exact_topk>;
   for_some_seeds([&](spar::rank_t ranks, std::uint64_t seed) {
     simulate<number>(ranks, spar::majority{seed}, seed, 64, chosen{.select = {.k = marked.calls}});
   });

@@ -118,7 +118,8 @@ struct rooted_dense {
         auto pending = spar::start_broadcast(net, mine, static_cast<spar::rank_t>(root));
         co_await std::move(pending);
       } else {
-        auto pending = spar::start_reduce(net, mine, static_cast<spar::rank_t>(root), spar::maximum{});
+        auto pending =
+            spar::start_reduce(net, mine, static_cast<spar::rank_t>(root), spar::binomial_reduce{}, spar::maximum{});
         co_await std::move(pending);
       }
     }

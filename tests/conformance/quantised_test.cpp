@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Stochastic rounding in the second phase of an allreduce: repeatable, different in each block and each call, and
 // unbiased.
+#include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -46,8 +47,8 @@ std::vector<float> periodic_values() {
 template <int Bits>
 vectors sums(mode where, const std::vector<float>& x, std::size_t calls, std::uint64_t seed) {
   vectors results(calls, std::vector<float>(n));
-  using algorithm = spar::split_allgather<spar::storage::qsgd<Bits>>;
-  run(where, ranks, repeated_calls<algorithm>{&x, &results, {{.bucket = 128, .seed = seed}}});
+  using algorithm = quantised_split<Bits>;
+  run(where, ranks, repeated_calls<algorithm>{&x, &results, {.store = {.blocks = {.bucket = 128, .seed = seed}}}});
   return results;
 }
 

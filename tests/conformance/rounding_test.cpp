@@ -11,8 +11,7 @@ template <class Algorithm>
 class rounding : public testing::Test {};
 
 using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml,
-                                  spar::basic_sparcml<spar::storage::qsgd<4>>>;
+                                  spar::dsar_split, quantised_split<8>, spar::sparcml, quantised_sparcml<4>>;
 TYPED_TEST_SUITE(rounding, algorithms);
 
 template <class T, class Index>

@@ -9,8 +9,7 @@ using half_combinations = testing::Types<
     combination<spar::recursive_doubling, spar::half, std::uint32_t>,
     combination<spar::ring, spar::half, std::uint64_t>, combination<spar::rabenseifner, spar::half, std::uint32_t>,
     combination<spar::ssar_split, spar::half, std::uint32_t>, combination<spar::dsar_split, spar::half, std::uint32_t>,
-    combination<spar::split_allgather<spar::storage::qsgd<8>>, spar::half, std::uint32_t>,
-    combination<spar::sparcml, spar::half, std::uint32_t>>;
+    combination<quantised_split<8>, spar::half, std::uint32_t>, combination<spar::sparcml, spar::half, std::uint32_t>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(half, allreduce, half_combinations);
 #else
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(allreduce);

@@ -4,11 +4,10 @@
 
 namespace spar_test {
 
-using combinations = testing::Types<combination<spar::split_allgather<spar::storage::qsgd<8>>, float, std::uint32_t>,
-                                    combination<spar::split_allgather<spar::storage::qsgd<4>>, double, std::uint64_t>,
-                                    combination<spar::split_allgather<spar::storage::qsgd<2>>, float, std::uint64_t>,
-                                    combination<spar::basic_sparcml<spar::storage::qsgd<4>>, float, std::uint32_t>,
-                                    combination<spar::basic_sparcml<spar::storage::qsgd<8>>, double, std::uint32_t>>;
+using combinations = testing::Types<
+    combination<quantised_split<8>, float, std::uint32_t>, combination<quantised_split<4>, double, std::uint64_t>,
+    combination<quantised_split<2>, float, std::uint64_t>, combination<quantised_sparcml<4>, float, std::uint32_t>,
+    combination<quantised_sparcml<8>, double, std::uint32_t>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(sparse_quantised, allreduce, combinations);
 
 } // namespace spar_test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The simulator's virtual time of each algorithm equals the alpha-beta-gamma formula of docs/costs.md.
+#include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -212,7 +213,7 @@ TEST(virtual_time, quantised_split) {
     const double bytes = block / 2 + std::ceil(block / 1024) * value; // four bits a value, one scale a bucket
     const double coding = spar::storage::qsgd<4>::cost<float>() * (std::floor(block) + n) * gamma_; // own block; all
     const double expected = split_seconds(ranks) + log2_ceil(ranks) * alpha + (ranks - 1) * bytes * beta + coding;
-    EXPECT_DOUBLE_EQ(seconds<spar::split_allgather<spar::storage::qsgd<4>>>(ranks, false), expected) << ranks;
+    EXPECT_DOUBLE_EQ(seconds<quantised_split<4>>(ranks, false), expected) << ranks;
   }
 }
 

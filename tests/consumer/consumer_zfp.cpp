@@ -2,7 +2,6 @@
 // A program of somebody else's that links spar::zfp: an allreduce in zfp's code of 16 bits a value.
 #include <spar/spar.hpp>
 #include <spar/storage/zfp.hpp>
-#include <spar/system/compressed.hpp>
 
 #include <atomic>
 #include <cmath>
@@ -15,8 +14,7 @@ int main() {
   spar::thread_group group{ranks};
   group.run([&](spar::threads& net) {
     std::vector<float> x(1000, 0.5F);
-    const spar::compressed_ring<spar::storage::zfp> ring{.codec = {.rate = 16}};
-    spar::allreduce(net, std::span(x), ring);
+    spar::allreduce(net, std::span(x), spar::compose(spar::storage::zfp{.rate = 16}, spar::ring{}));
     if (std::abs(x[999] - 1.5F) < 1e-2F) ++right;
   });
   return right == ranks ? 0 : 1;

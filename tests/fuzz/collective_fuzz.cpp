@@ -2,25 +2,30 @@
 // One rank of every collective whose peers send any messages: it ends in a valid result, or in an error that says what
 // is wrong with them.
 #include "fuzz/hostile.hpp"
+#include "support/compositions.hpp"
+#include "support/varint.hpp"
 
-#include <spar/system/compressed.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 namespace {
 
-/// A selecting allreduce as one that does not change, without a residual.
+using spar_test::stored;
+
+/// The sum of what a composition selects, as a stream, without a residual.
 template <class Algorithm, class Index>
-struct selecting {
+struct selecting : spar::algorithm_defaults {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
 
+  explicit selecting(const Algorithm& its) : algorithm(its) {}
+
   template <class Net, class T, class Op>
   spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
-    Algorithm own = algorithm;
-    auto result = co_await own.template operator()<Index>(net, x, op);
+    typename Algorithm::state now;
+    typename Algorithm::report last;
+    const spar::selector::nothing_to_prepare nothing;
+    auto result = co_await algorithm.template selected<Index>(net, &now, &last, x, op, nothing);
     co_return std::move(result.sum);
   }
 };
@@ -39,14 +44,15 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   const std::uint64_t n = mine.dimension();
   const auto valid = [n](std::span<const Index> i) { return spar::kernel::first_bad_index(i, n) == i.size(); };
   const auto run = [&]<class Algorithm, class... Args>(const Algorithm& algorithm, Args... args) {
-    return net.run(spar::signature_of<T, Index, Algorithm, spar::sum>(n), algorithm, args...);
+    return net.run(spar::signature_of<T, Index, spar::sum>(n, algorithm), algorithm, args...);
   };
   const auto sparse = [&](const auto& algorithm, auto... args) { // a sum of all, or this rank's block of it
     const spar::stream<T, Index> sum = run(algorithm, args...);
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };
-  switch (which % 22) {
+  using coded = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
+  switch (which % 28) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
@@ -54,7 +60,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 2:
     return sparse(spar::dsar_split{}, mine, op);
   case 3:
-    return sparse(spar::split_allgather<spar::storage::qsgd<4>>{}, mine, op);
+    return sparse(spar_test::quantised_split<4>{}, mine, op);
   case 4:
     return sparse(spar::ring{}, mine, op);
   case 5:
@@ -76,21 +82,35 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 13:
     return run(spar::binomial_broadcast{}, x, root);
   case 15:
-    return sparse(spar::split_allgather<spar::storage::adaptive>{}, mine, op);
+    return sparse(spar::split_allgather<>{}, mine, op);
   case 16:
-    return sparse(selecting<spar::gtopk_allreduce<>, Index>{{.select = {.k = n / 8}}}, x, op);
+    return sparse(selecting<spar::gtopk_allreduce, Index>({.select = {.k = n / 8}}), x, op);
   case 17:
-    return sparse(selecting<spar::ok_topk_allreduce, Index>{{.k = n / 8}}, x, op);
+    return sparse(selecting<spar::ok_topk_allreduce<>, Index>({.select = {.k = n / 8}}), x, op);
   case 18:
-    return run(spar::compressed_ring<spar::storage::bfloat16>{.piece = 3}, x, op);
+    return run(spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3}), x, op);
   case 19:
-    return run(spar::compressed_recursive_doubling<spar::storage::bfloat16>{.piece = 3}, x, op);
+    return run(spar::compose(spar::storage::bfloat16{}, spar::recursive_doubling{.piece = 3}), x, op);
   case 20:
   case 21: {
     const spar::flex_plan plan = plan_for(net.size(), n);
-    const spar::flexreduce flexreduce(plan);
-    return which % 22 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
+    const auto flexreduce = spar::flexreduce(plan);
+    return which % 28 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
   }
+  case 22:
+    return sparse(stored<coded, spar::recursive_doubling>{}, mine, op);
+  case 23:
+    return sparse(stored<coded, spar::rabenseifner>{}, mine, op);
+  case 24:
+    return sparse(stored<coded, spar::ring>{}, mine, op);
+  case 25:
+    return sparse(stored<spar_test::varint, spar::ssar_split>{}, mine, op);
+  case 26: {
+    const spar::flex_plan plan = plan_for(net.size(), n);
+    return sparse(spar::flexreduce(plan, coded{}), mine, op);
+  }
+  case 27:
+    return sparse(spar::binomial_broadcast{}, mine, root, coded{});
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");

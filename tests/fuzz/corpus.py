@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
-SPARSE, DENSE, ENCODED, PARTS = 1, 2, 3, 4
+SPARSE, DENSE, ENCODED, PARTS, CODED = 1, 2, 3, 4, 5
 COUNTERS = {"I": 0x20, "Q": 0x40}  # a message of these, not of the call's elements
 WIDE = {0: ("f", "I"), 1: ("d", "Q")}  # value and index
 
@@ -27,6 +27,23 @@ def sparse(value, index, indices):
 
 def dense(value, count):
     return message(DENSE, count, array(value, [2.5] * count))
+
+
+def coded_bytes(value, indices, begin=0):
+    """As tests/support/varint.hpp; gaps below 128."""
+    gaps = [i - (indices[e - 1] + 1 if e else begin) for e, i in enumerate(indices)]
+    return bytes(gaps) + array(value, [1.5] * len(indices))
+
+
+def coded(value, indices, begin=0):
+    return message(CODED, len(indices), coded_bytes(value, indices, begin))
+
+
+def coded_parts(value, *streams):
+    """Each with where its range begins."""
+    each = [coded_bytes(value, indices, begin) for indices, begin in streams]
+    table = [x for b, (i, _) in zip(each, streams) for x in (len(b), len(i) | CODED << 56)]
+    return message(CODED, sum(len(i) for i, _ in streams), b"".join(each), array("Q", table))
 
 
 def counters(code, numbers):
@@ -74,6 +91,15 @@ def streams():
         yield f"dense_{kind}", struct.pack("<BQQQ", kind, 1000, 100, 9) + dense(value, 9)
     for name, at in [("bad_at_99", 99), ("at_200", 200), ("bad_at_300", 300)]:
         yield name, struct.pack("<BQQQ", 0, 1000, 100, 200) + sparse("f", "I", [at])
+    for kind, value in [(4, "f"), (5, "d")]:
+        front = struct.pack("<BIIH", kind, 1000, 100, 200)
+        yield f"coded_{kind}", front + coded(value, [100, 150, 299 - 50], 100)
+        yield f"encoded_{kind}", front + message(ENCODED, 200, bytes(400))
+        yield f"bad_coded_{kind}_out_of_range", front + coded(value, [100, 200, 300], 100)
+        yield f"bad_coded_{kind}_short", front + message(CODED, 3, coded_bytes(value, [100, 110], 100))
+        yield f"bad_coded_{kind}_long", front + message(CODED, 1, coded_bytes(value, [100, 110], 100))
+        yield f"bad_coded_{kind}_count", front + message(CODED, 2**60, bytes(100))
+        yield f"bad_encoded_{kind}", front + message(ENCODED, 200, bytes(399))
     yield "long", struct.pack("<BQQQ", 0, 1000, 0, 1000) + sparse("f", "I", list(range(0, 400, 2)))
 
 
@@ -82,6 +108,16 @@ def gathereds():
         rounds = [parts(value, index, [3, 4]), parts(value, index, [], [5])]
         yield f"three_{kind}", struct.pack("<BBIB", kind, 1, 1000, 2) + rounds[0] + parts(value, index, [7])
         yield f"four_{kind}", struct.pack("<BBIB", kind, 2, 1000, 1) + rounds[0] + rounds[1]
+
+
+    for kind, value in [(2, "f"), (3, "d")]:
+        front = struct.pack("<BBHB", kind, 1, 300, 1)  # three ranks, in owned blocks
+        yield f"coded_{kind}", front + coded_parts(value, ([100, 120], 100)) + coded_parts(value, ([250], 200))
+        yield f"bad_coded_{kind}_block", front + coded_parts(value, ([0, 120], 0)) * 2
+        two = coded_parts(value, ([250], 200), ([], 0))
+        yield f"bad_coded_{kind}_parts", front + coded_parts(value, ([100, 120], 100)) + two
+        many = message(CODED, 1, coded_bytes(value, [3]), array("Q", [2**63, 1 | CODED << 56]))
+        yield f"bad_coded_{kind}_bytes", front + many
 
 
 def qsgds():
@@ -180,6 +216,15 @@ def collectives():
         yield f"call_19_{kind}", call(19, kind, encoded[0] * 5, message(ENCODED, 1, bytes(2)))
         yield f"call_20_{kind}", call(20, kind, dense(value, 8), fitting)
         yield f"call_21_{kind}", call(21, kind, low, high)
+        near, far = coded(value, [1, 2, 5]), coded(value, [9, 10], 8)
+        yield f"call_22_{kind}", call(22, kind, near, b"")
+        yield f"call_23_{kind}", call(23, kind, near, coded_parts(value, ([9, 10], 8)))
+        yield f"call_24_{kind}", call(24, kind, near, far)
+        yield f"call_25_{kind}", call(25, kind, near, coded_parts(value, ([9, 10], 8)))
+        yield f"call_27_{kind}", call(27, kind, near, b"", root=1)
+        yield f"bad_call_22_{kind}", call(22, kind, coded(value, [1, 2, 50]), b"")
+        yield f"bad_call_23_{kind}", call(23, kind, near, far)
+        yield f"bad_call_25_{kind}", call(25, kind, near, coded_parts(value, ([1, 12], 0)))
         yield f"bad_call_18_{kind}", call(18, kind, encoded[2], encoded[2])
         yield f"bad_call_20_{kind}", call(20, kind, dense(value, 8), another)
         yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")

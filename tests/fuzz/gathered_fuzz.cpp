@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Any messages as the parts of a sparse allgather: what is accepted has as many parts as are due, each valid, and they
 // hold what the messages brought, in order.
-#include "fuzz/fuzz.hpp"
+#include "fuzz/hostile.hpp"
+#include "support/varint.hpp"
 
+#include <spar/collective/encoded_parts.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
 
@@ -49,13 +51,47 @@ void join_any(fuzz::input& in) {
   fuzz::demand(entry == indices.size(), "entries that are in no part");
 }
 
+/// The rounds of Bruck's algorithm with streams that are coded, in owned blocks or anywhere.
+template <class T, class Index>
+void join_any_code(fuzz::input& in) {
+  const spar::rank_t ranks = 2 + in.take<std::uint8_t>() % 16;
+  const std::uint64_t n = in.take<std::uint16_t>();
+  const bool owned = in.take<std::uint8_t>() % 2 == 1;
+  fuzz::hostile net(0, ranks, in);
+  const spar::bruck_allgather allgather;
+  const auto nothing = spar::stream_view<T, Index>::sparse(n, {}, {});
+  const auto agreed = spar::signature_of<T, Index, spar::sum>(n, allgather);
+  try {
+    const auto all = net.run(agreed, allgather, nothing, owned, spar_test::varint{});
+    fuzz::demand(all.size() == static_cast<std::size_t>(ranks), "parts are missing");
+    const spar::uniform_ownership owner{n, ranks};
+    for (spar::rank_t r = 0; r < ranks; ++r) {
+      const auto part = all.part(static_cast<std::size_t>(r));
+      spar::check_indices(part.indices(), owned ? owner[r] : spar::index_range{0, n});
+    }
+  } catch (const spar::corrupt_message&) {
+    fuzz::refused = true;
+  } catch (const spar::mismatch&) { // the elements of a message can be others than the call's
+    fuzz::refused = true;
+  }
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
-  if (in.take<std::uint8_t>() % 2 == 0)
+  switch (in.take<std::uint8_t>() % 4) {
+  case 0:
     join_any<float, std::uint32_t>(in);
-  else
+    break;
+  case 1:
     join_any<double, std::uint64_t>(in);
+    break;
+  case 2:
+    join_any_code<float, std::uint32_t>(in);
+    break;
+  default:
+    join_any_code<double, std::uint64_t>(in);
+  }
   return 0;
 }

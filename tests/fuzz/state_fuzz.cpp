@@ -6,16 +6,15 @@
 #include <spar/core/crc32c.hpp>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/spar.hpp>
-#include <spar/system/ok_topk.hpp>
 
 namespace {
 
 using reducer = spar::ok_topk<float>;
 
-reducer fresh() { return reducer({.k = 1, .tau = 3, .tau_prime = 2}); }
+reducer fresh() { return reducer({.select = {.k = 1, .period = 2}, .by = {.tau = 3}}); }
 
-/// A residual of up to 31 values behind up to 15 words, with the header and the checksum that go with them: no mutation
-/// would find these.
+/// A residual of up to 31 values behind up to 15 words, with the header, the names and the checksum that go with them:
+/// no mutation would find these.
 fuzz::exact_bytes repaired(fuzz::input& in) {
   const std::size_t words = in.take<std::uint8_t>() % 16, length = in.take<std::uint8_t>() % 32;
   const auto good = fresh().save();
@@ -23,7 +22,7 @@ fuzz::exact_bytes repaired(fuzz::input& in) {
   std::memcpy(&head, good.data(), sizeof head);
   head.words = words;
   head.length = length;
-  fuzz::exact_bytes bytes(sizeof head);
+  fuzz::exact_bytes bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(sizeof head + head.names));
   std::memcpy(bytes.data(), &head, sizeof head);
   const fuzz::exact_bytes body = in.bytes(words * sizeof(std::uint64_t) + length * sizeof(float));
   bytes.insert(bytes.end(), body.begin(), body.end());

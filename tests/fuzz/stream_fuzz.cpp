@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Any message as a stream: what is accepted has indices that ascend, each once, inside the range that was due.
-#include "fuzz/fuzz.hpp"
+#include "fuzz/hostile.hpp"
+#include "support/varint.hpp"
 
 #include <spar/storage/wire.hpp>
 
 namespace {
+
+/// What was accepted for a range of n indices.
+template <class T, class Index>
+void expect_valid(const spar::stream_view<T, Index>& v, std::uint64_t n, spar::index_range range) {
+  fuzz::demand(v.dimension() == n && v.count() <= range.size(), "a stream of another size");
+  fuzz::demand(!v.is_dense() || (v.first() == range.begin && v.count() == range.size()), "values of another range");
+  std::uint64_t next = range.begin;
+  unsigned sum = 0;
+  v.for_each([&](std::uint64_t i, const T& value) {
+    fuzz::demand(i >= next && i < range.end, "an index is out of order or out of the range");
+    fuzz::demand(!v.is_dense() || i == next, "a dense stream has a gap");
+    next = i + 1;
+    std::array<unsigned char, sizeof(T)> bytes;
+    std::memcpy(bytes.data(), &value, sizeof(T));
+    sum += bytes[0];
+  });
+  if (sum == ~0U) std::abort(); // so that the values are read
+}
 
 template <class T, class Index>
 void decode_any(fuzz::input& in) {
@@ -26,26 +45,47 @@ void decode_any(fuzz::input& in) {
     fuzz::refused = true;
     return;
   }
-  fuzz::demand(v.dimension() == n && v.count() == message.head().count, "the header says something else");
-  fuzz::demand(!v.is_dense() || (v.first() == range.begin && v.count() == range.size()), "values of another range");
-  std::uint64_t next = range.begin;
-  unsigned sum = 0;
-  v.for_each([&](std::uint64_t i, const T& value) {
-    fuzz::demand(i >= next && i < range.end, "an index is out of order or out of the range");
-    fuzz::demand(!v.is_dense() || i == next, "a dense stream has a gap");
-    next = i + 1;
-    std::array<unsigned char, sizeof(T)> bytes;
-    std::memcpy(bytes.data(), &value, sizeof(T));
-    sum += bytes[0];
-  });
-  if (sum == ~0U) std::abort(); // so that the values are read
+  fuzz::demand(v.count() == message.head().count, "the header says something else");
+  expect_valid(v, n, range);
+}
+
+/// One stream from another rank, by a storage whose streams and blocks are coded.
+template <class T, class Index>
+struct receive_one : spar::algorithm_defaults {
+  static constexpr std::string_view name = "receive_one";
+  using storage = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
+
+  template <class Net>
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::index_range range) const& {
+    spar::incoming<storage, T, Index> in(net.memory());
+    co_await net.receive(1, in);
+    co_return spar::stream<T, Index>::copy(net.memory(), in.view(net, storage(), range));
+  }
+};
+
+template <class T, class Index>
+void decode_any_code(fuzz::input& in) {
+  const std::uint64_t n = in.take<std::uint32_t>(); // so much memory that a stream of them all can be had
+  spar::index_range range;
+  range.begin = std::min<std::uint64_t>(in.take<std::uint32_t>(), n);
+  range.end = range.begin + std::min<std::uint64_t>(in.take<std::uint16_t>(), n - range.begin);
+  fuzz::hostile net(0, 2, in);
+  const receive_one<T, Index> algorithm;
+  try {
+    const auto s = net.run(spar::signature_of<T, Index, spar::sum>(n, algorithm), algorithm, range);
+    expect_valid(s.view(), n, range);
+  } catch (const spar::corrupt_message&) {
+    fuzz::refused = true;
+  } catch (const spar::mismatch&) { // the elements of a message can be others than the call's
+    fuzz::refused = true;
+  }
 }
 
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
-  switch (in.take<std::uint8_t>() % 4) {
+  switch (in.take<std::uint8_t>() % 6) {
   case 0:
     decode_any<float, std::uint32_t>(in);
     break;
@@ -55,8 +95,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   case 2:
     decode_any<double, std::uint32_t>(in);
     break;
-  default:
+  case 3:
     decode_any<double, std::uint64_t>(in);
+    break;
+  case 4:
+    decode_any_code<float, std::uint32_t>(in);
+    break;
+  default:
+    decode_any_code<double, std::uint64_t>(in);
   }
   return 0;
 }

@@ -75,7 +75,7 @@ TEST(tree_cost, is_blueconnects_on_symmetric_trees) {
 
 double of_flexreduce(const tree& topology, std::size_t n) {
   const spar::flex_plan plan(topology, n);
-  return simulated(topology, n, spar::flexreduce{plan});
+  return simulated(topology, n, spar::flexreduce(plan));
 }
 
 void expect_time_of_the_model(const tree& topology) {
@@ -102,7 +102,7 @@ TEST(tree_cost, of_any_plan_is_its_simulated_time) {
       for (const spar::flex_plan& plan : {spar::flex_plan(topology, 60'000), spar::ring_plan(topology, 60'000),
                                           spar::flex_plan::hierarchical(topology, 60'000)}) {
         const double model = spar::seconds_of_plan(topology, plan, 4);
-        EXPECT_NEAR(simulated(topology, 60'000, spar::flexreduce{plan}) / model, 1, 0.05)
+        EXPECT_NEAR(simulated(topology, 60'000, spar::flexreduce(plan)) / model, 1, 0.05)
             << topology.picture() << plan.picture();
       }
     }

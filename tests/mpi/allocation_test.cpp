@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // After one call over MPI, calls that are no larger allocate nothing from the resource that the transport was given.
+#include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
@@ -53,7 +54,7 @@ void expect_none_after_one(const Call& call, const Call& smaller) {
 template <class Algorithm>
 class mpi_allocations : public testing::Test {};
 using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
+                                  spar::dsar_split, quantised_split<8>, spar::sparcml>;
 TYPED_TEST_SUITE(mpi_allocations, algorithms);
 
 TYPED_TEST(mpi_allocations, none_after_the_first_call) {

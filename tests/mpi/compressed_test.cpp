@@ -2,9 +2,8 @@
 // Compressed allreduces over MPI: the same bits on all ranks as among threads, whose results other tests check.
 #include <spar/mpi.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/compressed_flexreduce.hpp>
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -43,9 +42,9 @@ std::vector<std::vector<float>> all_results(Net& net, const spar::tree& topology
   for (const std::size_t n : {0U, 7U, 1000U, 60'000U}) {
     const spar::flex_plan plan(topology, n);
     for (const char* codec : codecs) {
-      add(n, spar::compressed_ring<named>{named(codec), 5000});
-      add(n, spar::compressed_recursive_doubling<named>{named(codec), 5000});
-      add(n, spar::compressed_flexreduce<named>{plan, named(codec)});
+      add(n, spar::compose(named(codec), spar::ring{.piece = 5000}));
+      add(n, spar::compose(named(codec), spar::recursive_doubling{.piece = 5000}));
+      add(n, spar::flexreduce(plan, named(codec)));
     }
   }
   return results;
@@ -69,7 +68,7 @@ TEST(mpi_compressed, has_the_bits_that_threads_have) {
 TEST(mpi_compressed, counts_what_it_saves) {
   spar::mpi net{MPI_COMM_WORLD};
   auto x = brought(net.rank(), 40'000);
-  spar::allreduce(net, std::span(x), spar::compressed_ring<spar::storage::bfloat16>{});
+  spar::allreduce(net, std::span(x), spar::compose(spar::storage::bfloat16{}, spar::ring{}));
   const spar::statistics& cost = net.node().last_call();
   const auto p = static_cast<std::uint64_t>(net.size());
   EXPECT_EQ(cost.compressions, p == 1 ? 0 : p);

@@ -87,7 +87,7 @@ TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
   spar::mpi all = world.split(0, world.rank());
-  spar::ok_topk<float> reduce{{.k = all.rank() == 0 ? 15U : 16U}};
+  spar::ok_topk<float> reduce{{.select = {.k = all.rank() == 0 ? 15U : 16U}}};
   std::vector<float> x(100, 1.0F);
   std::string text;
   try {
@@ -98,8 +98,8 @@ TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
     text = e.what();
   }
   EXPECT_NE(text.find("ranks disagree on the algorithm: rank "), std::string::npos) << text;
-  EXPECT_NE(text.find("rank 0 has ok_topk(k=15, "), std::string::npos) << text;
-  EXPECT_NE(text.find("has ok_topk(k=16, "), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0 has balanced_owners(select=threshold_reuse(k=15, "), std::string::npos) << text;
+  EXPECT_NE(text.find("has balanced_owners(select=threshold_reuse(k=16, "), std::string::npos) << text;
 }
 
 /// With four ranks each awaits one that sends to another: they ask each other after a second.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // FlexReduce over MPI: the hosts that MPI knows, and sums over their tree and over others.
-#include <spar/collective/tree_exchange.hpp>
 #include <spar/mpi.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/tree_dense.hpp>
-#include <spar/system/tree_sparcml.hpp>
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -19,11 +16,10 @@ namespace spar_test {
 namespace {
 
 void expect_sums(spar::mpi& net, const spar::tree& topology) {
-  const spar::tree_cells cells(topology);
+  const spar::tree_plans plans(topology);
   for (const std::size_t n : {0U, 3U, 1000U, 100'000U}) {
     const spar::flex_plan plan(topology, n);
     const auto by_masters = spar::flex_plan::hierarchical(topology, n);
-    const spar::tree_dense_plan chosen(topology, n, sizeof(float));
     std::vector<float> x(n);
     std::vector<std::uint32_t> indices;
     std::vector<float> values;
@@ -33,18 +29,18 @@ void expect_sums(spar::mpi& net, const spar::tree& topology) {
       indices.push_back(static_cast<std::uint32_t>(i));
       values.push_back(1);
     }
-    const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::flexreduce{plan});
+    const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::flexreduce(plan));
     std::vector<float> sixes(n);
     sum.to_dense(sixes);
-    const auto same = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::tree_sparcml{cells});
+    const auto same = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::tree_sparcml(plans));
     std::vector<float> again(n);
     same.to_dense(again);
     ASSERT_EQ(again, sixes);
     std::vector<float> y(x);
     std::vector<float> z(x);
-    spar::allreduce(net, std::span(y), spar::flexreduce{by_masters});
-    spar::allreduce(net, std::span(z), spar::tree_dense{chosen});
-    spar::allreduce(net, std::span(x), spar::flexreduce{plan});
+    spar::allreduce(net, std::span(y), spar::flexreduce(by_masters));
+    spar::allreduce(net, std::span(z), spar::tree_dense(plans));
+    spar::allreduce(net, std::span(x), spar::flexreduce(plan));
     ASSERT_EQ(y, x);
     ASSERT_EQ(z, x);
     for (std::size_t i = 0; i < n; ++i) {
@@ -87,10 +83,11 @@ TEST(mpi_flexreduce, over_other_trees) {
 /// Whole numbers, so that sums do not depend on their order, and different ones, so that owners break no ties.
 TEST(mpi_flexreduce, ok_topk_over_a_tree_has_the_result_of_the_flat_one) {
   spar::mpi net{MPI_COMM_WORLD};
-  const spar::tree_cells cells(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));
-  spar::ok_topk<double> flat{{.density = 0.02, .epsilon = 0, .tau = 2, .tau_prime = 2}};
+  const spar::tree_plans plans(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));
+  const spar::selector::threshold_reuse select{.density = 0.02, .period = 2, .epsilon = 0};
+  spar::ok_topk<double> flat{{.select = select, .by = {.tau = 2}}};
   spar::ok_topk<double, std::uint32_t, spar::on_tree> over_tree{
-      {.density = 0.02, .epsilon = 0, .tau = 2, .tau_prime = 2, .topology = spar::on_tree(cells)}};
+      {.select = select, .store = {}, .over = spar::on_tree(plans), .by = {.tau = 2}}};
   for (std::uint32_t step = 0; step < 4; ++step) {
     std::vector<double> x(20'000);
     for (std::uint32_t i = 0; i < x.size(); ++i) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Over MPI: Ok-Topk with its state gives what ranks in one process get.
 #include <spar/mpi.hpp>
-#include <spar/system/ok_topk.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -17,7 +16,7 @@ namespace {
 
 constexpr std::size_t n = 20000;
 constexpr int steps = 6;
-const spar::ok_topk_allreduce options{.density = 0.02, .tau = 3, .tau_prime = 2};
+const spar::ok_topk_allreduce<> options{.select = {.density = 0.02, .period = 2}, .by = {.tau = 3}};
 
 std::vector<float> gradient(spar::rank_t rank, int step) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 100 + static_cast<std::uint64_t>(step));

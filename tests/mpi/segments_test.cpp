@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Large payloads in segments: the same results, whatever sizes the ranks were given; a bounded number under way; order
 // kept; and which sizes the transport chooses by itself.
+#include "support/compositions.hpp"
 #include "support/global_allocations.hpp"
 #include "support/streams.hpp"
 
@@ -97,8 +98,8 @@ TYPED_TEST(mpi_segments, sums_of_dense_values) {
 
 template <class Algorithm>
 class mpi_segments_of_streams : public testing::Test {};
-using sparse_algorithms = testing::Types<spar::recursive_doubling, spar::ssar_split, spar::dsar_split,
-                                         spar::split_allgather<spar::storage::qsgd<8>>>;
+using sparse_algorithms =
+    testing::Types<spar::recursive_doubling, spar::ssar_split, spar::dsar_split, quantised_split<8>>;
 TYPED_TEST_SUITE(mpi_segments_of_streams, sparse_algorithms);
 
 TYPED_TEST(mpi_segments_of_streams, the_same_bits_as_whole) {
@@ -204,7 +205,7 @@ TEST(mpi_segments_under_way, allocate_nothing) {
 }
 
 /// Rank 0 sends rank 1 several messages before it waits for any.
-struct all_at_once {
+struct all_at_once : spar::algorithm_defaults {
   static constexpr std::string_view name = "all_at_once";
   static constexpr std::size_t messages = 5;
 

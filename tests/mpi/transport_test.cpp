@@ -73,7 +73,7 @@ void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
 template <class Algorithm>
 class mpi_streams : public testing::Test {};
 using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::split_allgather<spar::storage::qsgd<8>>, spar::sparcml>;
+                                  spar::dsar_split, quantised_split<8>, spar::sparcml>;
 TYPED_TEST_SUITE(mpi_streams, algorithms);
 
 TYPED_TEST(mpi_streams, sum_of_floats) {
@@ -110,7 +110,7 @@ TYPED_TEST(mpi_integers, an_operation_of_the_user) {
 
 template <class Algorithm>
 class mpi_dense : public testing::Test {};
-using dense_algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::dense>;
+using dense_algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::cheapest>;
 TYPED_TEST_SUITE(mpi_dense, dense_algorithms);
 
 TYPED_TEST(mpi_dense, sums_of_every_size) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Error feedback for compressed dense allreduces: results and residuals together are all that was ever brought.
+// Error feedback for compositions of all values with a block codec: results and residuals together are all that was
+// ever brought.
 #include "support/ranks.hpp"
 
-#include <spar/optimizer/all_values.hpp>
+#include <spar/collective/compose.hpp>
 #include <spar/optimizer/error_feedback.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/compressed_flexreduce.hpp>
+#include <spar/storage/codec.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/topology/hosts.hpp>
 
 #include <gtest/gtest.h>
@@ -42,13 +43,15 @@ struct program {
   }
 };
 
-template <class Ring>
+using qsgd = spar::storage::qsgd<8>;
+
 struct bad_options {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     std::vector<float> x(10);
-    for (const Ring& ring : {Ring{.piece = 0}, Ring{.codec = {.bucket = 0}}}) {
-      spar::error_feedback<float, spar::all_values<Ring>> reduce(spar::all_values<Ring>{ring});
+    for (const auto& ring :
+         {spar::compose(qsgd{}, spar::ring{.piece = 0}), spar::compose(qsgd{.bucket = 0}, spar::ring{})}) {
+      auto reduce = spar::with_error_feedback<float>(ring);
       EXPECT_THROW((void)reduce.start(net, std::span(x)), spar::invalid_argument);
     }
     EXPECT_FALSE(net.node().dead());
@@ -64,7 +67,7 @@ struct refused {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     std::vector<float> x(values);
-    spar::error_feedback<float, spar::all_values<Algorithm>> reduce(spar::all_values<Algorithm>{algorithm});
+    auto reduce = spar::with_error_feedback<float>(algorithm);
     EXPECT_THROW((void)reduce.start(net, std::span(x)), spar::invalid_argument);
     EXPECT_FALSE(net.node().dead());
     co_return;
@@ -76,8 +79,7 @@ constexpr std::size_t n = 700;
 /// `make(ranks)` is the algorithm.
 template <class Make>
 void expect_all_kept(Make make) {
-  using algorithm = decltype(make(spar::rank_t{}));
-  using reducer = spar::error_feedback<float, spar::all_values<algorithm>>;
+  using reducer = spar::error_feedback<float, decltype(make(spar::rank_t{}))>;
   constexpr std::size_t calls = 20;
   for (const spar::rank_t ranks : {1, 2, 3, 5, 8}) {
     for (const mode where : {mode::threads, mode::sim_synchronous}) {
@@ -89,9 +91,7 @@ void expect_all_kept(Make make) {
         for (auto& x : call)
           for (float& v : x) v = normal(random);
       std::vector<std::unique_ptr<reducer>> reducers;
-      for (std::size_t r = 0; r < p; ++r) {
-        reducers.push_back(std::make_unique<reducer>(spar::all_values<algorithm>{make(ranks)}));
-      }
+      for (std::size_t r = 0; r < p; ++r) reducers.push_back(std::make_unique<reducer>(make(ranks)));
       std::vector<vectors> sums(calls, vectors(p));
       run(where, ranks, program<reducer>{&brought, &reducers, &sums});
       double lost_by_one = 0;
@@ -114,9 +114,8 @@ void expect_all_kept(Make make) {
 }
 
 TEST(all_values, ring_and_recursive_doubling_lose_nothing_for_ever) {
-  using qsgd = spar::storage::qsgd<8>;
-  expect_all_kept([](spar::rank_t) { return spar::compressed_ring<qsgd>{.piece = 64}; });
-  expect_all_kept([](spar::rank_t) { return spar::compressed_recursive_doubling<qsgd>{.piece = 64}; });
+  expect_all_kept([](spar::rank_t) { return spar::compose(qsgd{}, spar::ring{.piece = 64}); });
+  expect_all_kept([](spar::rank_t) { return spar::compose(qsgd{}, spar::recursive_doubling{.piece = 64}); });
 }
 
 TEST(all_values, flexreduce_loses_nothing_for_ever) {
@@ -126,21 +125,17 @@ TEST(all_values, flexreduce_loses_nothing_for_ever) {
     for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back((r + 1) / 3);
     plans.emplace(ranks, spar::flex_plan(spar::tree_of_hosts(host_of), n));
   }
-  expect_all_kept(
-      [&](spar::rank_t ranks) { return spar::compressed_flexreduce<spar::storage::qsgd<8>>(plans.at(ranks), {}); });
+  expect_all_kept([&](spar::rank_t ranks) { return spar::flexreduce(plans.at(ranks), qsgd{}); });
 }
 
 TEST(all_values, another_dimension_than_the_plans_is_told_before_anything_is_sent) {
-  using flexreduce = spar::compressed_flexreduce<spar::storage::qsgd<8>>;
   const spar::flex_plan plan(spar::tree_of_hosts(std::vector<spar::rank_t>{0, 0, 1}), n);
-  run_threads(3, refused<flexreduce>{flexreduce(plan, {}), n - 1});
-  run_threads(3, refused<flexreduce>{flexreduce(plan, {.bucket = 0}), n});
+  using flexreduce = decltype(spar::flexreduce(plan, qsgd{}));
+  run_threads(3, refused<flexreduce>{spar::flexreduce(plan, qsgd{}), n - 1});
+  run_threads(3, refused<flexreduce>{spar::flexreduce(plan, qsgd{.bucket = 0}), n});
 }
 
-TEST(all_values, bad_options_are_told_before_anything_is_sent) {
-  using ring = spar::compressed_ring<spar::storage::qsgd<8>>;
-  run_threads(2, bad_options<ring>{});
-}
+TEST(all_values, bad_options_are_told_before_anything_is_sent) { run_threads(2, bad_options{}); }
 
 } // namespace
 } // namespace spar_test

@@ -3,11 +3,17 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
+#include <spar/core/crc32c.hpp>
+#include <spar/system/gaussiank.hpp>
+#include <spar/system/ok_topk.hpp>
 #include <spar/system/topka.hpp>
+#include <spar/system/topkdsa.hpp>
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -23,10 +29,11 @@ namespace {
 using reducer = spar::topka<float>;
 using vectors = std::vector<std::vector<float>>;
 
-reducer::algorithm_type top(std::uint64_t k) {
-  reducer::algorithm_type algorithm;
-  algorithm.select.k = k;
-  return algorithm;
+reducer::algorithm_type top(std::uint64_t k) { return {.select = {.k = k}}; }
+
+template <class Reducer>
+std::vector<float> residual_of(const Reducer& reduce) {
+  return {reduce.residual().begin(), reduce.residual().end()};
 }
 
 /// Whole numbers: their sums are exact.
@@ -232,6 +239,196 @@ TEST(error_feedback, finds_damage_in_what_was_saved) {
   reducer longer(top(1));
   longer.set_residual(std::vector<float>(4));
   EXPECT_THROW(longer.take_over(bytes), spar::invalid_argument);
+}
+
+// --- options that change during a run ---
+
+/// A density that grows from call to call, as in a warm-up.
+TEST(error_feedback, options_change_between_two_calls_and_the_residual_stays) {
+  constexpr std::size_t n = 60;
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+      SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
+      auto reducers = reducers_of(ranks, 1);
+      std::vector<float> brought(n);
+      std::vector<float> reduced(n);
+      std::uint64_t step = 0;
+      for (const double density : {0.05, 0.1, 0.5, 1.0}) {
+        for (const auto& reduce : reducers) {
+          const auto kept = residual_of(*reduce);
+          reduce->set_algorithm({.select = {.density = density}});
+          EXPECT_EQ(residual_of(*reduce), kept);
+          EXPECT_EQ(reduce->algorithm().select.density, density);
+        }
+        vectors x = whole_numbers(ranks, n, ++step);
+        const auto new_values = total(x);
+        run(where, ranks, program{&x, &reducers});
+        for (const auto& mine : x) ASSERT_EQ(mine, x[0]) << "all ranks have the same";
+        for (std::size_t i = 0; i < n; ++i) {
+          brought[i] += new_values[i];
+          reduced[i] += x[0][i];
+        }
+        vectors kept{reduced};
+        for (const auto& reduce : reducers) {
+          if (density < 1) {
+            ASSERT_EQ(static_cast<double>(reduce->report().selected), density * n);
+          }
+          kept.push_back(residual_of(*reduce));
+        }
+        ASSERT_EQ(total(kept), brought) << "density " << density;
+      }
+      EXPECT_EQ(reduced, brought) << "everything has been sent in the end";
+    }
+  }
+}
+
+TEST(error_feedback, thresholds_and_boundaries_stay_when_options_change) {
+  spar::thread_group group{3};
+  group.run([](spar::threads& net) {
+    spar::ok_topk<float> reduce({.select = {.k = 5}});
+    std::vector<float> x(50);
+    const auto call = [&] {
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((7 * i + 1) % 31);
+      reduce(net, std::span<float>(x));
+    };
+    call();
+    call();
+    const auto before = reduce.current_state();
+    EXPECT_EQ(before.by.calls, 2U);
+    reduce.set_algorithm({.select = {.k = 10}});
+    EXPECT_EQ(reduce.current_state().by.boundaries, before.by.boundaries);
+    EXPECT_EQ(reduce.current_state().by.global_threshold, before.by.global_threshold);
+    EXPECT_EQ(reduce.current_state().select, before.select);
+    call();
+    EXPECT_EQ(reduce.current_state().by.calls, 3U);
+    EXPECT_GE(reduce.report().selected, 9U); // k, and what epsilon lets it miss
+  });
+}
+
+TEST(error_feedback, ranks_that_set_different_options_end_in_mismatch) {
+  spar::thread_group group{3};
+  EXPECT_THROW(group.run([](spar::threads& net) {
+    reducer reduce(top(1));
+    std::vector<float> x{1, 2, 3, 4, 5};
+    reduce(net, std::span<float>(x));
+    const auto before = residual_of(reduce);
+    reduce.set_algorithm(top(net.rank() == 1 ? 3 : 2));
+    try {
+      reduce(net, std::span<float>(x));
+      ADD_FAILURE() << "no error";
+    } catch (const spar::error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("ranks disagree on the algorithm"), std::string::npos) << text;
+      EXPECT_NE(text.find("k=3"), std::string::npos) << text;
+      EXPECT_NE(text.find("k=2"), std::string::npos) << text;
+      EXPECT_EQ(residual_of(reduce), before);
+      throw;
+    }
+  }),
+               spar::mismatch);
+}
+
+TEST(error_feedback, options_do_not_change_while_a_call_is_under_way) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    reducer reduce(top(1));
+    std::vector<float> x{1, 2, 3};
+    auto call = reduce.start(net, std::span<float>(x));
+    if (!call.done()) {
+      EXPECT_THROW(reduce.set_algorithm(top(2)), spar::invalid_argument);
+    }
+    call.wait();
+    EXPECT_EQ(reduce.algorithm().select.k, 1U);
+    EXPECT_EQ(x, (std::vector<float>{0, 0, 6}));
+  });
+}
+
+// --- saved states of other layouts and parts ---
+
+template <class Value>
+void append(std::vector<std::byte>& bytes, std::span<const Value> values) {
+  const auto some = std::as_bytes(values);
+  bytes.insert(bytes.end(), some.begin(), some.end());
+}
+
+/// What spar saved before it had compositions.
+std::vector<std::byte> of_version_1(const std::vector<std::uint64_t>& words, const std::vector<float>& residual) {
+  const std::uint64_t hash_of_name = 0x0123'4567'89ab'cdef;
+  const std::array<std::uint64_t, 2> front{0x3146'4552'4150'5301, hash_of_name};
+  const std::array<spar::element_code, 8> element{spar::code_of<float>}; // and zeros
+  const std::array<std::uint64_t, 2> sizes{residual.size(), words.size()};
+  std::vector<std::byte> bytes;
+  append<std::uint64_t>(bytes, front);
+  append<spar::element_code>(bytes, element);
+  append<std::uint64_t>(bytes, sizes);
+  append<std::uint64_t>(bytes, words);
+  append<float>(bytes, residual);
+  const std::array checksum{spar::crc32c(bytes.data(), bytes.size())};
+  append<std::uint32_t>(bytes, checksum);
+  return bytes;
+}
+
+TEST(error_feedback, of_an_earlier_layout_only_the_residual_is_taken) {
+  const auto bytes = of_version_1({7, 8, 9}, {1, -2, 3, 0.5F});
+  spar::ok_topk<float> reduce({.select = {.k = 1}});
+  const auto fresh = reduce.save();
+  const std::string sentence = sentence_of([&] { reduce.load(bytes); });
+  EXPECT_NE(sentence.find("has an earlier layout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("take_over()"), std::string::npos) << sentence;
+  EXPECT_EQ(reduce.save(), fresh) << "what was refused has changed nothing";
+
+  reduce.take_over(bytes);
+  EXPECT_EQ(residual_of(reduce), (std::vector<float>{1, -2, 3, 0.5F}));
+  EXPECT_EQ(reduce.current_state().by.calls, 0U);
+  reduce.take_over(bytes); // of a second rank of the earlier job
+  EXPECT_EQ(residual_of(reduce), (std::vector<float>{2, -4, 6, 1}));
+  reduce.take_over(of_version_1({}, {})); // of one that had made no call
+  EXPECT_EQ(residual_of(reduce), (std::vector<float>{2, -4, 6, 1}));
+
+  spar::ok_topk<float> again;
+  again.load(reduce.save()); // in the layout of today
+  EXPECT_EQ(residual_of(again), (std::vector<float>{2, -4, 6, 1}));
+
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    auto damaged = bytes;
+    damaged[at] ^= std::byte{0x10};
+    EXPECT_THROW(reduce.take_over(damaged), spar::invalid_argument) << "byte " << at;
+  }
+  EXPECT_THROW(spar::ok_topk<double>().take_over(bytes), spar::invalid_argument);
+  EXPECT_EQ(residual_of(reduce), (std::vector<float>{2, -4, 6, 1}));
+}
+
+/// What `to` says to a state of `from`, whose residual it can take over nevertheless.
+template <class To, class From>
+std::string refusal(const From& from, const To& to) {
+  auto saved = spar::with_error_feedback<float>(from);
+  saved.set_residual(std::vector<float>{1, 2, 3});
+  auto reduce = spar::with_error_feedback<float>(to);
+  const std::string sentence = sentence_of([&] { reduce.load(saved.save()); });
+  EXPECT_TRUE(reduce.residual().empty());
+  reduce.take_over(saved.save());
+  EXPECT_EQ(residual_of(reduce), residual_of(saved));
+  return sentence;
+}
+
+TEST(error_feedback, a_state_of_other_parts_is_refused_with_the_names_of_both) {
+  using spar::selector::exact_topk;
+  const spar::topka_allreduce topka;
+  EXPECT_EQ(refusal(topka, spar::gaussiank_allreduce()),
+            "a saved state is of exact_topk, coo, flat, gather_and_merge; this reducer is of gaussian, "
+            "coo, flat, gather_and_merge");
+  EXPECT_EQ(refusal(spar::topkdsa_allreduce(), topka),
+            "a saved state is of exact_topk, coo, flat, split_allgather; this reducer is of "
+            "exact_topk, coo, flat, gather_and_merge");
+  EXPECT_EQ(refusal(spar::ok_topk_allreduce<>(), spar::compose(exact_topk{}, spar::balanced_owners{})),
+            "a saved state is of threshold_reuse, coo, flat, balanced_owners; this reducer is of "
+            "exact_topk, coo, flat, balanced_owners");
+  EXPECT_EQ(refusal(spar::compose(exact_topk{}, spar::recursive_doubling{}),
+                    spar::compose(exact_topk{}, spar::storage::qsgd<4>{}, spar::recursive_doubling{})),
+            "a saved state is of exact_topk, coo, flat, recursive_doubling; this reducer is of "
+            "exact_topk, qsgd4, flat, recursive_doubling");
+  reducer other_options(top(3));
+  EXPECT_NO_THROW(other_options.load(reducer(top(1)).save()));
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
+#include <spar/storage/codec.hpp>
 #include <spar/system/sparcml.hpp>
 
 #include <gtest/gtest.h>
@@ -65,10 +66,14 @@ vectors<Reducer> whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t 
   return x;
 }
 
+template <class T, class Second, class Schedule>
+using quantised =
+    spar::error_feedback<T, spar::composition<spar::selector::exact_topk,
+                                              spar::storage::then<spar::storage::coo, Second>, spar::flat, Schedule>>;
 template <class T, class Second>
-using split = spar::error_feedback<T, spar::selected<spar::selector::exact_topk, spar::split_allgather<Second>>>;
+using split = quantised<T, Second, spar::dsar_split>;
 template <class T, class Second>
-using chosen = spar::error_feedback<T, spar::selected<spar::selector::exact_topk, spar::basic_sparcml<Second>>>;
+using chosen = quantised<T, Second, spar::cheapest>;
 
 template <class Reducer>
 class quantised_feedback : public testing::Test {};

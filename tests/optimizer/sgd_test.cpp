@@ -23,15 +23,11 @@ namespace {
 using spar::selector::exact_topk;
 using values = std::vector<float>;
 
-/// Any selecting allreduce whose selector takes the k largest.
-template <class Algorithm>
-using top_k_sgd = spar::error_feedback<float, spar::selected<exact_topk, Algorithm>>;
-
-template <class Algorithm>
-top_k_sgd<Algorithm> top(std::uint64_t k) {
-  spar::selected<exact_topk, Algorithm> algorithm;
-  algorithm.select.k = k;
-  return top_k_sgd<Algorithm>(algorithm);
+/// Any composition whose selector takes the k largest.
+template <class Schedule, class Storage = spar::storage::coo>
+auto top(std::uint64_t k) {
+  using algorithm = spar::composition<exact_topk, Storage, spar::flat, Schedule>;
+  return spar::error_feedback<float, algorithm>({.select = {.k = k}});
 }
 
 /// The gradient of a rank in a step: whole numbers, so that all sums are exact.
@@ -70,7 +66,7 @@ struct serial {
 
 values copy(std::span<const float> x) { return {x.begin(), x.end()}; }
 
-template <class Algorithm>
+template <class Schedule>
 void compare_with_serial() {
   const std::size_t n = 50;
   const float rate = 0.5F;
@@ -79,7 +75,7 @@ void compare_with_serial() {
       spar::thread_group group{ranks};
       group.run([&](spar::threads& net) {
         serial expected(n, ranks);
-        auto reduce = top<Algorithm>(k);
+        auto reduce = top<Schedule>(k);
         values weights(n, 100);
         for (int step = 0; step < 6; ++step) {
           values gradient = gradient_of(n, net.rank(), step);
@@ -94,7 +90,7 @@ void compare_with_serial() {
 }
 
 TEST(sgd_step, top_k_is_what_the_papers_say) { compare_with_serial<spar::gather_and_merge>(); }
-TEST(sgd_step, top_k_over_sparcml_is_too) { compare_with_serial<spar::sparcml>(); }
+TEST(sgd_step, top_k_over_sparcml_is_too) { compare_with_serial<spar::cheapest>(); }
 
 TEST(sgd_step, dense_is_top_k_of_everything) {
   for (const spar::rank_t ranks : {1, 3, 4}) {
@@ -104,7 +100,7 @@ TEST(sgd_step, dense_is_top_k_of_everything) {
       values weights(30, 100);
       for (int step = 0; step < 4; ++step) {
         values gradient = gradient_of(30, net.rank(), step);
-        spar::sgd_step(net, weights, gradient, 0.25F, spar::dense{});
+        spar::sgd_step(net, weights, gradient, 0.25F, spar::cheapest{});
         expected.step(30, 0.25F, step);
         ASSERT_EQ(weights, expected.weights) << "P = " << ranks << ", step " << step;
       }
@@ -115,7 +111,7 @@ TEST(sgd_step, dense_is_top_k_of_everything) {
 TEST(sgd_step, loses_nothing) {
   spar::thread_group group{4}; // a power of two: the mean is exact
   group.run([](spar::threads& net) {
-    auto reduce = top<spar::sparcml>(3);
+    auto reduce = top<spar::cheapest>(3);
     values brought(40);
     values weights(40);
     for (int step = 0; step < 10; ++step) {
@@ -153,7 +149,7 @@ double distance_after(spar::threads& net, Reduce reduce, int steps, bool feedbac
   values weights(n);
   const values mine = gradient_of(n, net.rank(), 1);
   values mean = mine;
-  spar::allreduce(net, mean, spar::dense{}, spar::average{});
+  spar::allreduce(net, mean, spar::cheapest{}, spar::average{});
   for (int step = 0; step < steps; ++step) {
     values gradient(n);
     for (std::size_t i = 0; i < n; ++i) gradient[i] = weights[i] - mine[i];
@@ -164,7 +160,7 @@ double distance_after(spar::threads& net, Reduce reduce, int steps, bool feedbac
   for (std::size_t i = 0; i < n; ++i)
     distance = std::max(distance, std::abs(static_cast<double>(weights[i] - mean[i])));
   double largest = distance; // the same on every rank, or the weights are not
-  spar::allreduce(net, std::span(&largest, 1), spar::dense{}, spar::maximum{});
+  spar::allreduce(net, std::span(&largest, 1), spar::cheapest{}, spar::maximum{});
   EXPECT_EQ(largest, distance);
   return distance;
 }
@@ -172,9 +168,10 @@ double distance_after(spar::threads& net, Reduce reduce, int steps, bool feedbac
 TEST(sgd_step, converges_by_the_feedback) {
   spar::thread_group group{3};
   group.run([](spar::threads& net) {
-    const auto exact = [] { return top<spar::sparcml>(3); };
+    using quantised = spar::storage::then<spar::storage::coo, spar::storage::qsgd<4>>;
+    const auto exact = [] { return top<spar::cheapest>(3); };
     EXPECT_LT(distance_after(net, exact(), 4000, true), 0.2);
-    EXPECT_LT(distance_after(net, top<spar::split_allgather<spar::storage::qsgd<4>>>(3), 4000, true), 0.2);
+    EXPECT_LT(distance_after(net, top<spar::dsar_split, quantised>(3), 4000, true), 0.2);
     EXPECT_GT(distance_after(net, exact(), 4000, false), 1);
   });
 }
@@ -182,8 +179,8 @@ TEST(sgd_step, converges_by_the_feedback) {
 TEST(sgd_step, is_what_a_started_reduction_and_descend_are) {
   spar::thread_group group{3};
   group.run([](spar::threads& net) {
-    auto blocking = top<spar::sparcml>(4);
-    auto started = top<spar::sparcml>(4);
+    auto blocking = top<spar::cheapest>(4);
+    auto started = top<spar::cheapest>(4);
     values weights(20);
     values others(20);
     for (int step = 0; step < 3; ++step) {
@@ -200,17 +197,17 @@ TEST(sgd_step, is_what_a_started_reduction_and_descend_are) {
 TEST(sgd_step, has_no_weights) {
   spar::thread_group group{2};
   group.run([](spar::threads& net) {
-    auto reduce = top<spar::sparcml>(0);
+    auto reduce = top<spar::cheapest>(0);
     values none;
     EXPECT_EQ(spar::sgd_step(net, none, none, 1.0F, reduce).sum.count(), 0U);
-    spar::sgd_step(net, none, none, 1.0F, spar::dense{});
+    spar::sgd_step(net, none, none, 1.0F, spar::cheapest{});
   });
 }
 
 TEST(sgd_step, refuses_other_lengths_before_anything_is_sent) {
   spar::thread_group group{2};
   group.run([](spar::threads& net) {
-    auto reduce = top<spar::sparcml>(1);
+    auto reduce = top<spar::cheapest>(1);
     values weights(3);
     values gradient(4, 1.0F);
     const auto sentence = [&](auto step) -> std::string {
@@ -223,7 +220,7 @@ TEST(sgd_step, refuses_other_lengths_before_anything_is_sent) {
     };
     const std::string due = "there are 3 weights, but the gradient has length 4";
     EXPECT_EQ(sentence([&] { spar::sgd_step(net, weights, gradient, 1.0F, reduce); }), due);
-    EXPECT_EQ(sentence([&] { spar::sgd_step(net, weights, gradient, 1.0F, spar::dense{}); }), due);
+    EXPECT_EQ(sentence([&] { spar::sgd_step(net, weights, gradient, 1.0F, spar::cheapest{}); }), due);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
     EXPECT_TRUE(reduce.residual().empty());
   });

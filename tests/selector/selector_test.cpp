@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a selector is, and the one that takes everything.
+// What a selector is, and the one that takes every nonzero.
 #include "selector/inputs.hpp"
 
-#include <spar/selector/all.hpp>
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
+#include <spar/selector/nonzeros.hpp>
 #include <spar/selector/selector.hpp>
 
 #include <gtest/gtest.h>
@@ -15,31 +15,39 @@ namespace {
 using selector_test::index32;
 using selector_test::kind;
 
-static_assert(spar::selects<spar::selector::all, float, std::uint32_t>);
-static_assert(spar::selects<const spar::selector::exact_topk, double, std::uint64_t>);
+static_assert(spar::selects<spar::selector::nonzeros, float, std::uint32_t>);
+static_assert(spar::selects<spar::selector::exact_topk, double, std::uint64_t>);
 struct without_name {
   template <class Index>
   spar::stream<float, Index> operator()(std::span<float>, spar::pool&) const;
 };
 static_assert(!spar::selects<without_name, float, std::uint32_t>);
-static_assert(!spar::selects<spar::selector::all, float, int>);
+static_assert(!spar::selects<spar::selector::nonzeros, float, int>);
+struct with_a_state_of_unnamed_numbers : spar::selector::nonzeros {
+  struct state {
+    std::uint64_t calls = 0;
+  };
+  template <class Index>
+  spar::stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const;
+};
+static_assert(!spar::selects<with_a_state_of_unnamed_numbers, float, std::uint32_t>);
 
-static_assert(spar::selects<const spar::selector::bucket_topk, float, std::uint64_t>);
-static_assert(spar::selects<const spar::selector::gaussian, std::int32_t, std::uint32_t>);
+static_assert(spar::selects<spar::selector::bucket_topk, float, std::uint64_t>);
+static_assert(spar::selects<spar::selector::gaussian, std::int32_t, std::uint32_t>);
 
 template <class T>
-struct selector_all : testing::Test {};
-TYPED_TEST_SUITE(selector_all, selector_test::elements);
+struct selector_nonzeros : testing::Test {};
+TYPED_TEST_SUITE(selector_nonzeros, selector_test::elements);
 
-TYPED_TEST(selector_all, takes_every_nonzero) {
+TYPED_TEST(selector_nonzeros, takes_every_nonzero) {
   using T = typename TypeParam::type;
   spar::pool pool;
-  const spar::selector::all all;
+  const spar::selector::nonzeros nonzeros;
   for (const std::size_t n : {0U, 1U, 63U, 64U, 65U, 1000U, 5000U}) {
     for (const kind which : selector_test::kinds) {
       const auto input = selector_test::make_input<T>(n, which, n);
       const auto order = selector_test::ranking<T>(input);
-      EXPECT_EQ(selector_test::take<T>(all, input, pool), selector_test::first_of(order, n));
+      EXPECT_EQ(selector_test::take<T>(nonzeros, input, pool), selector_test::first_of(order, n));
     }
   }
 }

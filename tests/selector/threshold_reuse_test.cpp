@@ -12,7 +12,18 @@ using namespace selector_test;
 using spar::selector::threshold_reuse;
 
 static_assert(spar::selects<threshold_reuse, float, std::uint32_t>);
-static_assert(!spar::selects<const threshold_reuse, float, std::uint32_t>, "it has a state");
+static_assert(!spar::detail::selects_at_once<threshold_reuse, float, std::uint32_t>, "it has a state");
+
+/// With the state that changes from call to call.
+struct stateful {
+  threshold_reuse options;
+  threshold_reuse::state now{};
+
+  template <class Index = index32, class T, class... Prepare>
+  spar::stream<T, Index> operator()(std::span<T> x, spar::pool& memory, const Prepare&... prepare) {
+    return options.template operator()<Index>(x, memory, now, prepare...);
+  }
+};
 
 template <class T>
 struct selector_threshold_reuse : testing::Test {};
@@ -20,17 +31,17 @@ TYPED_TEST_SUITE(selector_threshold_reuse, elements);
 
 /// A call, and everything that holds of each: it moves; what it takes is no smaller than what it leaves; the bounds.
 template <class T>
-std::size_t expect_bounds(threshold_reuse& select, std::span<const T> input, spar::pool& pool) {
+std::size_t expect_bounds(stateful& select, std::span<const T> input, spar::pool& pool) {
   const auto order = ranking<T>(input);
-  const std::uint64_t k = spar::selector::detail::amount(select.k, select.density, input.size());
-  const auto slack = static_cast<std::uint64_t>(select.epsilon * static_cast<double>(k));
+  const std::uint64_t k = spar::selector::detail::amount(select.options.k, select.options.density, input.size());
+  const auto slack = static_cast<std::uint64_t>(select.options.epsilon * static_cast<double>(k));
   const auto before = select.now;
   auto again = select;
   const auto taken = take<T>(select, input, pool);
   EXPECT_EQ(taken, first_of(order, taken.size())) << "not the largest";
   EXPECT_LE(taken.size(), k + slack);
   EXPECT_GE(taken.size(), std::min<std::size_t>(order.size(), k - slack));
-  if (before.calls == 0 || before.calls == select.period) {
+  if (before.calls == 0 || before.calls == select.options.period) {
     EXPECT_EQ(taken.size(), std::min<std::size_t>(order.size(), k));
     EXPECT_EQ(select.now.calls, 1U);
   } else if (select.now.calls != 1) { // reused
@@ -52,7 +63,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_any_vectors) {
       for (const std::uint64_t period : {1U, 3U, 32U}) {
         for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 20, n}) {
           if (k > n) continue;
-          threshold_reuse select{.k = k, .period = period, .epsilon = epsilon};
+          stateful select{{.k = k, .period = period, .epsilon = epsilon}};
           std::mt19937_64 random(n + k);
           for (int call = 0; call < (spar_test::is_shortened ? 5 : 12); ++call)
             expect_bounds<T>(select, make_input<T>(n, kinds[random() % std::size(kinds)], random()), pool);
@@ -66,7 +77,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_vectors_that_drift) {
   using T = typename TypeParam::type;
   spar::pool pool;
   for (const double epsilon : {0.0, 0.1}) {
-    threshold_reuse select{.density = 0.01, .period = 8, .epsilon = epsilon};
+    stateful select{{.density = 0.01, .period = 8, .epsilon = epsilon}};
     for (int call = 0; call < 24; call += spar_test::is_shortened ? 3 : 1) {
       auto input = make_input<T>(17000, kind::normal, static_cast<std::uint64_t>(call));
       const double scale = call < 12 ? 1 + 0.01 * call : call < 18 ? 5 : 0.05; // a jump, and a collapse
@@ -78,7 +89,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_vectors_that_drift) {
 
 TEST(selector_threshold_reuse, finds_the_threshold_once_a_period) {
   spar::pool pool;
-  threshold_reuse select{.k = 100, .period = 4, .epsilon = 0.5};
+  stateful select{{.k = 100, .period = 4, .epsilon = 0.5}};
   std::vector<std::uint64_t> calls;
   for (std::uint64_t call = 0; call < 9; ++call) {
     expect_bounds<float>(select, make_input<float>(10000, kind::normal, call), pool);
@@ -95,7 +106,7 @@ TEST(selector_threshold_reuse, follows_a_jump_a_collapse_and_silence) {
     for (float& value : x) value *= by;
     return x;
   };
-  threshold_reuse select{.k = 100};
+  stateful select{{.k = 100}};
   EXPECT_EQ(expect_bounds<float>(select, input, pool), 100U);
   EXPECT_EQ(expect_bounds<float>(select, input, pool), 100U);
   EXPECT_EQ(select.now.calls, 2U);
@@ -113,7 +124,7 @@ TEST(selector_threshold_reuse, follows_a_jump_a_collapse_and_silence) {
 
 TEST(selector_threshold_reuse, takes_ties_within_its_bound) {
   spar::pool pool;
-  threshold_reuse select{.k = 10, .epsilon = 0.2};
+  stateful select{{.k = 10, .epsilon = 0.2}};
   std::vector<float> input(100);
   for (std::size_t i = 0; i < 12; ++i) input[8 * i] = 1;
   EXPECT_EQ(expect_bounds<float>(select, input, pool), 10U);
@@ -124,11 +135,11 @@ TEST(selector_threshold_reuse, takes_ties_within_its_bound) {
 
 TEST(selector_threshold_reuse, goes_on_from_a_saved_state) {
   spar::pool pool;
-  threshold_reuse select{.k = 100, .epsilon = 0.3};
+  stateful select{{.k = 100, .epsilon = 0.3}};
   expect_bounds<double>(select, make_input<double>(5000, kind::normal, 1), pool);
   expect_bounds<double>(select, make_input<double>(5000, kind::normal, 2), pool);
   const threshold_reuse::state saved{select.now.threshold, select.now.calls};
-  threshold_reuse other{.k = 100, .epsilon = 0.3, .now = saved};
+  stateful other{{.k = 100, .epsilon = 0.3}, saved};
   const auto input = make_input<double>(5000, kind::normal, 3);
   EXPECT_EQ(take<double>(other, input, pool), take<double>(select, input, pool));
   EXPECT_EQ(other.now, select.now);
@@ -142,11 +153,12 @@ TEST(selector_threshold_reuse, goes_on_from_a_saved_state) {
 }
 
 TEST(selector_threshold_reuse, names_what_is_wrong) {
-  const auto complaint = [](threshold_reuse select, std::size_t n) -> std::string {
+  const auto complaint = [](const threshold_reuse& options, std::size_t n) -> std::string {
     spar::pool pool;
     std::vector<float> x(n, 1.0F);
+    stateful select{options};
     try {
-      select.validate(n);
+      options.validate(n);
     } catch (const spar::invalid_argument& e) {
       EXPECT_THROW((void)select(std::span(x), pool), spar::invalid_argument);
       EXPECT_EQ(select.now, threshold_reuse::state{});
@@ -155,7 +167,7 @@ TEST(selector_threshold_reuse, names_what_is_wrong) {
     return "";
   };
   EXPECT_EQ(complaint({.k = 1}, 1), "");
-  EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "a threshold is to be found every 0 calls: the period is at least 1");
+  EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "the period is 0 calls; expected at least 1");
   EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1),
             "a tolerance of -0.5 for the number of selected entries is not in [0, 1)");
   EXPECT_NE(complaint({.k = 1, .epsilon = 1}, 1), "");
@@ -181,8 +193,8 @@ TEST(selector_threshold_reuse, looks_at_no_value_before_it_is_prepared) {
   };
   spar::pool memory;
   constexpr std::size_t n = 100'003;
-  threshold_reuse by_blocks{.k = 700, .period = 5};
-  threshold_reuse at_once = by_blocks;
+  stateful by_blocks{{.k = 700, .period = 5}};
+  stateful at_once = by_blocks;
   std::vector<float> made(n), there(n), values(n);
   for (int call = 0; call < 12; ++call) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -207,7 +219,7 @@ TYPED_TEST(selector_threshold_reuse, selects_the_same_by_any_number_of_threads) 
   spar::pool memory;
   constexpr std::size_t n = 100'003; // work for three
   for (const std::size_t k : {n / 100, n / 3}) {
-    threshold_reuse alone{.k = k, .period = 4}, shared{.k = k, .period = 4, .threads = 64};
+    stateful alone{{.k = k, .period = 4}}, shared{{.k = k, .period = 4, .threads = 64}};
     for (std::uint64_t call = 0; call < 9; ++call) {
       auto input = make_input<T>(n, kind::normal, call);
       for (std::size_t i = 0; i < n; ++i) { // a jump, a collapse, all in one place
@@ -223,7 +235,7 @@ TYPED_TEST(selector_threshold_reuse, selects_the_same_by_any_number_of_threads) 
 TEST(selector_threshold_reuse, prepares_each_value_once_by_several_threads) {
   spar::pool memory;
   constexpr std::size_t n = 140'011;
-  threshold_reuse select{.k = 300, .period = 3, .threads = 4};
+  stateful select{{.k = 300, .period = 3, .threads = 4}};
   for (int call = 0; call < 7; ++call) {
     std::vector<float> x(n);
     std::vector<int> prepared(n);
@@ -241,7 +253,7 @@ TEST(selector_threshold_reuse, prepares_each_value_once_by_several_threads) {
 TEST(selector_threshold_reuse, allocates_once) {
   spar_test::counting_resource memory;
   spar::pool pool(memory);
-  threshold_reuse select{.density = 0.01};
+  stateful select{{.density = 0.01}};
   std::uint64_t second = 0;
   for (std::uint64_t call = 0; call < 40; ++call) {
     auto x = make_input<float>(50'000, call % 5 == 4 ? kind::few_values : kind::normal, call);

@@ -34,7 +34,9 @@ struct message {
       pieces = {bytes_of(ends), bytes_of(indices), bytes_of(values)};
     else
       pieces = {bytes_of(indices), bytes_of(values)};
-    in.arrived() = {.dimension = n, .count = count};
+    in.arrived() = spar::header();
+    in.arrived().dimension = n;
+    in.arrived().count = count;
     in.arrived().format = format;
     for (std::size_t i = 0; i < pieces.size(); ++i) in.arrived().lengths[i] = pieces[i].size();
     in.copy_from(pieces);

@@ -4,6 +4,7 @@
 // combinations.
 #pragma once
 
+#include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -60,8 +61,10 @@ std::vector<allreduce_case<T, Index>> make_cases(spar::rank_t ranks, const std::
 /// all transports only where that is the same.
 template <class Algorithm>
 inline constexpr bool depends_on_the_network = false;
-template <class Second>
-inline constexpr bool depends_on_the_network<spar::basic_sparcml<Second>> = true;
+template <>
+inline constexpr bool depends_on_the_network<spar::sparcml> = true;
+template <int Bits>
+inline constexpr bool depends_on_the_network<quantised_sparcml<Bits>> = true;
 
 /// What the error of a lossless algorithm is: nothing, where sums are exact.
 template <class Algorithm>
@@ -69,13 +72,10 @@ struct loss_of {
   static double bound(double) { return 0; }
 };
 /// Quantisation: one level of the largest magnitude (of the whole vector, which bounds that of each bucket).
-template <int Bits>
-struct loss_of<spar::split_allgather<spar::storage::qsgd<Bits>>> {
+template <int Bits, class Schedule>
+struct loss_of<stored<then_qsgd<Bits>, Schedule>> {
   static double bound(double largest) { return 1.01 * largest / ((1 << (Bits - 1)) - 1); }
 };
-template <int Bits>
-struct loss_of<spar::basic_sparcml<spar::storage::qsgd<Bits>>>
-    : loss_of<spar::split_allgather<spar::storage::qsgd<Bits>>> {};
 
 template <class T, class Index, class Algorithm, class Op>
 void run_and_check(mode where, spar::rank_t ranks, std::vector<allreduce_case<T, Index>>& cases, Algorithm algorithm,

@@ -2,16 +2,10 @@
 // Every collective, sparse and dense, as a program whose result is its bits; for tests that run them all in some way.
 #pragma once
 
-#include <spar/collective/gather_and_merge.hpp>
-#include <spar/collective/tree_exchange.hpp>
-#include <spar/spar.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/compressed_flexreduce.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/tree_sparcml.hpp>
+#include "support/compositions.hpp"
+
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 
@@ -87,15 +81,9 @@ struct sparse {
 /// Selected entries, with error feedback.
 template <class Reducer>
 struct feedback {
-  static typename Reducer::algorithm_type options() {
-    if constexpr (requires(typename Reducer::algorithm_type a) { a.select; })
-      return {.select = {.density = 0.04}};
-    else
-      return {.density = 0.04};
-  }
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
-    Reducer reduce(options());
+    Reducer reduce{{.select = {.density = 0.04}}};
     auto pending = reduce.start_reduce(net, std::span(mine->dense));
     const auto result = co_await std::move(pending);
     co_return bits_of(result.sum);
@@ -191,7 +179,7 @@ struct sparse_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
-    auto pending = spar::start_allreduce(net, mine->view(), spar::flexreduce{plan});
+    auto pending = spar::start_allreduce(net, mine->view(), spar::flexreduce(plan));
     const auto sum = co_await std::move(pending);
     co_return bits_of(sum);
   }
@@ -201,7 +189,7 @@ struct dense_on_tree {
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
     std::vector<float> x = mine->dense;
-    auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce{plan});
+    auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce(plan));
     co_await std::move(pending);
     co_return bits_of(x);
   }
@@ -209,8 +197,8 @@ struct dense_on_tree {
 struct sparse_by_quantiles_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
-    const spar::tree_cells cells(two_hosts(net.size()));
-    auto pending = spar::start_allreduce(net, mine->view(), spar::tree_sparcml{cells});
+    const spar::tree_plans plans(two_hosts(net.size()));
+    auto pending = spar::start_allreduce(net, mine->view(), spar::tree_sparcml(plans));
     const auto sum = co_await std::move(pending);
     co_return bits_of(sum);
   }
@@ -219,8 +207,9 @@ struct sparse_by_quantiles_on_tree {
 struct feedback_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
-    const spar::tree_cells cells(two_hosts(net.size()));
-    spar::ok_topk<float, index, spar::on_tree> reduce({.density = 0.8, .topology = spar::on_tree(cells)});
+    const spar::tree_plans plans(two_hosts(net.size()));
+    spar::ok_topk<float, index, spar::on_tree> reduce(
+        {.select = {.density = 0.8}, .store = {}, .over = spar::on_tree(plans), .by = {}});
     auto pending = reduce.start_reduce(net, std::span(mine->dense));
     const auto result = co_await std::move(pending);
     co_return bits_of(result.sum);
@@ -228,12 +217,12 @@ struct feedback_on_tree {
 };
 
 /// So that a vector goes in several pieces, whatever its length.
-template <class Algorithm>
-struct in_pieces {
-  static constexpr std::string_view name = Algorithm::name;
+template <class Storage, class Schedule>
+struct in_pieces : spar::algorithm_defaults {
+  static constexpr std::string_view name = Schedule::name;
   template <class Net, class Op>
   spar::task<void> operator()(spar::channel<Net> net, std::span<float> x, Op op) const& {
-    const Algorithm algorithm{.piece = x.size() / 8 + 1};
+    const auto algorithm = spar::compose(Storage{}, Schedule{.piece = x.size() / 8 + 1});
     co_await algorithm(net, x, op);
   }
 };
@@ -242,21 +231,22 @@ struct compressed_on_tree {
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
     std::vector<float> x = mine->dense;
-    const spar::compressed_flexreduce<spar::storage::bfloat16> algorithm(plan, {});
-    auto pending = spar::start_allreduce(net, std::span(x), algorithm);
+    auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce(plan, spar::storage::bfloat16{}));
     co_await std::move(pending);
     co_return bits_of(x);
   }
 };
 
+/// The nonzeros of dense values.
+using nonzeros = spar::composition<spar::selector::nonzeros, spar::storage::coo, spar::flat, spar::cheapest>;
+
 using collectives = testing::Types<
     sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>, sparse<spar::ssar_split>,
-    sparse<spar::dsar_split>, sparse<spar::split_allgather<spar::storage::qsgd<4>>>,
-    sparse<spar::split_allgather<spar::storage::adaptive>>, sparse<spar::gather_and_merge>,
-    feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
-    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::dense>,
-    dense<spar::collective<>>, dense<in_pieces<spar::compressed_ring<spar::storage::qsgd<8>>>>,
-    dense<in_pieces<spar::compressed_recursive_doubling<spar::storage::bfloat16>>>, compressed_on_tree, sparse_on_tree,
+    sparse<spar::dsar_split>, sparse<quantised_split<4>>, sparse<spar::split_allgather<>>,
+    sparse<spar::gather_and_merge>, feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
+    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::cheapest>,
+    dense<nonzeros>, dense<in_pieces<spar::storage::qsgd<8>, spar::ring>>,
+    dense<in_pieces<spar::storage::bfloat16, spar::recursive_doubling>>, compressed_on_tree, sparse_on_tree,
     sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter,
     sparse_allgather, dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
 

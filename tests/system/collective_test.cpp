@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compositions of a selector and an algorithm on dense values.
+// Compositions of a selector and a schedule on dense values.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
 #include <spar/selector/exact_topk.hpp>
-#include <spar/system/collective.hpp>
+#include <spar/selector/nonzeros.hpp>
+#include <spar/system/allreduce.hpp>
 
 #include <gtest/gtest.h>
 
@@ -44,15 +45,19 @@ std::vector<float> sum_of(const std::vector<std::vector<float>>& all) {
   return total;
 }
 
-template <class Algorithm>
-class collectives : public testing::Test {};
-using algorithms = testing::Types<
-    spar::collective<>, spar::collective<spar::selector::all, spar::recursive_doubling>,
-    spar::collective<spar::selector::all, spar::ring>, spar::collective<spar::selector::all, spar::rabenseifner>,
-    spar::collective<spar::selector::all, spar::ssar_split>, spar::collective<spar::selector::all, spar::dsar_split>>;
-TYPED_TEST_SUITE(collectives, algorithms);
+template <class Selector, class Schedule>
+using composed = spar::composition<Selector, spar::storage::coo, spar::flat, Schedule>;
+template <class Schedule = spar::cheapest>
+using of_nonzeros = composed<spar::selector::nonzeros, Schedule>;
 
-TYPED_TEST(collectives, of_all_nonzero_entries_are_the_dense_sum) {
+template <class Algorithm>
+class compositions : public testing::Test {};
+using algorithms =
+    testing::Types<of_nonzeros<>, of_nonzeros<spar::recursive_doubling>, of_nonzeros<spar::ring>,
+                   of_nonzeros<spar::rabenseifner>, of_nonzeros<spar::ssar_split>, of_nonzeros<spar::dsar_split>>;
+TYPED_TEST_SUITE(compositions, algorithms);
+
+TYPED_TEST(compositions, of_all_nonzero_entries_are_the_dense_sum) {
   for (const mode where : {mode::threads, mode::sim_synchronous}) {
     for (const spar::rank_t ranks : {1, 2, 3, 4, 8}) {
       for (const std::size_t n : {0U, 1U, 50U, 3000U}) {
@@ -65,29 +70,27 @@ TYPED_TEST(collectives, of_all_nonzero_entries_are_the_dense_sum) {
   }
 }
 
-TEST(collective, averages) {
+TEST(composition, averages) {
   auto x = sparse_vectors(4, 200);
   auto total = sum_of(x);
   for (float& value : total) value /= 4;
-  run(mode::sim, 4, collective_program<spar::collective<>, spar::average>{&x});
+  run(mode::sim, 4, collective_program<of_nonzeros<>, spar::average>{&x});
   for (const auto& mine : x) EXPECT_EQ(mine, total);
 }
 
-TEST(collective, sends_only_what_is_selected) {
-  using algorithm = spar::collective<spar::selector::exact_topk, spar::recursive_doubling>;
-  spar::selector::exact_topk two;
-  two.k = 2;
+TEST(composition, sends_only_what_is_selected) {
+  using algorithm = composed<spar::selector::exact_topk, spar::recursive_doubling>;
   std::vector<std::vector<float>> x{{9, 1, 0, -8, 2, 0}, {1, 7, 0, 3, 0, -5}};
-  run(mode::threads, 2, collective_program<algorithm>{&x, {two, {}}});
+  run(mode::threads, 2, collective_program<algorithm>{&x, {.select = {.k = 2}}});
   const std::vector<float> expected{9, 7, 0, -8, 0, -5};
   EXPECT_EQ(x[0], expected);
   EXPECT_EQ(x[1], expected);
 }
 
-TEST(collective, refuses_operations_that_zeros_matter_to) {
+TEST(composition, refuses_operations_that_zeros_matter_to) {
   for (const spar::rank_t ranks : {1, 3}) {
     std::vector<std::vector<float>> x(static_cast<std::size_t>(ranks), std::vector<float>{-1, 0});
-    const collective_program<spar::collective<>, spar::maximum> program{&x};
+    const collective_program<of_nonzeros<>, spar::maximum> program{&x};
     EXPECT_THROW(run_sim(ranks, program), spar::invalid_argument);
     spar::thread_group group{ranks};
     EXPECT_THROW(group.run([&](spar::threads& net) {
@@ -102,16 +105,16 @@ TEST(collective, refuses_operations_that_zeros_matter_to) {
   }
 }
 
-TEST(collective, refuses_what_its_selector_refuses) {
-  using algorithm = spar::collective<spar::selector::exact_topk, spar::recursive_doubling>;
+TEST(composition, refuses_what_its_selector_refuses) {
+  using algorithm = composed<spar::selector::exact_topk, spar::recursive_doubling>;
   spar::thread_group group{2};
   group.run([&](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
-    EXPECT_THROW(spar::allreduce(net, x, algorithm{{.k = 11}, {}}), spar::invalid_argument);
-    EXPECT_THROW(spar::allreduce(net, x, algorithm{{.density = 2}, {}}), spar::invalid_argument);
+    EXPECT_THROW(spar::allreduce(net, x, algorithm{.select = {.k = 11}}), spar::invalid_argument);
+    EXPECT_THROW(spar::allreduce(net, x, algorithm{.select = {.density = 2}}), spar::invalid_argument);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
     EXPECT_EQ(x, std::vector<float>(10, 1.0F));
-    spar::allreduce(net, x, algorithm{{.density = 1}, {}}); // nothing is the worse for it
+    spar::allreduce(net, x, algorithm{.select = {.density = 1}}); // nothing is the worse for it
     EXPECT_EQ(x, std::vector<float>(10, 2.0F));
   });
 }

@@ -36,7 +36,7 @@ struct reduce {
   spar::task<void> operator()(Net& net) const& {
     const std::span<T> mine((*x)[static_cast<std::size_t>(net.rank())]);
     for (int i = 0; i < times; ++i) {
-      auto pending = spar::start_allreduce(net, mine, spar::flexreduce{*plan}, Op{});
+      auto pending = spar::start_allreduce(net, mine, spar::flexreduce(*plan), Op{});
       co_await std::move(pending);
     }
   }
@@ -113,7 +113,7 @@ struct reduce_streams {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::flexreduce{*plan}, Op{});
+    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::flexreduce(*plan), Op{});
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize(plan->dimension());
     sum.to_dense((*sums)[rank]);
@@ -121,14 +121,14 @@ struct reduce_streams {
   }
 };
 
-struct reduce_on_cells {
-  const spar::tree_cells* cells;
+struct reduce_by_quantiles {
+  const spar::tree_plans* plans;
   const std::vector<contribution<float, std::uint32_t>>* mine;
   std::vector<std::vector<float>>* sums;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::tree_sparcml{*cells});
+    auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::tree_sparcml(*plans));
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize((*mine)[rank].view().dimension());
     sum.to_dense((*sums)[rank]);
@@ -207,7 +207,7 @@ TEST(tree_sparcml, sums_of_streams_over_random_trees) {
   std::mt19937_64 random(14);
   for (int i = 0; i < 100; ++i) {
     const spar::tree topology = random_tree(random, 1 + random() % 16, 1 + static_cast<int>(random() % 4));
-    const spar::tree_cells cells(topology);
+    const spar::tree_plans plans(topology);
     const std::uint64_t n = random() % 10 == 0 ? 0 : 1 + random() % 2000;
     const auto ranks = topology.ranks();
     const auto mine = contributions<float, std::uint32_t>(
@@ -219,7 +219,7 @@ TEST(tree_sparcml, sums_of_streams_over_random_trees) {
       for (std::size_t e = 0; e < n; ++e) total[e] += x[e];
     }
     std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));
-    run(i % 2 == 0 ? mode::threads : mode::sim_synchronous, ranks, reduce_on_cells{&cells, &mine, &sums});
+    run(i % 2 == 0 ? mode::threads : mode::sim_synchronous, ranks, reduce_by_quantiles{&plans, &mine, &sums});
     total.push_back(sums[0].back());
     for (const auto& sum : sums) ASSERT_EQ(sum, total) << "case " << i << '\n' << topology.picture();
   }
@@ -247,7 +247,7 @@ TEST(flexreduce, merges_streams_inside_hosts_before_they_cross_the_links_between
   const std::vector<int> host_of{0, 0, 0, 1, 1, 1, 2, 2, 2, 2};
   const spar::tree topology = hosts({3, 3, 4});
   const flex_plan plan(topology, 20'000);
-  const spar::tree_cells cells(topology);
+  const spar::tree_plans plans(topology);
   const auto mine = contributions<float, std::uint32_t>(pattern::identical, 10, 20'000, 1, exact_value<float>);
   const auto bytes_of = [&]<class Algorithm>(const Algorithm& algorithm) {
     std::uint64_t bytes = 0;
@@ -255,8 +255,8 @@ TEST(flexreduce, merges_streams_inside_hosts_before_they_cross_the_links_between
     return static_cast<double>(bytes);
   };
   const double flat = bytes_of(spar::ssar_split{});
-  EXPECT_LT(bytes_of(spar::flexreduce{plan}), 0.4 * flat);
-  EXPECT_LT(bytes_of(spar::tree_sparcml{cells}), 0.4 * flat);
+  EXPECT_LT(bytes_of(spar::flexreduce(plan)), 0.4 * flat);
+  EXPECT_LT(bytes_of(spar::tree_sparcml(plans)), 0.4 * flat);
 }
 
 TEST(flexreduce, other_operations) {
@@ -305,15 +305,15 @@ TEST(flexreduce, of_streams_has_the_same_bits_in_every_order_of_arrival) {
 
 /// A plan for other values inside a composition: found out before a value is touched.
 TEST(flexreduce, in_a_composition) {
-  using composed = spar::collective<spar::selector::all, spar::flexreduce>;
   const flex_plan plan(hosts({2, 1}), 10);
+  const auto composed = spar::compose(spar::selector::nonzeros{}, spar::on_plan(plan), spar::chains{});
   spar::thread_group good{3};
   good.run([&](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
-    spar::allreduce(net, std::span(x), composed{.algorithm = spar::flexreduce{plan}});
+    spar::allreduce(net, std::span(x), composed);
     EXPECT_EQ(x, std::vector<float>(10, 3.0F));
-    spar::error_feedback<float, spar::selected<spar::selector::exact_topk, spar::flexreduce>> top(
-        {.select = {.k = 10}, .algorithm = spar::flexreduce{plan}});
+    const auto of_largest = spar::compose(spar::selector::exact_topk{.k = 10}, spar::on_plan(plan), spar::chains{});
+    auto top = spar::with_error_feedback<float>(of_largest);
     top(net, std::span(x));
     EXPECT_EQ(x, std::vector<float>(10, 9.0F));
   });
@@ -321,13 +321,13 @@ TEST(flexreduce, in_a_composition) {
     spar::thread_group group{3};
     group.run([&](spar::threads& net) {
       std::vector<float> x(n, 1.0F);
-      EXPECT_THROW(spar::allreduce(net, std::span(x), composed{.algorithm = spar::flexreduce{plan}}), spar::error);
+      EXPECT_THROW(spar::allreduce(net, std::span(x), composed), spar::error);
     });
   }
   spar::thread_group two{2};
   two.run([&](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
-    EXPECT_THROW(spar::allreduce(net, std::span(x), composed{.algorithm = spar::flexreduce{plan}}), spar::error);
+    EXPECT_THROW(spar::allreduce(net, std::span(x), composed), spar::error);
   });
 }
 
@@ -339,7 +339,7 @@ struct counted {
   spar::task<void> operator()(spar::sim& inner) const& {
     spar::counting<spar::sim> net(inner);
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start_allreduce(net, std::span<float>((*x)[rank]), spar::flexreduce{*plan});
+    auto pending = spar::start_allreduce(net, std::span<float>((*x)[rank]), spar::flexreduce(*plan));
     co_await std::move(pending);
     for (rank_t peer = 0; peer < net.size(); ++peer) {
       (*bytes)[rank][static_cast<std::size_t>(peer)] = net.sent(peer).bytes;
@@ -437,20 +437,20 @@ TEST(flexreduce, a_plan_for_other_ranks_or_values_is_refused_before_anything_is_
     spar::counting<spar::threads> net(inner);
     std::vector<float> x(10), y(9);
     try {
-      spar::allreduce(net, std::span(x), spar::flexreduce{plan});
+      spar::allreduce(net, std::span(x), spar::flexreduce(plan));
       ADD_FAILURE() << "no error";
     } catch (const spar::invalid_argument& e) {
       EXPECT_EQ(std::string(e.what()), "a plan for 3 ranks is used on 2");
     }
     const flex_plan two(spar::tree::flat(2), 10);
     try {
-      spar::allreduce(net, std::span(y), spar::flexreduce{two});
+      spar::allreduce(net, std::span(y), spar::flexreduce(two));
       ADD_FAILURE() << "no error";
     } catch (const spar::invalid_argument& e) {
       EXPECT_EQ(std::string(e.what()), "a plan for 10 values is used for 9");
     }
     EXPECT_EQ(net.sent().messages, 0U);
-    spar::allreduce(net, std::span(x), spar::flexreduce{two}); // and it goes on
+    spar::allreduce(net, std::span(x), spar::flexreduce(two)); // and it goes on
   });
 }
 
@@ -461,8 +461,8 @@ TEST(flexreduce, plans_of_different_trees_are_found_out_on_every_rank) {
     std::vector<float> x(10);
     std::string text;
     try {
-      spar::allreduce(net, std::span(x), spar::flexreduce{net.rank() == 2 ? other : one});
-      spar::allreduce(net, std::span(x), spar::flexreduce{net.rank() == 2 ? other : one});
+      spar::allreduce(net, std::span(x), spar::flexreduce(net.rank() == 2 ? other : one));
+      spar::allreduce(net, std::span(x), spar::flexreduce(net.rank() == 2 ? other : one));
     } catch (const spar::mismatch& e) {
       text = e.what();
     } catch (const spar::peer_failed& e) {
@@ -479,7 +479,7 @@ struct by_a_tree_and_the_other_way_round {
     spar::tree_node reversed;
     for (rank_t r = 4; r-- > 0;) reversed.children.push_back({.rank = r});
     const flex_plan plan(net.rank() < 2 ? spar::tree::flat(4) : spar::tree(reversed), 10);
-    const spar::flexreduce reduce(plan);
+    const auto reduce = spar::flexreduce(plan);
     std::vector<float> x(10, 1.0F);
     std::string text;
     try {

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The forms in which users call: containers, spans and owned streams; averages of the pieces, not of allreduce alone.
+// The forms in which users call: containers, spans and streams, an algorithm, an operation, a name, blocking or not, in
+// one order for every collective; and the model of the network that users pin.
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
+#include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -33,21 +39,21 @@ TEST(front_door, the_pieces_average_too) {
   spar::thread_group group(ranks);
   group.run([](spar::threads& net) {
     std::vector<float> x(8, static_cast<float>(net.rank()));
-    spar::reduce(net, std::span(x), 2, spar::average{});
+    spar::reduce(net, std::span(x), 2, spar::binomial_reduce{}, spar::average{});
     if (net.rank() == 2) {
       EXPECT_EQ(x, std::vector<float>(8, 1.5F));
     }
     std::vector<float> y(8, static_cast<float>(net.rank()));
-    spar::reduce_scatter(net, std::span(y), spar::average{});
+    spar::reduce_scatter(net, std::span(y), spar::ring_reduce_scatter{}, spar::average{});
     EXPECT_EQ(y[static_cast<std::size_t>(2 * net.rank())], 1.5F);
 
     const std::vector<std::uint32_t> indices{0, 2, 4, 6};
     const std::vector<float> values(4, static_cast<float>(net.rank()));
     const auto mine = spar::sparse_view(8, indices, values);
-    const auto block = spar::reduce_scatter(net, mine, spar::average{});
+    const auto block = spar::reduce_scatter(net, mine, spar::split_reduce_scatter{}, spar::average{});
     ASSERT_EQ(block.count(), 1U);
     EXPECT_EQ(block.values()[0], 1.5F);
-    const auto sum = spar::reduce(net, mine, 1, spar::average{});
+    const auto sum = spar::reduce(net, mine, 1, spar::binomial_reduce{}, spar::average{});
     std::vector<float> dense(8, -1);
     sum.to_dense(dense);
     EXPECT_EQ(std::accumulate(dense.begin(), dense.end(), 0.0F), net.rank() == 1 ? 6.0F : 0.0F);
@@ -67,6 +73,304 @@ TEST(front_door, a_result_goes_on_as_an_argument) {
     EXPECT_EQ(dense[0], 4.0F);
     EXPECT_EQ(std::accumulate(dense.begin(), dense.end(), 0.0F), 16.0F);
   });
+}
+
+// --- every collective in every form ---
+
+constexpr std::size_t n = 8;
+using values = std::vector<float>;
+
+/// `factor` times 1, 2, 3, ...; every other value alone, where `step` is 2.
+values multiples(float factor, std::size_t step = 1) {
+  values x(n);
+  for (std::size_t i = 0; i < n; i += step) x[i] = factor * static_cast<float>(i + 1);
+  return x;
+}
+
+/// What a rank brings: rank + 1 times 1, 2, 3, ... as a vector, every other one of these as a stream.
+struct contribution {
+  explicit contribution(spar::rank_t rank) : x(multiples(static_cast<float>(rank + 1))) {
+    for (std::uint32_t i = 0; i < n; i += 2) indices.push_back(i), entries.push_back(x[i]);
+  }
+  [[nodiscard]] auto view() const { return spar::sparse_view(n, indices, entries); }
+
+  values x;
+  std::vector<std::uint32_t> indices;
+  values entries;
+};
+
+values dense_of(const auto& stream) {
+  values x(n);
+  stream.to_dense(x);
+  return x;
+}
+
+/// A rank's block of x, and zeros elsewhere.
+values block_of(const values& x, spar::rank_t rank) {
+  values block(n);
+  const auto own = spar::uniform_ownership{n, ranks}[rank];
+  for (std::size_t i = own.begin; i < own.end; ++i) block[i] = x[i];
+  return block;
+}
+
+/// Runs a test that is given (net, call) on each rank; `call(values, arguments...)` blocks, or is started and waited
+/// for, each with a name and without.
+template <class Blocking, class Start, class Test>
+void in_each_form(const Blocking& blocking, const Start& start, const Test& test) {
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) {
+    const spar::named name{"of this name"};
+    test(net, [&](auto&&... args) { return blocking(net, std::forward<decltype(args)>(args)...); });
+    test(net, [&](auto&&... args) { return start(net, std::forward<decltype(args)>(args)...).wait(); });
+    test(net, [&](auto&&... args) { return blocking(net, name, std::forward<decltype(args)>(args)...); });
+    test(net, [&](auto&&... args) { return start(net, name, std::forward<decltype(args)>(args)...).wait(); });
+  });
+}
+
+TEST(front_door, allreduce_in_every_form) {
+  const auto blocking = [](auto&&... args) { return spar::allreduce(std::forward<decltype(args)>(args)...); };
+  const auto start = [](auto&&... args) { return spar::start_allreduce(std::forward<decltype(args)>(args)...); };
+  in_each_form(blocking, start, [](spar::threads& net, const auto& call) {
+    const contribution mine(net.rank());
+    values x = mine.x;
+    call(x);
+    EXPECT_EQ(x, multiples(10));
+    x = mine.x;
+    call(std::span(x), spar::ring{});
+    EXPECT_EQ(x, multiples(10));
+    x = mine.x;
+    call(x, spar::compose(spar::rabenseifner{}), spar::maximum{});
+    EXPECT_EQ(x, multiples(4));
+    x = mine.x;
+    call(x, spar::selector::nonzeros{}, spar::average{});
+    EXPECT_EQ(x, multiples(2.5));
+    x = mine.x;
+    values out(n);
+    call(x, out, spar::recursive_doubling{}, spar::average{});
+    EXPECT_EQ(out, multiples(2.5));
+    EXPECT_EQ(x, mine.x);
+
+    const auto view = mine.view();
+    const auto owned = spar::stream<float>::copy(net.memory(), view);
+    EXPECT_EQ(dense_of(call(view)), multiples(10, 2));
+    EXPECT_EQ(dense_of(call(owned, spar::ring{})), multiples(10, 2));
+    EXPECT_EQ(dense_of(call(owned, spar::sparcml{}, spar::average{})), multiples(2.5, 2));
+    EXPECT_EQ(dense_of(call(view, spar::ssar_split{}, spar::maximum{})), multiples(4, 2));
+  });
+}
+
+TEST(front_door, reduce_scatter_in_every_form) {
+  const auto blocking = [](auto&&... args) { return spar::reduce_scatter(std::forward<decltype(args)>(args)...); };
+  const auto start = [](auto&&... args) { return spar::start_reduce_scatter(std::forward<decltype(args)>(args)...); };
+  in_each_form(blocking, start, [](spar::threads& net, const auto& call) {
+    const contribution mine(net.rank());
+    const auto own = [&](const values& x) { return block_of(x, net.rank()); };
+    values x = mine.x;
+    call(x);
+    EXPECT_EQ(own(x), own(multiples(10)));
+    x = mine.x;
+    call(std::span(x), spar::ring_reduce_scatter{});
+    EXPECT_EQ(own(x), own(multiples(10)));
+    x = mine.x;
+    call(x, spar::ring_reduce_scatter{}, spar::average{});
+    EXPECT_EQ(own(x), own(multiples(2.5)));
+
+    const auto view = mine.view();
+    const auto owned = spar::stream<float>::copy(net.memory(), view);
+    EXPECT_EQ(dense_of(call(view)), own(multiples(10, 2)));
+    EXPECT_EQ(dense_of(call(owned, spar::split_reduce_scatter{})), own(multiples(10, 2)));
+    EXPECT_EQ(dense_of(call(owned, spar::split_reduce_scatter{}, spar::average{})), own(multiples(2.5, 2)));
+    EXPECT_EQ(dense_of(call(view, spar::split_reduce_scatter{}, spar::maximum{})), own(multiples(4, 2)));
+  });
+}
+
+TEST(front_door, allgather_in_every_form) {
+  const auto blocking = [](auto&&... args) { return spar::allgather(std::forward<decltype(args)>(args)...); };
+  const auto start = [](auto&&... args) { return spar::start_allgather(std::forward<decltype(args)>(args)...); };
+  in_each_form(blocking, start, [](spar::threads& net, const auto& call) {
+    values x = block_of(multiples(1), net.rank());
+    call(x);
+    EXPECT_EQ(x, multiples(1));
+    x = block_of(multiples(1), net.rank());
+    call(std::span(x), spar::ring_allgather{});
+    EXPECT_EQ(x, multiples(1));
+
+    const contribution mine(net.rank());
+    const auto view = mine.view();
+    const auto owned = spar::stream<float>::copy(net.memory(), view);
+    const auto check = [](const spar::gathered<float>& all) {
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks));
+      for (std::size_t r = 0; r < all.size(); ++r) {
+        EXPECT_EQ(dense_of(all.part(r)), multiples(static_cast<float>(r + 1), 2));
+      }
+    };
+    check(call(view));
+    check(call(owned));
+    check(call(owned, spar::bruck_allgather{}));
+  });
+}
+
+TEST(front_door, reduce_in_every_form) {
+  const auto blocking = [](auto&&... args) { return spar::reduce(std::forward<decltype(args)>(args)...); };
+  const auto start = [](auto&&... args) { return spar::start_reduce(std::forward<decltype(args)>(args)...); };
+  in_each_form(blocking, start, [](spar::threads& net, const auto& call) {
+    const contribution mine(net.rank());
+    for (spar::rank_t root = 0; root < ranks; ++root) {
+      const bool here = net.rank() == root;
+      const auto expect = [&](const values& x, float factor) {
+        if (here) {
+          EXPECT_EQ(x, multiples(factor));
+        }
+      };
+      values x = mine.x;
+      call(x, root);
+      expect(x, 10);
+      x = mine.x;
+      call(std::span(x), root, spar::binomial_reduce{});
+      expect(x, 10);
+      x = mine.x;
+      call(x, root, spar::binomial_reduce{}, spar::average{});
+      expect(x, 2.5);
+
+      const auto view = mine.view();
+      const auto owned = spar::stream<float>::copy(net.memory(), view);
+      EXPECT_EQ(dense_of(call(view, root)), here ? multiples(10, 2) : values(n));
+      EXPECT_EQ(dense_of(call(owned, root, spar::binomial_reduce{})), here ? multiples(10, 2) : values(n));
+      const auto mean = call(owned, root, spar::binomial_reduce{}, spar::average{});
+      EXPECT_EQ(dense_of(mean), here ? multiples(2.5, 2) : values(n));
+    }
+  });
+}
+
+TEST(front_door, broadcast_in_every_form) {
+  const auto blocking = [](auto&&... args) { return spar::broadcast(std::forward<decltype(args)>(args)...); };
+  const auto start = [](auto&&... args) { return spar::start_broadcast(std::forward<decltype(args)>(args)...); };
+  in_each_form(blocking, start, [](spar::threads& net, const auto& call) {
+    const contribution mine(net.rank());
+    for (spar::rank_t root = 0; root < ranks; ++root) {
+      const auto factor = static_cast<float>(root + 1);
+      values x = mine.x;
+      call(x, root);
+      EXPECT_EQ(x, multiples(factor));
+      x = mine.x;
+      call(std::span(x), root, spar::binomial_broadcast{});
+      EXPECT_EQ(x, multiples(factor));
+
+      const auto view = mine.view();
+      const auto owned = spar::stream<float>::copy(net.memory(), view);
+      EXPECT_EQ(dense_of(call(view, root)), multiples(factor, 2));
+      EXPECT_EQ(dense_of(call(owned, root, spar::binomial_broadcast{})), multiples(factor, 2));
+    }
+  });
+}
+
+// --- the model that a user pins ---
+
+// By them streams go by recursive doubling, by DSAR and by SSAR, dense values by recursive doubling, by the ring and by
+// Rabenseifner's algorithm; and compression pays or not.
+constexpr spar::network_model models[] = {
+    {.alpha = 1, .beta = 1e-12, .gamma_sparse = 0, .gamma_dense = 0},
+    {.alpha = 5e-7, .beta = 1e-9, .gamma_sparse = 1e-6, .gamma_dense = 0},
+    {.alpha = 1e-3, .beta = 1e-9, .gamma_sparse = 1e-5, .gamma_dense = 1e-5},
+};
+
+TEST(front_door, the_models_of_this_test_choose_differently) {
+  const spar::problem of_stream{ranks, 10'000, 500, 4, 4};
+  EXPECT_EQ(spar::choose_sparcml(models[0], of_stream, 4), spar::sparcml_choice::doubling);
+  EXPECT_EQ(spar::choose_sparcml(models[1], of_stream, 4), spar::sparcml_choice::dsar);
+  EXPECT_EQ(spar::choose_sparcml(models[2], of_stream, 4), spar::sparcml_choice::ssar);
+  const auto compression = [](const spar::network_model& model) {
+    return spar::cheapest::compression<float>(spar::storage::qsgd<8>{}, model, ranks, 25'000).chosen;
+  };
+  EXPECT_NE(compression(models[1]), spar::compression_choice::algorithm::plain);
+  EXPECT_EQ(compression(models[2]), spar::compression_choice::algorithm::plain);
+}
+
+/// The bits of the sums and the messages of some calls on rank 0.
+struct outcome {
+  std::vector<unsigned char> bits;
+  std::vector<std::uint64_t> messages;
+  bool operator==(const outcome&) const = default;
+};
+
+template <class Value>
+void add_bits(outcome& to, std::span<const Value> some) {
+  const std::size_t before = to.bits.size();
+  to.bits.resize(before + some.size_bytes());
+  std::memcpy(to.bits.data() + before, some.data(), some.size_bytes());
+}
+
+/// Calls of streams, of dense values and of quantised ones by a pinned model, where the network has another.
+outcome calls_by(const spar::network_model& pinned, const spar::network_model& of_network) {
+  outcome its;
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) {
+    spar::set_network(net, of_network);
+    const spar::cheapest by{.pin = pinned};
+    const auto value = [&](std::size_t i) { // its sum depends on the order
+      return 1 / static_cast<float>(3 + i % 101 + 7 * static_cast<std::size_t>(net.rank()));
+    };
+    std::vector<std::uint32_t> indices(500);
+    values entries(500);
+    for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 17 * i, entries[i] = value(i);
+    const auto sum = spar::allreduce(net, spar::sparse_view(10'000, indices, entries), by);
+    const std::uint64_t of_stream = net.last_call().messages_sent;
+
+    values x(25'000), y(25'000);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = y[i] = value(i);
+    spar::allreduce(net, x, by);
+    const std::uint64_t of_values = net.last_call().messages_sent;
+    spar::allreduce(net, y, spar::compose(spar::storage::qsgd<8>{}, by));
+    if (net.rank() != 0) return;
+    its.messages = {of_stream, of_values, net.last_call().messages_sent};
+    add_bits(its, sum.values());
+    add_bits(its, std::span<const float>(x));
+    add_bits(its, std::span<const float>(y));
+  });
+  return its;
+}
+
+TEST(front_door, a_pinned_model_chooses_the_same_whatever_the_network_is) {
+  std::set<std::vector<unsigned char>> bits;
+  std::set<std::vector<std::uint64_t>> messages;
+  for (const auto& pinned : models) {
+    const outcome first = calls_by(pinned, models[0]);
+    for (const auto& of_network : models) EXPECT_EQ(calls_by(pinned, of_network), first);
+    bits.insert(first.bits);
+    messages.insert(first.messages);
+  }
+  EXPECT_EQ(bits.size(), std::size(models));
+  EXPECT_EQ(messages.size(), std::size(models));
+}
+
+TEST(front_door, ranks_that_pin_different_models_end_in_mismatch) {
+  spar::network_model nearly = models[1];
+  nearly.gamma_sparse *= 1 + 1e-9;
+  const auto expect_mismatch = [](const spar::cheapest& most, const spar::cheapest& last, bool dense) {
+    spar::thread_group group(ranks);
+    EXPECT_THROW(group.run([&](spar::threads& net) {
+      try {
+        const contribution mine(net.rank());
+        const spar::cheapest& by = net.rank() + 1 == ranks ? last : most;
+        values x = mine.x;
+        if (dense)
+          spar::allreduce(net, x, by);
+        else
+          (void)spar::allreduce(net, mine.view(), by);
+        ADD_FAILURE() << "no error";
+      } catch (const spar::error& e) {
+        EXPECT_NE(std::string(e.what()).find("ranks disagree on the algorithm"), std::string::npos) << e.what();
+        throw;
+      }
+    }),
+                 spar::mismatch);
+  };
+  for (const bool dense : {false, true}) {
+    expect_mismatch({.pin = models[0]}, {.pin = models[1]}, dense);
+    expect_mismatch({.pin = models[1]}, {.pin = nearly}, dense);
+    expect_mismatch({.pin = models[1]}, {}, dense); // the network's own
+    expect_mismatch({}, {.pin = models[1]}, dense);
+  }
 }
 
 } // namespace

@@ -32,7 +32,7 @@ using vectors = std::vector<std::vector<float>>;
 
 /// Ranks with their state, and what each call did.
 struct job {
-  job(spar::rank_t ranks, const spar::ok_topk_allreduce& options) : results(static_cast<std::size_t>(ranks)) {
+  job(spar::rank_t ranks, const spar::ok_topk_allreduce<>& options) : results(static_cast<std::size_t>(ranks)) {
     for (spar::rank_t r = 0; r < ranks; ++r) reducers.push_back(std::make_unique<reducer>(options));
     costs.resize(results.size());
   }
@@ -60,6 +60,16 @@ struct job {
   std::vector<spar::selected_sum<float, std::uint32_t>> results;
   std::vector<spar::statistics> costs;
 };
+
+/// Loads a state of the schedule, with thresholds that are yet to be found.
+void load_state(reducer& reduce, const spar::balanced_owners::state& by) {
+  reducer::state state{.by = by};
+  spar::detail::state_writer words;
+  state.shared_state(words);
+  state.own_state(words);
+  const auto names = spar::detail::names_of(reduce.algorithm());
+  reduce.load(spar::detail::to_bytes<float>(words.words, reduce.residual(), names));
+}
 
 std::vector<float> dense_of(const spar::stream<float>& s) {
   std::vector<float> x(s.dimension());
@@ -114,7 +124,7 @@ TEST(ok_topk, with_epsilon_0_is_the_topk_of_the_sum_of_topks) {
   for (const mode where : all_modes) {
     for (const spar::rank_t ranks : all_ranks) {
       for (const std::uint64_t k : {0U, 1U, 9U, 40U, 90U}) {
-        job all(ranks, {.k = k, .epsilon = 0, .tau = 2, .tau_prime = 3});
+        job all(ranks, {.select = {.k = k, .period = 3, .epsilon = 0}, .by = {.tau = 2}});
         for (std::uint64_t step = 0; step < 5; ++step) {
           const vectors x = whole_numbers(ranks, 90, step);
           vectors acc = accumulated(all, x);
@@ -215,7 +225,7 @@ TEST_P(ok_topk_bounds, hold_on_every_call_in_the_simulator) {
   const std::uint64_t k = n / 50;
   const std::uint64_t log_p = log2_ceil(p);
   for (const input& in : hard_inputs(ranks)) {
-    job all(ranks, {.k = k, .epsilon = epsilon, .tau = 4, .tau_prime = 3});
+    job all(ranks, {.select = {.k = k, .period = 3, .epsilon = epsilon}, .by = {.tau = 4}});
     std::vector<double> brought(n), summed(n), size(n);
     for (std::uint64_t step = 0; step < (ranks < 64 ? 9U : 4U); ++step) {
       vectors x(p, std::vector<float>(n));
@@ -237,19 +247,19 @@ TEST_P(ok_topk_bounds, hold_on_every_call_in_the_simulator) {
       ASSERT_LE(sum.count(), k + slack) << in.name << ", call " << step;
       // Fewer only where all that was sent is in it.
       for (std::size_t r = 0; r < p && sum.count() < k - std::min(k, slack); ++r) {
-        ASSERT_EQ(all.results[r].contributed.count(), all.reducers[r]->algorithm().last.selected) << in.name;
+        ASSERT_EQ(all.results[r].contributed.count(), all.reducers[r]->report().selected) << in.name;
       }
       const double most = static_cast<double>(k + slack);
       const double shared = static_cast<double>(p - 1) / static_cast<double>(p);
       const auto bound = static_cast<std::uint64_t>(2 * most + 4 * most * shared) + 10 * p;
-      const auto& shape = all.reducers[0]->algorithm().last;
+      const auto& shape = all.reducers[0]->report().by;
       const std::uint64_t searching = shape.threshold_rounds * 64 * log_p + shape.boundary_rounds * 28 * p;
       ASSERT_LE(shape.threshold_rounds, 9U);
       ASSERT_LE(shape.boundary_rounds, 6U);
       for (std::size_t r = 0; r < p; ++r) {
         ASSERT_TRUE(std::ranges::equal(all.results[r].sum.values(), sum.values())) << in.name;
         ASSERT_TRUE(std::ranges::equal(all.results[r].sum.indices(), sum.indices())) << in.name;
-        ASSERT_LE(all.reducers[r]->algorithm().last.selected, k + slack) << in.name << ", call " << step;
+        ASSERT_LE(all.reducers[r]->report().selected, k + slack) << in.name << ", call " << step;
         ASSERT_LE(all.costs[r].bytes_sent / 4, bound + searching) << in.name << ", call " << step;
         ASSERT_LE(all.costs[r].bytes_received / 4, bound + searching) << in.name << ", call " << step;
         const std::uint64_t messages = 2 * p + (4 + shape.threshold_rounds + 2 * shape.boundary_rounds) * log_p;
@@ -264,7 +274,7 @@ TEST(ok_topk, bounds_hold_for_few_entries_among_many_ranks) {
     if (is_shortened && ranks > 33) break;
     const auto p = static_cast<std::uint64_t>(ranks);
     for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, p - 1, p, 3 * p}) {
-      job all(ranks, {.k = k, .epsilon = 0.1, .tau = 3, .tau_prime = 2});
+      job all(ranks, {.select = {.k = k, .period = 2, .epsilon = 0.1}, .by = {.tau = 3}});
       for (std::uint64_t step = 0; step < 4; ++step) {
         vectors x(p, std::vector<float>(1000));
         for (std::size_t r = 0; r < p; ++r)
@@ -272,7 +282,7 @@ TEST(ok_topk, bounds_hold_for_few_entries_among_many_ranks) {
             x[r][i] = (step == 3 && i > 900 ? 50.0F : 1.0F) * spiky(r, i, step);
         all.run(mode::sim, x);
         const std::uint64_t most = k + k / 10;
-        const auto& shape = all.reducers[0]->algorithm().last;
+        const auto& shape = all.reducers[0]->report().by;
         const std::uint64_t rounds = shape.threshold_rounds;
         const std::uint64_t searching =
             (rounds == 0 ? 0 : (rounds - 1) * 62 * log2_ceil(p) + 2 * p) + shape.boundary_rounds * 28 * p;
@@ -290,7 +300,7 @@ TEST(ok_topk, the_largest_numbers_of_unsigned_types_have_ties_too) {
   for (const spar::rank_t ranks : {1, 2, 4}) {
     spar::thread_group group{ranks};
     group.run([&](spar::threads& net) {
-      spar::ok_topk<std::uint32_t> reduce{{.k = 3, .epsilon = 0}};
+      spar::ok_topk<std::uint32_t> reduce{{.select = {.k = 3, .epsilon = 0}}};
       std::vector<std::uint32_t> x(40, 0);
       const auto own = static_cast<std::size_t>(net.rank());
       for (std::size_t i = 0; i < 3; ++i) x[own + 4 * i] = std::numeric_limits<std::uint32_t>::max();
@@ -302,10 +312,12 @@ TEST(ok_topk, the_largest_numbers_of_unsigned_types_have_ties_too) {
 }
 
 /// The last step alone: rank 0 brings all entries, or every rank brings as many.
-struct shares_to_gather {
+struct shares_to_gather : spar::algorithm_defaults {
   static constexpr std::string_view name = "shares_to_gather";
   bool even;
   bool* evened;
+
+  shares_to_gather(bool are_even, bool* where) : even(are_even), evened(where) {}
 
   template <class Net, class Op>
   spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op) const& {
@@ -332,8 +344,9 @@ struct gathering {
     for (std::uint32_t i = 0; i < (even ? 50 : rank == 0 ? 400 : 0); ++i) indices.push_back(50 * rank + i);
     const std::vector<float> values(indices.begin(), indices.end());
     const auto mine = spar::sparse_view(1000, indices, values);
-    const auto agreed = spar::signature_of<float, std::uint32_t, shares_to_gather, spar::sum>(1000);
-    auto pending = spar::start(net, agreed, shares_to_gather{even, &(*evened)[rank]}, mine, spar::sum{});
+    const shares_to_gather gather(even, &(*evened)[rank]);
+    const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(1000, gather);
+    auto pending = spar::start(net, agreed, gather, mine, spar::sum{});
     const auto all = co_await std::move(pending);
     EXPECT_EQ(all.count(), 400U);
     all.for_each([&, next = 0U](std::uint32_t i, float value) mutable {
@@ -361,7 +374,8 @@ TEST(ok_topk, uneven_shares_are_evened_out_and_even_ones_are_not) {
 
 TEST(ok_topk, boundaries_that_leave_indices_to_nobody_are_replaced) {
   for (const auto& bounds : std::vector<std::vector<std::uint64_t>>{{5, 7, 10, 20}, {20, 20, 20, 20}, {0, 15, 7, 20}}) {
-    job all(3, {.k = 20, .epsilon = 0, .calls = 1, .boundaries = bounds});
+    job all(3, {.select = {.k = 20, .epsilon = 0}});
+    for (auto& reduce : all.reducers) load_state(*reduce, {.calls = 1, .boundaries = bounds});
     const vectors x(3, std::vector<float>(20, 1.0F));
     all.run(mode::sim, x);
     EXPECT_EQ(dense_of(all.results[0].sum), std::vector<float>(20, 3.0F));
@@ -371,7 +385,7 @@ TEST(ok_topk, boundaries_that_leave_indices_to_nobody_are_replaced) {
 TEST(ok_topk, sends_no_more_messages_than_its_steps_need) {
   for (const spar::rank_t ranks : all_ranks) {
     const auto p = static_cast<std::uint64_t>(ranks);
-    job all(ranks, {.k = 50, .tau = 3, .tau_prime = 2});
+    job all(ranks, {.select = {.k = 50, .period = 2}, .by = {.tau = 3}});
     for (std::uint64_t step = 0; step < 6; ++step) {
       // Everything lies where all owners have as much, so that nothing is evened out.
       vectors x(p, std::vector<float>(p * 100));
@@ -379,7 +393,7 @@ TEST(ok_topk, sends_no_more_messages_than_its_steps_need) {
         for (std::size_t i = 0; i < x[r].size(); ++i) x[r][i] = noise(r, i, step) * (i % 20 == 0 ? 100.0F : 1.0F);
       all.run(mode::sim, x);
       for (std::size_t r = 0; r < p; ++r) {
-        const auto& did = all.reducers[r]->algorithm().last;
+        const auto& did = all.reducers[r]->report().by;
         const spar::fold folded(static_cast<spar::rank_t>(r), ranks);
         std::uint64_t doubling = log2_ceil(static_cast<std::uint64_t>(folded.active_ranks()));
         if (folded.has_partner()) doubling = folded.active() ? doubling + 1 : 1;
@@ -402,7 +416,7 @@ TEST(ok_topk, keeps_nan_and_infinity) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const double epsilon : {0.0, 0.1}) {
-    job all(3, {.k = 2, .epsilon = epsilon});
+    job all(3, {.select = {.k = 2, .epsilon = epsilon}});
     for (int step = 0; step < 3; ++step) {
       vectors x(3, std::vector<float>(40, 1.0F));
       x[0][7] = nan;
@@ -421,7 +435,7 @@ void reduce_three_of_five() {
   for (const spar::rank_t ranks : {1, 3, 4}) {
     spar::thread_group group{ranks};
     group.run([&](spar::threads& net) {
-      spar::ok_topk<T, std::uint64_t> reduce{{.k = 3, .epsilon = 0}};
+      spar::ok_topk<T, std::uint64_t> reduce{{.select = {.k = 3, .epsilon = 0}}};
       std::vector<T> x(50);
       for (std::size_t i = 0; i < 5; ++i) x[i * 10] = static_cast<T>(static_cast<int>(i) * 10 - 25);
       reduce(net, std::span<T>(x));
@@ -445,8 +459,8 @@ TEST(ok_topk, of_every_type_and_64_bit_indices) {
 
 /// Large enough for three threads, which add the residual up as well.
 TEST(ok_topk, by_several_threads_is_the_same) {
-  job alone(2, {.density = 0.01, .tau_prime = 3});
-  job shared(2, {.density = 0.01, .tau_prime = 3, .threads = 3});
+  job alone(2, {.select = {.density = 0.01, .period = 3}});
+  job shared(2, {.select = {.density = 0.01, .period = 3, .threads = 3}});
   for (std::uint64_t call = 0; call < 5; ++call) {
     const vectors x = whole_numbers(2, 100'003, call);
     alone.run(mode::threads, x);
@@ -454,7 +468,7 @@ TEST(ok_topk, by_several_threads_is_the_same) {
     for (std::size_t r = 0; r < 2; ++r) {
       EXPECT_TRUE(dense_of(alone.results[r].sum) == dense_of(shared.results[r].sum));
       EXPECT_TRUE(alone.residual(r) == shared.residual(r));
-      EXPECT_EQ(alone.reducers[r]->algorithm().local, shared.reducers[r]->algorithm().local);
+      EXPECT_EQ(alone.reducers[r]->current_state().select, shared.reducers[r]->current_state().select);
     }
   }
 }
@@ -462,7 +476,7 @@ TEST(ok_topk, by_several_threads_is_the_same) {
 TEST(ok_topk, averages) {
   spar::thread_group group{4};
   group.run([](spar::threads& net) {
-    spar::ok_topk<float> reduce{{.density = 0.5, .epsilon = 0}};
+    spar::ok_topk<float> reduce{{.select = {.density = 0.5, .epsilon = 0}}};
     std::vector<float> x{1, 8, 0, -16};
     reduce(net, std::span<float>(x), spar::average{});
     EXPECT_EQ(x, (std::vector<float>{0, 8, 0, -16}));
@@ -474,10 +488,10 @@ TEST(ok_topk, of_nothing) {
   for (const spar::rank_t ranks : {1, 4, 5}) {
     spar::thread_group group{ranks};
     group.run([](spar::threads& net) {
-      spar::ok_topk<float> reduce{{.density = 0.1}};
+      spar::ok_topk<float> reduce{{.select = {.density = 0.1}}};
       std::vector<float> empty;
       reduce(net, std::span<float>(empty));
-      spar::ok_topk<float> all{{.k = 2}}; // fewer values than ranks
+      spar::ok_topk<float> all{{.select = {.k = 2}}}; // fewer values than ranks
       for (int step = 0; step < 3; ++step) {
         std::vector<float> x{1, 2};
         all(net, std::span<float>(x));
@@ -489,7 +503,7 @@ TEST(ok_topk, of_nothing) {
 }
 
 TEST(ok_topk, goes_on_from_a_saved_state_as_if_nothing_had_happened) {
-  const spar::ok_topk_allreduce options{.k = 20, .tau = 4, .tau_prime = 3};
+  const spar::ok_topk_allreduce<> options{.select = {.k = 20, .period = 3}, .by = {.tau = 4}};
   job whole(4, options);
   job first(4, options);
   job second(4, options);
@@ -509,12 +523,12 @@ TEST(ok_topk, goes_on_from_a_saved_state_as_if_nothing_had_happened) {
 }
 
 TEST(ok_topk, a_job_of_another_size_takes_over) {
-  job before(4, {.k = 10});
+  job before(4, {.select = {.k = 10}});
   for (std::uint64_t step = 0; step < 3; ++step) before.run(mode::sim, whole_numbers(4, 200, step));
   vectors kept;
   for (std::size_t r = 0; r < 4; ++r) kept.push_back(before.residual(r));
 
-  job after(3, {.k = 10});
+  job after(3, {.select = {.k = 10}});
   for (std::size_t r = 0; r < 4; ++r) after.reducers[r % 3]->take_over(before.reducers[r]->save());
   const vectors x = whole_numbers(3, 200, 7);
   after.run(mode::sim, x);
@@ -525,10 +539,10 @@ TEST(ok_topk, a_job_of_another_size_takes_over) {
   EXPECT_EQ(total(now), total(brought));
 
   // Boundaries of another number of ranks are replaced.
-  job larger(5, {.k = 10});
+  job larger(5, {.select = {.k = 10}});
   for (std::size_t r = 0; r < 5; ++r) larger.reducers[r]->load(before.reducers[r % 4]->save());
   larger.run(mode::sim, whole_numbers(5, 200, 8));
-  EXPECT_EQ(larger.reducers[0]->algorithm().boundaries.size(), 6U);
+  EXPECT_EQ(larger.reducers[0]->current_state().by.boundaries.size(), 6U);
 }
 
 template <class F>
@@ -545,17 +559,17 @@ TEST(ok_topk, refuses_bad_options_before_anything_is_sent) {
   spar::thread_group group{2};
   group.run([](spar::threads& net) {
     std::vector<float> x{1, 2, 3};
-    const auto refusal = [&](const spar::ok_topk_allreduce& options) {
+    const auto refusal = [&](const spar::ok_topk_allreduce<>& options) {
       spar::ok_topk<float> reduce{options};
       return sentence_of([&] { reduce(net, std::span<float>(x)); });
     };
-    EXPECT_NE(refusal({.k = 4}).find("k = 4"), std::string::npos);
-    EXPECT_NE(refusal({.density = 1.5}).find("1.5"), std::string::npos);
-    EXPECT_NE(refusal({.density = -0.1}).find("-0.1"), std::string::npos);
-    EXPECT_NE(refusal({.k = 1, .tau = 0}).find("every 0 calls"), std::string::npos);
-    EXPECT_NE(refusal({.k = 1, .tau_prime = 0}).find("every 0 calls"), std::string::npos);
-    EXPECT_NE(refusal({.k = 1, .threads = 0}).find("0 threads"), std::string::npos);
-    EXPECT_NE(refusal({.k = 1, .epsilon = 1}).find("a tolerance of 1 "), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 4}}).find("k = 4"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.density = 1.5}}).find("1.5"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.density = -0.1}}).find("-0.1"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 1}, .by = {.tau = 0}}).find("0 calls; expected at least 1"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 1, .period = 0}}).find("0 calls; expected at least 1"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 1, .threads = 0}}).find("0 threads"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 1, .epsilon = 1}}).find("a tolerance of 1 "), std::string::npos);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
   });
 }
@@ -564,10 +578,8 @@ TEST(ok_topk, ranks_with_different_options_are_told) {
   for (const bool other_k : {true, false}) {
     spar::thread_group group{3};
     EXPECT_THROW(group.run([&](spar::threads& net) {
-      spar::ok_topk_allreduce options{.k = 2};
-      if (net.rank() == 1 && other_k) options.k = 3;
-      if (net.rank() == 1 && !other_k) options.calls = 1; // as after a load on some ranks only
-      spar::ok_topk<float> reduce{options};
+      spar::ok_topk<float> reduce{{.select = {.k = net.rank() == 1 && other_k ? 3U : 2U}}};
+      if (net.rank() == 1 && !other_k) load_state(reduce, {.calls = 1}); // on some ranks only
       std::vector<float> x{1, 2, 3, 4, 5};
       reduce(net, std::span<float>(x));
     }),
@@ -610,7 +622,8 @@ TEST(ok_topk, a_call_that_fails_in_the_middle_changes_nothing) {
     std::deque<spar::faulty<spar::sim>> nets;
     for (spar::rank_t r = 0; r < ranks; ++r) {
       const auto at = static_cast<std::size_t>(r);
-      reducers.push_back(std::make_unique<reducer>(spar::ok_topk_allreduce{.k = 20, .tau = 1, .tau_prime = 1}));
+      reducers.push_back(
+          std::make_unique<reducer>(spar::ok_topk_allreduce<>{.select = {.k = 20, .period = 1}, .by = {.tau = 1}}));
       programs.push_back({reducers.back().get(), x[at], &before[at], &failed[at]});
       std::vector<spar::fault> plan;
       if (r == 1) plan.push_back({.what = spar::fault::kind::corrupt_payload, .message = message, .bit = 5});
@@ -633,7 +646,7 @@ TEST(ok_topk, reducers_of_layers_move_and_have_names) {
   spar::thread_group group{3};
   group.run([](spar::threads& net) {
     std::vector<reducer> layers;
-    for (int l = 0; l < 5; ++l) layers.emplace_back(spar::ok_topk_allreduce{.k = 2, .epsilon = 0});
+    for (int l = 0; l < 5; ++l) layers.emplace_back(spar::ok_topk_allreduce<>{.select = {.k = 2, .epsilon = 0}});
     std::vector<std::string> names{"a", "b", "c", "d", "e"};
     vectors x(5, std::vector<float>{1, 2, 3, 4});
     std::vector<spar::pending<spar::threads, void>> calls;
@@ -656,7 +669,8 @@ TEST(ok_topk, layers_are_reduced_at_the_same_time) {
     constexpr std::size_t layers = 20;
     std::vector<std::unique_ptr<reducer>> reducers;
     for (std::size_t l = 0; l < layers; ++l) {
-      reducers.push_back(std::make_unique<reducer>(spar::ok_topk_allreduce{.density = 0.1, .epsilon = 0}));
+      reducers.push_back(
+          std::make_unique<reducer>(spar::ok_topk_allreduce<>{.select = {.density = 0.1, .epsilon = 0}}));
     }
     for (std::uint64_t step = 0; step < 3; ++step) {
       vectors x;

@@ -30,7 +30,10 @@ static_assert(spar::participation<spar::quorum>);
 struct nobody {
   static constexpr std::string_view name = "nobody";
   static constexpr void validate(spar::rank_t) noexcept {}
-  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 9; }
+  template <class F>
+  void options(F&& f) const {
+    f("seed", 9);
+  }
 };
 static_assert(!spar::participation<nobody>);
 static_assert(!spar::participation<int>);
@@ -137,7 +140,7 @@ struct averaged {
     EXPECT_EQ(by.round(), 1U);
     EXPECT_EQ(x, (std::vector<double>{0.5 * (net.size() - 1), 2.0, -4.0}));
     auto largest =
-        spar::partial_allreduce<std::int32_t>(net, 1, spar::quorum{net.size()}, spar::dense{}, spar::maximum{});
+        spar::partial_allreduce<std::int32_t>(net, 1, spar::quorum{net.size()}, spar::cheapest{}, spar::maximum{});
     std::vector<std::int32_t> y{-net.rank()};
     auto second = largest.start(std::span(y));
     co_await std::move(second);
@@ -273,7 +276,7 @@ TEST(partial_allreduce, no_rank_is_further_ahead_than_tau) {
     const spar::progress_thread progress(net);
     spar::partial_options options;
     options.tau = 3;
-    auto reduce = spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::dense{}, spar::sum{}, options);
+    auto reduce = spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::cheapest{}, spar::sum{}, options);
     std::vector<float> x(10, 1.0F);
     if (net.rank() == 1) {
       std::this_thread::sleep_for(100ms);
@@ -477,15 +480,20 @@ TEST(partial_allreduce, what_the_algorithm_does_not_take_is_told_before_the_call
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   std::vector<float> x(10, 1.0F);
-  auto selects =
-      spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::collective<spar::selector::exact_topk>{{.k = 11}});
-  expect_error<spar::invalid_argument>("11", [&] { selects(std::span(x)); });
-  EXPECT_EQ(selects.calls(), 0U);
+  expect_error<spar::invalid_argument>("k = 11", [&] { // before there is anything to call
+    auto selects = spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::selector::exact_topk{.k = 11});
+  });
   EXPECT_FALSE(net.dead());
+  auto selects = spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::selector::exact_topk{.k = 1});
+  EXPECT_EQ(selects(std::span(x)).round(), 1U);
+  EXPECT_EQ(x, (std::vector<float>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  selects.drain(std::span(x));
+  x.assign(10, 1.0F);
   auto checked = spar::partial_allreduce<float>(net, 10, spar::solo{},
-                                                spar::topka<float>({{.density = 0.5}}, {.reject_nan = true}));
+                                                spar::topka<float>({.select = {.density = 0.5}}, {.reject_nan = true}));
   x[3] = std::numeric_limits<float>::quiet_NaN();
   expect_error<spar::invalid_argument>("index 3 is NaN", [&] { checked(std::span(x)); });
+  EXPECT_EQ(checked.calls(), 0U);
   EXPECT_FALSE(net.dead());
 }
 

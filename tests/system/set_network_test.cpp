@@ -13,7 +13,8 @@
 
 namespace {
 
-// By them sparcml takes recursive doubling, DSAR and SSAR, and dense takes recursive doubling and another.
+// By them sparcml takes recursive doubling, DSAR and SSAR for streams, and recursive doubling and another algorithm for
+// dense values.
 constexpr spar::network_model models[] = {{.alpha = 1, .beta = 1e-12, .gamma_sparse = 0, .gamma_dense = 0},
                                           {.alpha = 0, .beta = 1e-9, .gamma_sparse = 1e-6, .gamma_dense = 0},
                                           {.alpha = 0, .beta = 1e-12, .gamma_sparse = 1e-6, .gamma_dense = 1e-3}};
@@ -81,7 +82,7 @@ TEST(set_network, a_model_of_rank_0_that_makes_no_sense_is_refused_on_every_rank
   EXPECT_EQ(refused, 3);
 }
 
-TEST(set_network, dense_takes_the_cheapest_and_the_ring_where_latency_hardly_counts) {
+TEST(set_network, dense_values_take_the_cheapest_and_the_ring_where_latency_hardly_counts) {
   const auto messages = [](double alpha) {
     std::uint64_t sent = 0;
     spar::thread_group group(4);

@@ -3,6 +3,7 @@
 // simulator, or nearly so, and all of them give the sum.
 #include "topology/simulated_cluster.hpp"
 
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -19,6 +21,8 @@ namespace {
 
 using spar::tree;
 using spar::tree_choice;
+using spar::tree_plans;
+using tree_dense = decltype(spar::tree_dense(std::declval<const tree_plans&>()));
 
 /// Ranks of a host are nearer to each other.
 tree hosts_at(const std::vector<int>& ranks_of_each, double latency) {
@@ -32,13 +36,13 @@ TEST(tree_dense, chooses_the_fastest_in_the_simulator) {
       for (const tree& topology :
            {hosts_at({2, 3}, latency), hosts_at({4, 4}, latency), hosts_at({3, 3, 4}, latency),
             tree::flat(8, {1e9, latency}), tree::flat(7, {1e9, latency}), hosts_at({2, 2, 2, 2}, latency)}) {
-        const spar::tree_dense_plan plan(topology, n, sizeof(float));
-        chosen.insert(plan.choice());
+        const tree_plans plans(topology);
+        chosen.insert(plans.choice(n * sizeof(float)));
         const spar::flex_plan by_tree(topology, n), around = spar::ring_plan(topology, n);
         const double best =
-            std::min({simulated(topology, n, spar::flexreduce{by_tree}),
-                      simulated(topology, n, spar::flexreduce{around}), simulated(topology, n, spar::rabenseifner{})});
-        EXPECT_LE(simulated(topology, n, spar::tree_dense{plan}), 1.05 * best)
+            std::min({simulated(topology, n, spar::flexreduce(by_tree)),
+                      simulated(topology, n, spar::flexreduce(around)), simulated(topology, n, spar::rabenseifner{})});
+        EXPECT_LE(simulated(topology, n, spar::tree_dense(plans)), 1.05 * best)
             << "n = " << n << ", latency " << latency << '\n'
             << topology.picture();
       }
@@ -52,12 +56,12 @@ TEST(tree_dense, sums_whatever_is_chosen) {
     for (const tree& topology :
          {hosts_at({2, 3}, 1e-7), hosts_at({2, 2}, 1e-7), tree::flat(4, {1e9, 1e-7}), tree::flat(4, {1e9, 1e-3})}) {
       for (const std::size_t n : {0U, 1U, 1000U, 60'000U}) {
-        const spar::tree_dense_plan plan(topology, n, sizeof(float));
+        const tree_plans plans(topology);
         const auto p = static_cast<std::size_t>(topology.ranks());
         std::vector<std::vector<float>> x(p, std::vector<float>(n));
         for (std::size_t r = 0; r < p; ++r)
           for (std::size_t i = 0; i < n; ++i) x[r][i] = static_cast<float>(r + i % 5);
-        run(where, topology.ranks(), reduce_with<spar::tree_dense>{spar::tree_dense{plan}, &x});
+        run(where, topology.ranks(), reduce_with<tree_dense>{spar::tree_dense(plans), &x});
         for (std::size_t i = 0; i < n; ++i) {
           const auto total = static_cast<float>(p * (p - 1) / 2 + p * (i % 5));
           for (const auto& mine : x) ASSERT_EQ(mine[i], total) << where << ", n = " << n;
@@ -69,15 +73,27 @@ TEST(tree_dense, sums_whatever_is_chosen) {
 
 TEST(tree_dense, plans_for_others_are_refused_and_other_choices_found_out) {
   const tree near = tree::flat(7, {1e9, 1e-9}), far = tree::flat(7, {1e9, 1e-3});
-  const spar::tree_dense_plan by_ring(near, 1000, sizeof(float)), by_halving(far, 1000, sizeof(float));
-  ASSERT_EQ(by_halving.choice(), tree_choice::rabenseifner);
-  ASSERT_NE(by_ring.choice(), by_halving.choice());
-  spar::thread_group group(7);
+  const tree_plans by_ring(near), by_halving(far), of_others(tree::flat(6));
+  ASSERT_EQ(by_halving.choice(1000 * sizeof(float)), tree_choice::rabenseifner);
+  ASSERT_NE(by_ring.choice(1000 * sizeof(float)), tree_choice::rabenseifner);
+  spar::thread_group alike(7), group(7);
+  alike.run([&](spar::threads& net) {
+    std::vector<float> few(10, 1.0F);
+    spar::allreduce(net, std::span(few), spar::tree_dense(by_ring)); // plans are for any number of values
+    EXPECT_EQ(few, std::vector<float>(10, 7.0F));
+  });
   group.run([&](spar::threads& net) {
-    std::vector<float> few(10), x(1000);
-    EXPECT_THROW(spar::allreduce(net, std::span(few), spar::tree_dense{by_ring}), spar::invalid_argument);
-    EXPECT_THROW(spar::allreduce(net, std::span(x), spar::tree_dense{net.rank() == 1 ? by_ring : by_halving}),
-                 spar::error);
+    std::vector<float> x(1000);
+    EXPECT_THROW(spar::allreduce(net, std::span(x), spar::tree_dense(of_others)), spar::invalid_argument);
+    std::string text;
+    try {
+      spar::allreduce(net, std::span(x), spar::tree_dense(net.rank() == 1 ? by_ring : by_halving));
+    } catch (const spar::mismatch& e) {
+      text = e.what();
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find("ranks disagree on the algorithm"), std::string::npos) << text;
   });
 }
 

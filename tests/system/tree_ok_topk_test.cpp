@@ -3,8 +3,7 @@
 #include "support/ranks.hpp"
 #include "topology/random_tree.hpp"
 
-#include <spar/collective/tree_exchange.hpp>
-#include <spar/spar.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 
@@ -22,7 +21,7 @@ namespace {
 
 using spar::on_tree;
 using spar::rank_t;
-using spar::tree_cells;
+using spar::tree_plans;
 
 using flat_reducer = spar::ok_topk<float>;
 using tree_reducer = spar::ok_topk<float, std::uint32_t, on_tree>;
@@ -63,8 +62,8 @@ std::vector<std::vector<std::vector<float>>> results_of(mode where, rank_t ranks
                                                         const Topology&... topology) {
   std::vector<std::unique_ptr<Reducer>> reducers;
   for (rank_t r = 0; r < ranks; ++r) {
-    typename Reducer::algorithm_type options{
-        .density = 0.05, .epsilon = 0, .tau = 4, .tau_prime = 2, .topology = {topology...}};
+    const typename Reducer::algorithm_type options{
+        .select = {.density = 0.05, .period = 2, .epsilon = 0}, .store = {}, .over = {topology...}, .by = {.tau = 4}};
     reducers.push_back(std::make_unique<Reducer>(options));
   }
   std::vector<std::vector<std::vector<float>>> results(static_cast<std::size_t>(ranks));
@@ -73,9 +72,9 @@ std::vector<std::vector<std::vector<float>>> results_of(mode where, rank_t ranks
 }
 
 void expect_that_of_flat(const spar::tree& topology, std::size_t n, mode where) {
-  const tree_cells cells(topology);
+  const tree_plans plans(topology);
   const auto flat = results_of<flat_reducer>(mode::threads, topology.ranks(), n);
-  const auto tree = results_of<tree_reducer>(where, topology.ranks(), n, on_tree(cells));
+  const auto tree = results_of<tree_reducer>(where, topology.ranks(), n, on_tree(plans));
   for (std::size_t r = 0; r < flat.size(); ++r) {
     ASSERT_EQ(tree[r], flat[0]) << where << ", rank " << r << ", n = " << n << '\n' << topology.picture();
   }
@@ -104,7 +103,8 @@ TEST(tree_cells, have_the_portions_of_the_plan) {
   std::mt19937_64 random(8);
   for (int i = 0; i < 200; ++i) {
     const spar::tree topology = random_tree(random, 1 + random() % 40, 1 + static_cast<int>(random() % 4));
-    const tree_cells cells(topology);
+    const tree_plans plans(topology);
+    const auto& cells = plans.cells();
     for (rank_t r = 0; r < topology.ranks(); ++r) {
       double portion = 1; // one over the degrees on the way to the root
       std::size_t at = 0;
@@ -148,7 +148,7 @@ std::uint64_t busiest(const spar::tree& topology, const Topology&... policy) {
   const auto p = static_cast<std::size_t>(topology.ranks());
   std::vector<std::unique_ptr<Reducer>> reducers;
   for (std::size_t r = 0; r < p; ++r) {
-    typename Reducer::algorithm_type options{.density = 0.01, .topology = {policy...}};
+    const typename Reducer::algorithm_type options{.select = {.density = 0.01}, .store = {}, .over = {policy...}};
     reducers.push_back(std::make_unique<Reducer>(options));
   }
   std::vector<std::vector<std::uint64_t>> bytes(p, std::vector<std::uint64_t>(p));
@@ -172,18 +172,18 @@ std::uint64_t busiest(const spar::tree& topology, const Topology&... policy) {
 TEST(tree_ok_topk, sends_less_over_the_links_between_hosts) {
   for (const auto& ranks : {std::vector{2, 3}, {3, 4, 5}, {8, 8, 8, 8}}) {
     const spar::tree topology = hosts(ranks);
-    const tree_cells cells(topology);
-    const double saved = static_cast<double>(busiest<tree_reducer>(topology, on_tree(cells))) /
+    const tree_plans plans(topology);
+    const double saved = static_cast<double>(busiest<tree_reducer>(topology, on_tree(plans))) /
                          static_cast<double>(busiest<flat_reducer>(topology));
     EXPECT_LT(saved, ranks.size() == 2 ? 0.85 : 0.7) << topology.picture();
   }
 }
 
 TEST(tree_ok_topk, of_other_ranks_or_another_tree_is_refused) {
-  const tree_cells one(hosts({2, 1})), other(hosts({1, 2}));
+  const tree_plans one(hosts({2, 1})), other(hosts({1, 2}));
   spar::thread_group two(2), three(3);
   two.run([&](spar::threads& net) {
-    tree_reducer reduce{{.k = 2, .topology = on_tree(one)}};
+    tree_reducer reduce{{.select = {.k = 2}, .store = {}, .over = on_tree(one)}};
     std::vector<float> x(10, 1.0F);
     try {
       reduce(net, std::span(x));
@@ -193,7 +193,7 @@ TEST(tree_ok_topk, of_other_ranks_or_another_tree_is_refused) {
     }
   });
   three.run([&](spar::threads& net) {
-    tree_reducer reduce{{.k = 2, .topology = on_tree(net.rank() == 2 ? other : one)}};
+    tree_reducer reduce{{.select = {.k = 2}, .store = {}, .over = on_tree(net.rank() == 2 ? other : one)}};
     std::vector<float> x(10, 1.0F);
     std::string text;
     try {

@@ -16,7 +16,7 @@ namespace {
 
 /// Right, and then `Defect{}(rank, stream)`.
 template <class Defect>
-struct defective {
+struct defective : spar::algorithm_defaults {
   static constexpr std::string_view name = "defective";
 
   template <spar::transport Net, spar::element T, spar::index_type Index, spar::reduction<T> Op>
@@ -89,10 +89,12 @@ TEST(Measure, AnAlgorithmOfOnesOwn) {
 TEST(Measure, PoliciesOfOnesOwn) {
   const auto add = [](auto& systems) {
     systems.add("star", own::star{});
-    systems.add("truncated", spar::split_allgather<own::truncated>{}, 1.0 / 128);
-    systems.add("at_least", spar::collective<own::at_least, spar::sparcml>{{.threshold = 1}, {}});
+    using spar::storage::coo, spar::storage::then;
+    systems.add_streams("truncated", spar::compose(then<coo, own::truncated>{}, spar::dsar_split{}), 1.0 / 128);
+    systems.add("there_and_back", own::there_and_back{});
+    systems.add("at_least", own::at_least{.threshold = 1});
   };
-  for (const char* name : {"star", "truncated", "at_least"}) {
+  for (const char* name : {"star", "truncated", "there_and_back", "at_least"}) {
     for (const double density : {0.01, 1.0}) {
       const auto row = measured(add, density, name);
       EXPECT_TRUE(row.correct()) << name << " errs by " << row.measured.max_error;
@@ -142,13 +144,29 @@ TEST(Measure, BothFormsBelowAndAtDensityOne) {
 /// Keeps less than it should: what it selects at one index is lost.
 struct forgets {
   static constexpr std::string_view name = "forgets";
-  spar::selected<spar::selector::exact_topk, spar::gather_and_merge> inner{{.k = 100}, {}};
+  spar::topka_allreduce inner{.select = {.k = 100}};
   bool on = true;
 
-  template <class Index, class Net, class T, class Op>
-  spar::task<spar::selected_sum<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) & {
+  using state = spar::no_state;
+  using report = spar::no_state;
+
+  template <class F>
+  void options(F&& f) const {
+    f("inner", inner), f("on", on);
+  }
+  template <class T>
+  void validate_parts(std::uint64_t n, spar::rank_t ranks) const {
+    inner.validate_parts<T>(n, ranks);
+  }
+  template <class Index, class Net, class T, class Op, class Prepare>
+  spar::task<spar::selected_sum<T, Index>> selected(spar::channel<Net> net, state*, report*, std::span<T> x, Op op,
+                                                    Prepare prepare) const& {
+    prepare(0, x.size());
     if (on && net.rank() == 1) x[std::size_t{17}] = 0;
-    auto running = inner.template operator()<Index>(net, x, op);
+    spar::topka_allreduce::state now;
+    spar::topka_allreduce::report last;
+    const spar::selector::nothing_to_prepare done;
+    auto running = inner.selected<Index>(net, &now, &last, x, op, done);
     co_return co_await std::move(running);
   }
 };

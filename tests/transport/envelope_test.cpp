@@ -224,11 +224,11 @@ TEST(envelope, of_another_version_of_the_wire_format_is_named) {
 /// A signature of values of T, or of a stream, by that algorithm and operation.
 template <class T, class Index, class Algorithm, class Op>
 std::uint64_t digest(std::uint64_t n, std::uint64_t option = 0) {
-  return spar::signature_of<T, Index, Algorithm, Op>(n, option).digest;
+  return spar::signature_of<T, Index, Op>(n, Algorithm{}, option).digest;
 }
 
 TEST(signature, is_compared_by_every_bit_of_its_digest) {
-  const auto agreed = spar::signature_of<float, std::uint32_t, spar::ring, spar::sum>(100);
+  const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(100, spar::ring{});
   constexpr std::uint64_t sequence = 0xABCD'EF01'2345;
   EXPECT_TRUE(spar::is_of(spar::header_of(agreed, sequence), agreed, sequence));
   for (int bit = 0; bit < 64; ++bit) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "communicator.hpp"
 
+#include <spar/collective/chains.hpp>
+#include <spar/collective/compose.hpp>
+#include <spar/collective/on_tree.hpp>
 #include <spar/collective/rabenseifner.hpp>
 #include <spar/collective/recursive_doubling.hpp>
 #include <spar/collective/ring.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/compressed_flexreduce.hpp>
-#include <spar/system/dense.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/tree_dense.hpp>
+#include <spar/system/allreduce.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/transport/mpi_hosts.hpp>
 
@@ -93,11 +92,10 @@ template <class Word>
 void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   const any_reduction<Word> op{what.run};
   const std::span<Word> all(x, n);
-  const auto with = [&](const auto& algorithm) {
-    using chosen = std::remove_cvref_t<decltype(algorithm)>;
-    const std::uint64_t option = what.code + spar::digest_of(algorithm);
-    spar::run(*net_, spar::signature_of<Word, std::uint32_t, chosen, any_reduction<Word>>(n, option), algorithm, all,
-              op);
+  const auto with = [&](const auto&... parts) {
+    const auto algorithm = spar::compose(parts...);
+    const auto agreed = spar::signature_of<Word, std::uint32_t, any_reduction<Word>>(n, algorithm, what.code);
+    spar::run(*net_, agreed, algorithm, all, op);
   };
   switch (settings_.chosen) {
   case algorithm::rabenseifner:
@@ -107,13 +105,13 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   case algorithm::rec_doubling:
     return with(spar::recursive_doubling{});
   default:
-    if (!hosts_) return with(spar::dense{});
+    if (!hosts_) return with(spar::cheapest{});
     const course& by = course_of(n, sizeof(Word));
     if (settings_.chosen == algorithm::automatic) {
       tell(n,
            [&] { return by.plan ? "flexreduce, as ranks share links" : "rabenseifner, by the model of the network"; });
     }
-    if (by.plan) return with(spar::flexreduce{*by.plan});
+    if (by.plan) return with(spar::on_plan(*by.plan), spar::chains{});
     return with(spar::rabenseifner{});
   }
 }
@@ -121,19 +119,18 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
 template <class T>
 void communicator::lossy(T* x, std::size_t n) {
   const spar::storage::named_codec codec(settings_.codec.data());
-  using named = spar::storage::named_codec;
   const std::span<T> all(x, n);
   switch (settings_.chosen) {
   case algorithm::ring:
-    return spar::allreduce(*net_, all, spar::compressed_ring<named>{codec});
+    return spar::allreduce(*net_, all, spar::compose(codec, spar::ring{}));
   case algorithm::rec_doubling:
-    return spar::allreduce(*net_, all, spar::compressed_recursive_doubling<named>{codec});
+    return spar::allreduce(*net_, all, spar::compose(codec, spar::recursive_doubling{}));
   case algorithm::flexreduce:
-    return spar::allreduce(*net_, all, spar::compressed_flexreduce<named>{*course_of(n, sizeof(T)).plan, codec});
+    return spar::allreduce(*net_, all,
+                           spar::compose(codec, spar::on_plan(*course_of(n, sizeof(T)).plan), spar::chains{}));
   default:
-    const spar::compressed<named> chooses{codec};
-    tell(n, [&] { return chooses.template choice<T>(net_->node().network(), net_->size(), n).reason(); });
-    return spar::allreduce(*net_, all, chooses);
+    tell(n, [&] { return spar::cheapest::compression<T>(codec, net_->node().network(), net_->size(), n).reason(); });
+    return spar::allreduce(*net_, all, spar::compose(codec, spar::cheapest{}));
   }
 }
 

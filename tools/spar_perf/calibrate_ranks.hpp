@@ -19,7 +19,7 @@ namespace perf {
 
 /// Each rank sends to every other one in turn, and receives as much at the same time: what a round of an algorithm
 /// does.
-struct exchange {
+struct exchange : spar::algorithm_defaults {
   static constexpr std::string_view name = "exchange";
 
   template <spar::transport Net>
@@ -85,7 +85,7 @@ spar::network_model calibrate(Net& net, const options& o) {
       const auto send = [&] {
         const std::span<const float> sent(out.data(), q.values);
         const std::span<float> received(in.data(), q.values);
-        const auto agreed = spar::signature_of<float, std::uint32_t, exchange, spar::sum>(q.values);
+        const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(q.values, exchange{});
         spar::start(net, agreed, exchange{}, sent, received, q.turns).wait();
       };
       timed(send, static_cast<double>(q.turns) * static_cast<double>(net.size() - 1), q.seconds, i >= 0);

@@ -8,9 +8,9 @@
 
 #include <spar/collective/compressed_messages.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/compressed.hpp>
-#include <spar/system/compressed_flexreduce.hpp>
+#include <spar/system/flexreduce.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -31,32 +31,37 @@ void register_compressed(registry<Net, T, Index>& all) {
     if (!its) continue;
     if constexpr (has_partial<T, Index>) {
       const named codec(its->codec);
-      const auto add = [&](auto algorithm, double encodings) {
-        // Relative to the sum of the ranks' largest values.
-        const double error = std::pow(1 + codec.template relative_error<T>(), encodings) - 1;
-        all.add_lossy(name, std::move(algorithm), error, !its->messages);
+      // Relative to the sum of the ranks' largest values.
+      const auto errs = [&](std::int64_t encodings) {
+        const double error = std::pow(1 + codec.template relative_error<T>(), static_cast<double>(encodings)) - 1;
+        all.is_lossy(error, !its->messages);
       };
       const auto ranks = static_cast<spar::rank_t>(all.topology().ranks());
-      const auto with = [&](auto algorithm) {
-        const auto encodings = static_cast<double>(algorithm.encodings(ranks));
-        add(std::move(algorithm), encodings);
+      const auto add_values = [&](const auto& algorithm, std::int64_t encodings) {
+        all.add_values(name, algorithm);
+        errs(encodings);
       };
-      if (its->algorithm == "ring" && its->messages)
-        with(spar::ring_of_compressed_messages<named>{codec});
-      else if (its->algorithm == "ring")
-        with(spar::compressed_ring<named>{codec});
-      else if (its->algorithm == "rec_doubling" && its->messages)
-        with(spar::doubling_of_compressed_messages<named>{codec});
-      else if (its->algorithm == "rec_doubling")
-        with(spar::compressed_recursive_doubling<named>{codec});
-      else if (its->algorithm == "flexreduce")
-        with(spar::compressed_flexreduce<named>{*all.keep(spar::flex_plan(all.topology(), all.given().count)), codec});
-      else if (its->algorithm == "dsar_split")
-        add(spar::split_allgather<named>{codec}, 1);
-      else
-        add(spar::compressed<named>{codec},
-            static_cast<double>(std::max(spar::compressed_ring<named>::encodings(ranks),
-                                         spar::compressed_recursive_doubling<named>::encodings(ranks))));
+      using spar::compose, spar::ring, spar::recursive_doubling;
+      if (its->algorithm == "ring" && its->messages) {
+        const spar::ring_of_compressed_messages<named> algorithm{codec};
+        add_values(algorithm, algorithm.encodings(ranks));
+      } else if (its->algorithm == "ring") {
+        add_values(compose(codec, ring{}), ring::encodings(ranks));
+      } else if (its->algorithm == "rec_doubling" && its->messages) {
+        const spar::doubling_of_compressed_messages<named> algorithm{codec};
+        add_values(algorithm, algorithm.encodings(ranks));
+      } else if (its->algorithm == "rec_doubling") {
+        add_values(compose(codec, recursive_doubling{}), recursive_doubling::encodings(ranks));
+      } else if (its->algorithm == "flexreduce") {
+        const auto plan = all.keep(spar::flex_plan(all.topology(), all.given().count));
+        add_values(spar::flexreduce(*plan, codec), spar::chains::encodings(*plan));
+      } else if (its->algorithm == "dsar_split") {
+        all.add_streams(name, compose(spar::storage::then<spar::storage::coo, named>{{}, codec}, spar::dsar_split{}));
+        errs(1);
+      } else {
+        add_values(compose(codec, spar::cheapest{}),
+                   std::max(ring::encodings(ranks), recursive_doubling::encodings(ranks)));
+      }
     } else {
       throw missing("spar_perf is built with compressed systems for float with 32-bit indices, not for " + name +
                     " of " + all.given().type + " with " + std::to_string(all.given().index_bits) + "-bit indices");

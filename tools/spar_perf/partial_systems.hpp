@@ -26,16 +26,20 @@ namespace detail {
 
 /// `Function`: of inner_system.
 template <class Function>
-struct any_inner {
+struct any_inner : spar::algorithm_defaults {
   static constexpr std::string_view name = "inner";
   Function call;
-  std::uint64_t number = 0; // of its name
+  std::string system;
 
+  any_inner(Function function, std::string name_of_it) : call(std::move(function)), system(std::move(name_of_it)) {}
   template <class Net, class Argument>
   auto operator()(spar::channel<Net> net, Argument x, spar::sum op) const& {
     return call(net, x, op);
   }
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return number; }
+  template <class F>
+  void options(F&& f) const {
+    f("system", std::string_view(system));
+  }
 };
 
 struct solo_or_majority {
@@ -44,7 +48,10 @@ struct solo_or_majority {
   spar::majority drawn{};
 
   static constexpr void validate(spar::rank_t) noexcept {}
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return solo ? spar::solo::agreed() : drawn.agreed(); }
+  template <class F>
+  void options(F&& f) const {
+    f("solo", std::uint64_t{solo}), f("drawn", drawn);
+  }
   [[nodiscard]] bool initiates(spar::rank_t rank, std::uint64_t round, spar::rank_t ranks) const noexcept {
     return solo || drawn.initiates(rank, round, ranks);
   }
@@ -71,7 +78,7 @@ Rounds rounds_of(Net& net, std::uint64_t n, const Who& who, const Inner& inner, 
 
 template <class Rounds, class Values, class Net, class Function>
 Rounds open_rounds(Net& net, const options& o, const partial_name& name, const Function& call) {
-  const any_inner<Function> inner{call, std::hash<std::string>{}(name.inner)};
+  const any_inner<Function> inner(call, name.inner);
   const auto with = [&](const auto& who) { return rounds_of<Rounds, Values>(net, o.count, who, inner, o.tau); };
   switch (name.who) {
   case partial_name::kind::everyone:
@@ -140,7 +147,7 @@ spar::task<call_cost> call_stream_rounds(Net& net, rank_data<float, std::uint32_
   else
     result = co_await std::move(pending);
   note_call(cost, net.now() - start, pending, result.by);
-  if (its->from && !last) cost.select_seconds = its->from->select.seconds;
+  if (its->from && !last) cost.select_seconds = its->from->seconds;
   data->sum = std::move(result.sum);
   data->result = data->sum.view();
   co_return cost;

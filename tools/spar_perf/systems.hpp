@@ -8,7 +8,6 @@
 #include "partial_name.hpp"
 
 #include <spar/collective/flex_cost.hpp>
-#include <spar/collective/tree_exchange.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>
@@ -22,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -115,7 +115,7 @@ spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, begin_spa
   auto pending = begin(net, mine);
   data->sum = co_await std::move(pending);
   call.seconds = net.now() - start;
-  if (from) call.select_seconds = from->select.seconds;
+  if (from) call.select_seconds = from->seconds;
   call.counted = true;
   call.cost = pending.statistics();
   data->result = data->sum.view();
@@ -163,59 +163,51 @@ class registry {
   registry(const options& o, double density, const spar::tree& topology)
       : options_(o), density_(density), topology_(topology) {}
 
-  /// Adds an algorithm object as spar::allreduce takes it, for the types for which it can be called. One that can do
-  /// both gets the sparse stream at densities below 1 and the dense vector at 1; with --input dense what it gets as a
-  /// stream is selected from a dense vector, with error feedback. `relative_error`: of a lossy one, the bound of
-  /// |error| / the largest |sum|.
-  template <class Algorithm>
-  void add(std::string name, Algorithm algorithm, double relative_error = 0) {
-    constexpr bool sparse = spar::stream_allreduce<Algorithm, Net, T, Index, spar::sum>;
-    constexpr bool dense = spar::dense_allreduce<Algorithm, Net, T, spar::sum>;
-    static_assert(sparse || dense || !(std::same_as<T, float> && std::same_as<Index, std::uint32_t>),
-                  "this algorithm has no name, or can be called neither with a stream nor with dense values");
-    const bool takes_dense = dense && (!sparse || density_ == 1);
-    if constexpr (dense) {
-      if (takes_dense) {
-        add_dense(std::move(name), relative_error, [algorithm](Net& net, rank_data<T, Index>& data) {
-          const std::span<T> out(data.dense_out);
-          return data.in_place ? spar::start_allreduce(net, out, algorithm)
-                               : spar::start_allreduce(net, std::span<const T>(data.dense_in), out, algorithm);
-        });
-        if constexpr (has_partial<T, Index>) {
-          inner_system<Net, T, Index> inner{.residual = no_residual};
-          inner.dense = [algorithm](spar::channel<Net> net, std::span<T> x, spar::sum op) {
-            return algorithm(net, x, op);
-          };
-          entries_.back().within = [inner] { return inner; };
-        }
-      }
-    }
-    if constexpr (sparse) {
-      if (!takes_dense) {
-        add_sparse(std::move(name), relative_error, [algorithm](Net& net, const spar::stream_view<T, Index>& mine) {
-          return spar::start_allreduce(net, mine, algorithm);
-        });
-        if constexpr (has_partial<T, Index>) {
-          inner_system<Net, T, Index> inner{.residual = no_residual};
-          inner.streams = [algorithm](spar::channel<Net> net, spar::stream_view<T, Index> mine, spar::sum op) {
-            return algorithm(net, mine, op);
-          };
-          entries_.back().within = [inner] { return inner; };
-        }
-      }
+  /// Adds an algorithm as spar::allreduce takes it, a composition or a part of one, for the types for which it can be
+  /// called. One that can do both gets the sparse stream at densities below 1 and the dense vector at 1; with --input
+  /// dense what it gets as a stream is selected from a dense vector, with error feedback. `relative_error`: of a lossy
+  /// one, the bound of |error| / the largest |sum|.
+  template <class Given>
+  void add(std::string name, Given given, double relative_error = 0) {
+    const auto algorithm = spar::detail::as_algorithm(std::move(given));
+    constexpr bool streams = takes_streams<decltype(algorithm)>, values = takes_values<decltype(algorithm)>;
+    check_takes<streams || values>();
+    if constexpr (streams && values) {
+      if (density_ == 1)
+        register_values(std::move(name), algorithm, relative_error);
+      else
+        register_streams(std::move(name), algorithm, relative_error);
+    } else if constexpr (streams) {
+      register_streams(std::move(name), algorithm, relative_error);
+    } else if constexpr (values) {
+      register_values(std::move(name), algorithm, relative_error);
     }
   }
+  /// The same of one that gets the stream at every density.
+  template <class Given>
+  void add_streams(std::string name, Given given, double relative_error = 0) {
+    const auto algorithm = spar::detail::as_algorithm(std::move(given));
+    constexpr bool streams = takes_streams<decltype(algorithm)>;
+    check_takes<streams>();
+    if constexpr (streams) register_streams(std::move(name), algorithm, relative_error);
+  }
+  /// The same of one that gets the dense vector at every density.
+  template <class Given>
+  void add_values(std::string name, Given given, double relative_error = 0) {
+    const auto algorithm = spar::detail::as_algorithm(std::move(given));
+    constexpr bool values = takes_values<decltype(algorithm)>;
+    check_takes<values>();
+    if constexpr (values) register_values(std::move(name), algorithm, relative_error);
+  }
 
-  /// Adds one whose error depends on the values that ranks bring, of which the sum may be smaller; ranks end with the
-  /// same bits, or not.
-  template <class Algorithm>
-  void add_lossy(std::string name, Algorithm algorithm, double value_error, bool same_bits) {
-    add(std::move(name), std::move(algorithm));
+  /// The error of the last one added depends on the values that ranks bring, of which the sum may be smaller; ranks end
+  /// with the same bits, or not.
+  void is_lossy(double value_error, bool same_bits) {
     entries_.back().value_error = value_error;
     entries_.back().same_bits = same_bits;
   }
 
-  /// Adds what spar::error_feedback takes as an algorithm; a copy of `algorithm` becomes that of each rank.
+  /// Adds what spar::error_feedback takes as an algorithm, such as a composition; each rank has a state of its own.
   template <class Algorithm>
   void add_feedback(std::string name, Algorithm algorithm) {
     entries_.push_back({std::move(name), true, true, 0, k(), [algorithm] {
@@ -223,10 +215,8 @@ class registry {
                           return feedback_on_rank(
                               [=](Net& net, std::span<const T> x) { return reducer->start_reduce(net, x); },
                               [=]() -> std::optional<double> {
-                                if constexpr (requires { reducer->algorithm().last.select_seconds; })
-                                  return reducer->algorithm().last.select_seconds;
-                                else if constexpr (requires { reducer->algorithm().select.seconds; })
-                                  return reducer->algorithm().select.seconds;
+                                if constexpr (requires { reducer->report().select_seconds; })
+                                  return reducer->report().select_seconds;
                                 else
                                   return std::nullopt;
                               },
@@ -245,7 +235,7 @@ class registry {
   /// Adds FlexReduce with what `make` plans for the tree.
   void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
     const auto plan = keep(make(topology_, planned(name)));
-    add(std::move(name), spar::flexreduce{*plan});
+    add(std::move(name), spar::flexreduce(*plan));
     if (plan->dimension() == 0) return;
     entries_.back().plan_calls = plan->counts();
     add_model([&] { return spar::seconds_of_plan(topology_, *plan, sizeof(T)); });
@@ -268,6 +258,13 @@ class registry {
     kept_.push_back(kept);
     return kept;
   }
+  /// Plans for the tree; for a single rank where nobody asks for a system that needs them.
+  [[nodiscard]] std::shared_ptr<const spar::tree_plans> keep_plans() {
+    const std::uint64_t asked = planned("tree_dense") + planned("tree_sparcml") + planned("tree_ok_topk");
+    auto kept = std::make_shared<const spar::tree_plans>(asked > 0 ? topology_ : spar::tree::flat(1));
+    kept_.push_back(kept);
+    return kept;
+  }
   [[nodiscard]] const spar::tree& topology() const noexcept { return topology_; }
   /// Bytes of a dense vector.
   [[nodiscard]] double bytes() const noexcept { return static_cast<double>(options_.count) * sizeof(T); }
@@ -286,6 +283,43 @@ class registry {
 
  private:
   static std::span<const T> no_residual() { return {}; }
+
+  template <class Algorithm>
+  static constexpr bool takes_streams = spar::stream_allreduce<std::remove_cv_t<Algorithm>, Net, T, Index, spar::sum>;
+  template <class Algorithm>
+  static constexpr bool takes_values = spar::dense_allreduce<std::remove_cv_t<Algorithm>, Net, T, spar::sum>;
+  template <bool Takes>
+  static constexpr void check_takes() {
+    static_assert(Takes || !has_partial<T, Index>,
+                  "this algorithm cannot be called with what the system gets, streams or dense values");
+  }
+
+  template <class Algorithm>
+  void register_values(std::string name, const Algorithm& algorithm, double relative_error) {
+    add_dense(std::move(name), relative_error, [algorithm](Net& net, rank_data<T, Index>& data) {
+      const std::span<T> out(data.dense_out);
+      return data.in_place ? spar::start_allreduce(net, out, algorithm)
+                           : spar::start_allreduce(net, std::span<const T>(data.dense_in), out, algorithm);
+    });
+    if constexpr (has_partial<T, Index>) {
+      inner_system<Net, T, Index> inner{.residual = no_residual};
+      inner.dense = [algorithm](spar::channel<Net> net, std::span<T> x, spar::sum op) { return algorithm(net, x, op); };
+      entries_.back().within = [inner] { return inner; };
+    }
+  }
+  template <class Algorithm>
+  void register_streams(std::string name, const Algorithm& algorithm, double relative_error) {
+    add_sparse(std::move(name), relative_error, [algorithm](Net& net, const spar::stream_view<T, Index>& mine) {
+      return spar::start_allreduce(net, mine, algorithm);
+    });
+    if constexpr (has_partial<T, Index>) {
+      inner_system<Net, T, Index> inner{.residual = no_residual};
+      inner.streams = [algorithm](spar::channel<Net> net, spar::stream_view<T, Index> mine, spar::sum op) {
+        return algorithm(net, mine, op);
+      };
+      entries_.back().within = [inner] { return inner; };
+    }
+  }
 
   void add_dense(std::string name, double relative_error, detail::begin_dense<Net, T, Index> begin) {
     const auto call = [=](Net& net, rank_data<T, Index>& data) { return detail::call_dense(net, &data, begin); };
@@ -321,9 +355,9 @@ class registry {
 /// decoded value is rounded to T once more.
 template <class Net, class T, class Index>
 void register_systems(registry<Net, T, Index>& systems) {
-  systems.add("sparcml", spar::sparcml{});
-  systems.add("ssar_split", spar::ssar_split{});
-  systems.add("dsar_split", spar::dsar_split{});
+  systems.add_streams("sparcml", spar::sparcml{});
+  systems.add_streams("ssar_split", spar::ssar_split{});
+  systems.add_streams("dsar_split", spar::dsar_split{});
   systems.add("rec_doubling", spar::recursive_doubling{});
   systems.add("ring", spar::ring{});
   const auto leaves = systems.topology().leaves(); // the model's ring goes from left to right
@@ -332,39 +366,31 @@ void register_systems(registry<Net, T, Index>& systems) {
   }
   systems.add("rabenseifner", spar::rabenseifner{});
   systems.add_model([&] { return spar::seconds_rabenseifner(systems.topology(), systems.bytes()); });
-  systems.add("allgather", spar::gather_and_merge{});
-  systems.add("dense", spar::dense{});
+  systems.add_streams("allgather", spar::gather_and_merge{});
+  systems.add_values("dense", spar::cheapest{});
   systems.add_planned("flexreduce", [](const spar::tree& t, std::uint64_t n) { return spar::flex_plan(t, n); });
   systems.add_planned("blueconnect", spar::blueconnect_plan);
   systems.add_planned("hierarchical", spar::flex_plan::hierarchical);
-  const auto chosen = systems.keep(spar::tree_dense_plan(systems.topology(), systems.planned("tree_dense"), sizeof(T)));
-  systems.add("tree_dense", spar::tree_dense{*chosen});
-  const bool on_cells = systems.planned("tree_sparcml") + systems.planned("tree_ok_topk") > 0;
-  const auto cells = systems.keep(spar::tree_cells(on_cells ? systems.topology() : spar::tree::flat(1)));
-  systems.add("tree_sparcml", spar::tree_sparcml{*cells});
+  const auto plans = systems.keep_plans();
+  systems.add_values("tree_dense", spar::tree_dense(*plans));
+  systems.add_streams("tree_sparcml", spar::tree_sparcml(*plans));
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
-  systems.add("dsar_qsgd8", spar::split_allgather<spar::storage::qsgd<8>>{}, 1.0 / 127 + rounding);
-  systems.add("dsar_qsgd4", spar::split_allgather<spar::storage::qsgd<4>>{}, 1.0 / 7 + rounding);
-  systems.add("dsar_qsgd2", spar::split_allgather<spar::storage::qsgd<2>>{}, 1.0 / 1 + rounding);
+  using spar::storage::coo, spar::storage::qsgd, spar::storage::then;
+  systems.add_streams("dsar_qsgd8", spar::compose(then<coo, qsgd<8>>{}, spar::dsar_split{}), 1.0 / 127 + rounding);
+  systems.add_streams("dsar_qsgd4", spar::compose(then<coo, qsgd<4>>{}, spar::dsar_split{}), 1.0 / 7 + rounding);
+  systems.add_streams("dsar_qsgd2", spar::compose(then<coo, qsgd<2>>{}, spar::dsar_split{}), 1.0 / 1 + rounding);
   if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
-    timed<spar::selector::exact_topk> top;
-    timed<spar::selector::gaussian> gaussian;
-    top.k = gaussian.k = systems.k();
-    using topk = decltype(top);
-    systems.add_feedback("topka", spar::selected<topk, spar::gather_and_merge>{top});
-    systems.add_feedback("gaussiank", spar::selected<decltype(gaussian), spar::gather_and_merge>{gaussian});
-    systems.add_feedback("topkdsa", spar::selected<topk, spar::split_allgather<spar::storage::adaptive>>{top});
-    systems.add_feedback("gtopk", spar::gtopk_allreduce<topk>{top});
     const options& o = systems.given();
-    const auto tau_prime = static_cast<std::uint64_t>(o.tau_prime);
-    systems.add_feedback("ok_topk", spar::ok_topk_allreduce{
-                                        .k = systems.k(), .epsilon = o.epsilon, .tau = o.tau, .tau_prime = tau_prime});
-    systems.add_feedback("tree_ok_topk",
-                         spar::basic_ok_topk_allreduce<spar::on_tree>{.k = systems.k(),
-                                                                      .epsilon = o.epsilon,
-                                                                      .tau = o.tau,
-                                                                      .tau_prime = tau_prime,
-                                                                      .topology = spar::on_tree(*cells)});
+    const std::uint64_t k = systems.k();
+    systems.add_feedback("topka", spar::topka_allreduce{.select = {.k = k}});
+    systems.add_feedback("gaussiank", spar::gaussiank_allreduce{.select = {.k = k}});
+    systems.add_feedback("topkdsa", spar::topkdsa_allreduce{.select = {.k = k}});
+    systems.add_feedback("gtopk", spar::gtopk_allreduce{.select = {.k = k}});
+    const spar::selector::threshold_reuse select{
+        .k = k, .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
+    const spar::balanced_owners owners{.tau = o.tau};
+    systems.add_feedback("ok_topk", spar::compose(select, owners));
+    systems.add_feedback("tree_ok_topk", spar::compose(select, spar::on_tree(*plans), owners));
   }
 }
 

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <spar/collective/participation.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
 #include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>

@@ -3,13 +3,14 @@
 // al. 1997; SparCML, section 5.3).
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/encoded_parts.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/gathered.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -60,7 +61,7 @@ std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t bloc
 
 /// In round t rank r gets up to 2^t parts, those of the ranks from r + 2^t on, and gives as many to rank r - 2^t. Every
 /// part is sent P - 1 times in all: the volume is the least possible.
-struct bruck_allgather {
+struct bruck_allgather : algorithm_defaults {
   static constexpr std::string_view name = "bruck_allgather";
 
   /// In place: rank r brings block r of `x` (see uniform_ownership).
@@ -92,17 +93,21 @@ struct bruck_allgather {
     }
   }
 
-  /// Every rank's stream on every rank. `owned`: part r must lie in block r of the dimension.
-  template <transport Net, element T, index_type Index>
-  task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false) const& {
+  /// Every rank's stream on every rank. `owned`: part r must lie in block r of the dimension. `residual`, where it is
+  /// not empty, gets what the encoding of this rank's stream loses.
+  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
+                                      Storage store = {}, std::span<T> residual = {}) const& {
     gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), net.memory());
-    co_await streams(net, parts, owned);
+    co_await streams(net, parts, owned, storage::streams_of(store), residual);
     co_return parts;
   }
 
   /// In place, of streams: rank r brings one part, `have`, and ends with all; await it at once.
-  template <transport Net, element T, index_type Index>
-  task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned) const& {
+  template <transport Net, element T, index_type Index, class Codec = storage::coo>
+    requires lending_codec<Codec, T, Index>
+  task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, std::span<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
     // Parts are kept in the order in which they come: this rank's, those of the ranks above it, and on from rank 0.
@@ -123,6 +128,38 @@ struct bruck_allgather {
     }
     have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
     net.compute(have.count() / 2); // an entry is copied in every round, and checked: half of what merging it takes
+  }
+  /// The same of encoded streams, which are decoded in the end, when all sizes are known.
+  template <transport Net, element T, index_type Index, class Codec>
+    requires(!lending_codec<Codec, T, Index>)
+  task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec codec,
+                     std::span<T> residual = {}) const& {
+    const rank_t p = net.size();
+    if (p == 1) co_return;
+    const uniform_ownership owner{have.dimension(), p};
+    const auto range = [&](rank_t r) { return owned ? owner[r] : index_range{0, have.dimension()}; };
+    const auto rank = static_cast<std::size_t>(net.rank());
+    encoded_parts<Codec, T, Index> parts(net.memory(), static_cast<std::size_t>(p), 1);
+    parts.encode(net, codec, rank, have.part(0), range(net.rank()), residual);
+    for (rank_t distance = 1; distance < p; distance *= 2) {
+      const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
+      const rank_t source = (net.rank() + distance) % p;
+      auto sending = net.send((net.rank() + p - distance) % p, parts.message(rank, count));
+      message_buffer in(net.memory());
+      co_await net.receive(source, in);
+      parts.take(in, static_cast<std::size_t>(source), count);
+      in.release();
+      co_await sending;
+      parts.release_messages();
+    }
+    const auto entries = [&](std::size_t r) { return parts.sparse_entries(r, range(static_cast<rank_t>(r))); };
+    gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.memory());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      parts.decode(net, codec, r, range(static_cast<rank_t>(r)),
+                   all.room(r)); // this rank's own, too: it may be rounded
+    }
+    have = std::move(all);
+    net.compute(have.count() / 2);
   }
 
   template <class... Args>

@@ -4,14 +4,14 @@
 #pragma once
 
 #include <spar/collective/allgather.hpp>
+#include <spar/collective/stream_wire.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,7 +38,7 @@ std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t tota
       const rank_t end = r + std::min(distance, p - distance); // of the shares that it sends on; may wrap around
       sent += shares[std::min(end, p) - 1].end - shares[r].begin + (end > p ? shares[end - p - 1].end : 0);
     }
-    largest = std::max({largest, sent, received_before + total - shares[r].size()});
+    largest = std::max(largest, std::max(sent, received_before + total - shares[r].size()));
   }
   return largest;
 }
@@ -62,9 +62,13 @@ inline bool evening_pays(std::span<const std::uint64_t> bounds) {
 
 /// Moves entries between ranks, whose shares have these bounds in the joint order, so that the sizes of their shares
 /// differ by at most one and the order is kept; returns this rank's new share. A message from each rank to each whose
-/// new share overlaps its old one.
-template <transport Net, element T, index_type Index>
-task<stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine, std::span<const std::uint64_t> bounds) {
+/// new share overlaps its old one. `residual`, where it is not empty, gets what the encodings of moved entries lose.
+template <transport Net, element T, index_type Index, class Storage = storage::coo>
+task<stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine, std::span<const std::uint64_t> bounds,
+                                Storage store = {}, std::span<T> residual = {}) {
+  using codec = storage::streams_type<Storage>;
+  const codec streams = storage::streams_of(store);
+  const index_range all{0, mine.dimension()};
   pool& memory = net.memory();
   const rank_t p = net.size();
   const rank_t rank = net.rank();
@@ -78,8 +82,9 @@ task<stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine, st
                                          mine.values().subspan(first, positions.size()));
   };
   const auto others = static_cast<std::size_t>(p - 1);
+  outgoing_list<codec, T, Index> out(memory, others); // outlives the sends, which read it
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, others);
-  fixed_vector<message_buffer> arrived(memory, others);
+  fixed_vector<incoming<codec, T, Index>> arrived(memory, others);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, others);
   fixed_vector<index_range> places(memory, others);
 
@@ -91,14 +96,15 @@ task<stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine, st
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (rank + i) % p;
-    if (given(peer).size() > 0) sending.emplace_back(net.send(peer, encode(part(given(peer)))));
+    if (given(peer).size() == 0) continue;
+    sending.emplace_back(net.send(peer, out.add(net, streams, part(given(peer)), all, 0, residual)));
   }
   auto share = stream<T, Index>::sparse(memory, mine.dimension(), due[rank].size());
   const index_range kept = given(rank);
   if (kept.size() > 0) share.write(kept.begin - due[rank].begin, part(kept));
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await receiving[i];
-    const auto theirs = decode<T, Index>(arrived[i], {0, mine.dimension()});
+    const auto theirs = arrived[i].view(net, streams, all);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
       raise<corrupt_message>({"a share of ", theirs.count(), " entries arrived where ", places[i].size(), " are due"});
     }
@@ -110,15 +116,16 @@ task<stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine, st
 }
 
 /// Every rank's share, in the joint order, as one stream. `bounds`: P + 1, of the shares in that order. Sets `evened`
-/// where they were evened out before.
-template <transport Net, element T, index_type Index>
+/// where they were evened out before. `residual`, where it is not empty, gets what this rank's encodings lose.
+template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<stream<T, Index>> balance_and_allgather(channel<Net> net, stream<T, Index> mine,
-                                             std::span<const std::uint64_t> bounds, bool& evened) {
+                                             std::span<const std::uint64_t> bounds, bool& evened, Storage store = {},
+                                             std::span<T> residual = {}) {
   evened = evening_pays(bounds);
-  if (evened) mine = co_await even_out(net, mine.view(), bounds);
+  if (evened) mine = co_await even_out(net, mine.view(), bounds, store, residual);
   const bruck_allgather allgather;
   gathered<T, Index> shares(mine.view(), static_cast<std::size_t>(net.size()), net.memory());
-  co_await allgather.streams(net, shares, false);
+  co_await allgather.streams(net, shares, false, storage::streams_of(store), residual);
   if (shares.count() != bounds.back()) {
     raise<corrupt_message>({"shares of ", shares.count(), " entries arrived where ", bounds.back(), " are due"});
   }

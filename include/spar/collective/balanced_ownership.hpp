@@ -4,13 +4,13 @@
 #pragma once
 
 #include <spar/collective/bruck_allreduce.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -98,7 +98,7 @@ class quantile_search {
   }
   void write(std::span<std::uint64_t> bounds) const {
     for (std::size_t q = 0; q < quantiles_.size(); ++q) bounds[q + 1] = quantiles_[q].nearest().index;
-    if (!std::is_sorted(bounds.begin(), bounds.end())) {
+    if (!spar::detail::ascends(bounds)) {
       throw corrupt_message("counts of entries that arrived contradict each other");
     }
   }
@@ -127,7 +127,7 @@ template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership due,
                                       std::span<std::uint64_t> bounds, bool anew, std::uint64_t most) {
   const rank_t blocks = due.count();
-  if (bounds.front() != 0 || bounds.back() != due.n || !std::is_sorted(bounds.begin(), bounds.end())) {
+  if (bounds.front() != 0 || bounds.back() != due.n || !spar::detail::ascends(bounds)) {
     for (rank_t b = 0; b <= blocks; ++b) bounds[static_cast<std::size_t>(b)] = due.begin(b);
     anew = true;
   }

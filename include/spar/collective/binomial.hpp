@@ -2,9 +2,10 @@
 // Reduce and broadcast along a binomial tree, for any number of ranks and any root.
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/stream_wire.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace spar {
 
 /// ceil(log2 P) rounds; each rank but the root sends once. Operands in the order root, root + 1, ..., modulo P.
-struct binomial_reduce {
+struct binomial_reduce : algorithm_defaults {
   static constexpr std::string_view name = "binomial_reduce";
 
   /// In place: `x` holds the result on the root and is unspecified elsewhere.
@@ -38,9 +39,12 @@ struct binomial_reduce {
     }
   }
 
-  /// The sum on the root; an empty stream elsewhere.
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op) const& {
+  /// The sum on the root; an empty stream elsewhere. `residual`, where it is not empty, gets what the encoding of this
+  /// rank's sum loses.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op,
+                                    Storage store = {}, std::span<T> residual = {}) const& {
     const rank_t p = net.size();
     const rank_t relative = (net.rank() + p - root) % p;
     const index_range all{0, mine.dimension()};
@@ -48,14 +52,16 @@ struct binomial_reduce {
     stream_view<T, Index> have = mine;
     for (rank_t distance = 1; distance < p; distance *= 2) {
       if ((relative & distance) != 0) {
-        co_await net.send((net.rank() + p - distance) % p, encode(have));
+        outgoing<Storage, T, Index> out;
+        co_await net.send((net.rank() + p - distance) % p, out(net, store, have, all, step_of(0, net.rank())));
+        out.keep_lost(net, store, have, all, residual);
         co_return stream<T, Index>::sparse(net.memory(), mine.dimension(), 0);
       }
       if (relative + distance >= p) continue;
-      message_buffer in(net.memory());
+      incoming<Storage, T, Index> in(net.memory());
       co_await net.receive((net.rank() + distance) % p, in);
-      const auto theirs = decode<T, Index>(in, all);
-      sum = merge(have, theirs, all, dense_threshold<T, Index>(mine.dimension()), op, net.memory());
+      const auto theirs = in.view(net, store, all);
+      sum = merge(have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op, net.memory());
       net.compute(theirs.count() + have.count());
       have = sum.view();
     }
@@ -68,7 +74,7 @@ struct binomial_reduce {
 };
 
 /// ceil(log2 P) rounds; each rank but the root receives once.
-struct binomial_broadcast {
+struct binomial_broadcast : algorithm_defaults {
   static constexpr std::string_view name = "binomial_broadcast";
 
   template <transport Net, element T>
@@ -89,25 +95,29 @@ struct binomial_broadcast {
   }
 
   /// The root's stream on every rank; the others bring a stream of the same dimension, whose entries do not matter.
-  template <transport Net, element T, index_type Index>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root) const& {
+  /// `residual`, where it is not empty, gets what the root's encoding loses.
+  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Storage store = {},
+                                    std::span<T> residual = {}) const& {
+    const index_range all{0, mine.dimension()};
     const rank_t p = net.size();
     const rank_t relative = (net.rank() + p - root) % p;
     rank_t distance = 1;
     for (; distance < p && (relative & distance) == 0; distance *= 2) {
     }
-    stream<T, Index> whole;
+    relayed<Storage, T, Index> whole;
     if (relative == 0) {
-      whole = stream<T, Index>::copy(net.memory(), mine);
+      whole.bring(net, store, mine, all, residual);
     } else {
-      message_buffer in(net.memory());
+      incoming<Storage, T, Index> in(net.memory());
       co_await net.receive((net.rank() + p - distance) % p, in);
-      whole = stream<T, Index>::copy(net.memory(), decode<T, Index>(in, {0, mine.dimension()}));
+      whole.take(net, store, in, all);
     }
     for (distance /= 2; distance > 0; distance /= 2) {
-      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, encode(whole.view()));
+      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, whole.message());
     }
-    co_return whole;
+    co_return std::move(whole).result(net.memory());
   }
 
   template <class... Args>

@@ -71,18 +71,22 @@ class block_coder {
   /// The payload of a message that has arrived; throws `corrupt_message` unless it is that of so many values of T.
   template <element T>
   [[nodiscard]] payload arrived(const message_buffer& in, std::uint64_t values) const {
-    const header& h = in.head();
-    const auto bytes = in.piece<std::byte>(0);
-    const bool encoded = h.format == wire_format::encoded;
-    if (!encoded && h.format != wire_format::dense) {
-      raise<corrupt_message>({"a message of format ", static_cast<int>(h.format), " arrived where values are due"});
+    return checked<T>({in.head().format, in.head().count, {in.piece<std::byte>(0)}}, values);
+  }
+  /// The same for a payload that came with others in one message.
+  template <element T>
+  [[nodiscard]] payload checked(const payload& came, std::uint64_t values) const {
+    const bool encoded = came.format == wire_format::encoded;
+    if (!encoded && came.format != wire_format::dense) {
+      raise<corrupt_message>({"a message of format ", static_cast<int>(came.format), " arrived where values are due"});
     }
+    const std::size_t bytes = came.pieces[0].size();
     const std::size_t due = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
-    if (h.count != values || bytes.size() != due) {
-      raise<corrupt_message>({h.count, " values in ", bytes.size(), " bytes arrived where ", values, " in ", due,
+    if (came.count != values || bytes != due) {
+      raise<corrupt_message>({came.count, " values in ", bytes, " bytes arrived where ", values, " in ", due,
                               " are due by the storage ", std::string(Codec::name)});
     }
-    return {h.format, h.count, {bytes}};
+    return came;
   }
 
   template <element T>

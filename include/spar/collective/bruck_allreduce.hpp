@@ -4,12 +4,12 @@
 #pragma once
 
 #include <spar/collective/allgather.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>

@@ -2,12 +2,12 @@
 // What lets encoding, transfer and decoding of the pieces of a vector overlap (Zhou et al., section III-C).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

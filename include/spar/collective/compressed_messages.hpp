@@ -55,9 +55,13 @@ struct ring_of_compressed_messages {
   Codec codec{};
 
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return 2 * (ranks - 1); }
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return detail::agreed_by_codec(codec); }
+  template <class F>
+  void options(F&& f) const {
+    f("codec", codec);
+  }
+  /// Throws `invalid_argument` for a bad option of the codec.
   template <element T, class Op>
-  void validate(std::span<T>, const Op&) const {
+  void validate(std::uint64_t, rank_t, const Op&) const {
     (void)codec.template encoded_bytes<T>(1);
   }
 
@@ -102,9 +106,13 @@ struct doubling_of_compressed_messages {
     const fold folded(0, ranks);
     return std::bit_width(static_cast<std::uint32_t>(folded.active_ranks())) - 1 + (folded.extra() > 0 ? 2 : 0);
   }
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return detail::agreed_by_codec(codec); }
+  template <class F>
+  void options(F&& f) const {
+    f("codec", codec);
+  }
+  /// Throws `invalid_argument` for a bad option of the codec.
   template <element T, class Op>
-  void validate(std::span<T>, const Op&) const {
+  void validate(std::uint64_t, rank_t, const Op&) const {
     (void)codec.template encoded_bytes<T>(1);
   }
 

@@ -13,14 +13,6 @@
 
 namespace spar::detail {
 
-/// An algorithm may have members `validate(x, op)` and `validate_ranks(P)`, which throw for bad options or arguments
-/// before the call begins.
-template <class Algorithm, class X, class Op>
-void validate_call(const Algorithm& algorithm, rank_t ranks, const X& x, const Op& op) {
-  if constexpr (requires { algorithm.validate_ranks(ranks); }) algorithm.validate_ranks(ranks);
-  if constexpr (requires { algorithm.validate(x, op); }) algorithm.validate(x, op);
-}
-
 template <class Op, class T>
 concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
 
@@ -36,14 +28,8 @@ struct finishing {
   Algorithm algorithm;
 
   template <class F>
-    requires requires(const Algorithm& its, F& f) { its.options(f); }
   void options(F&& f) const {
     algorithm.options(f);
-  }
-  [[nodiscard]] std::uint64_t agreed() const
-    requires requires(const Algorithm& its) { its.agreed(); }
-  {
-    return algorithm.agreed();
   }
 
   template <transport Net, element T, index_type Index, class Op>
@@ -52,21 +38,10 @@ struct finishing {
     finish_values(sum.values(), op, net.size());
     co_return sum;
   }
-  template <transport Net, element T, index_type Index, class Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op) const& {
-    stream<T, Index> sum = co_await algorithm(net, mine, root, op);
-    finish_values(sum.values(), op, net.size());
-    co_return sum;
-  }
   template <transport Net, element T, class Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     co_await algorithm(net, x, op);
     finish_values(x, op, net.size());
-  }
-  template <transport Net, element T, class Op>
-  task<void> operator()(channel<Net> net, std::span<T> x, rank_t root, Op op) const& {
-    co_await algorithm(net, x, root, op);
-    if (net.rank() == root) finish_values(x, op, net.size());
   }
 };
 

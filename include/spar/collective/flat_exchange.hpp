@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How entries get to owners and back where all ranks are alike: straight to each owner, and evened out before they come
-// back (Ok-Topk, sections 3.1.1 and 3.1.2).
+// How entries get to owners and back where no plan says otherwise: straight to each owner, and evened out before they
+// come back (Ok-Topk, sections 3.1.1 and 3.1.2).
 #pragma once
 
 #include <spar/collective/balance_and_allgather.hpp>
 #include <spar/collective/split.hpp>
+#include <spar/topology/flat.hpp>
 #include <spar/topology/ownership.hpp>
 
 #include <cstdint>
@@ -13,25 +14,35 @@
 
 namespace spar {
 
-/// The topology of Ok-Topk; that of a tree is `on_tree`. Blocks of indices have owners, rank r block r.
-struct flat {
-  void validate_ranks(rank_t) const noexcept {}
-  [[nodiscard]] static std::uint64_t agreed() noexcept { return 0; }
-  /// What the blocks should be to each other.
-  [[nodiscard]] static uniform_ownership due(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
+/// The sums of the indices between this rank's `bounds`, as a sparse stream. `residual`, where it is not empty, gets
+/// what this rank's encodings lose, here and in what gathers the sums.
+template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
+task<stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&, stream_view<T, Index> mine,
+                                        std::span<const std::uint64_t> bounds, Op op, Storage store,
+                                        std::span<T> residual) {
+  return split(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr), store, residual);
+}
 
-  /// The sums of the indices between a rank's `bounds`.
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> reduce_scatter(channel<Net> net, stream_view<T, Index> mine,
-                                        std::span<const std::uint64_t> bounds, Op op) const {
-    return split(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr));
-  }
-  /// All ranks' entries; `shares`: where each rank's begins in their joint order, and how many there are.
-  template <transport Net, element T, index_type Index>
-  task<stream<T, Index>> allgather(channel<Net> net, stream<T, Index> mine, std::span<const std::uint64_t>,
-                                   std::span<const std::uint64_t> shares, bool& evened) const {
-    return balance_and_allgather(net, std::move(mine), shares, evened);
-  }
-};
+/// All ranks' sparse blocks, of numbers of entries that all know: `shares` is where each rank's begins in the joint
+/// order, and how many there are. Sets `evened` where shares were evened out before.
+template <transport Net, straight_topology Topology, element T, index_type Index, class Storage>
+task<stream<T, Index>> gather_shares(channel<Net> net, const Topology&, stream<T, Index> mine,
+                                     std::span<const std::uint64_t>, std::span<const std::uint64_t> shares,
+                                     bool& evened, Storage store, std::span<T> residual) {
+  return balance_and_allgather(net, std::move(mine), shares, evened, store, residual);
+}
+
+/// All ranks' blocks, which lie in the order of the ranks; dense where that is smaller.
+template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
+task<stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,
+                                     std::span<const std::uint64_t>, Op op, Storage store, std::span<T> residual) {
+  gathered<T, Index> parts(block, static_cast<std::size_t>(net.size()), net.memory());
+  const bruck_allgather allgather;
+  co_await allgather.streams(net, parts, false, storage::streams_of(store), residual);
+  auto sum = std::move(parts).joined();
+  check_indices(std::span<const Index>(std::as_const(sum).indices()), {0, sum.dimension()});
+  if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = to_dense(sum.view(), op, net.memory());
+  co_return sum;
+}
 
 } // namespace spar

@@ -3,17 +3,18 @@
 // dense values and, beyond the paper, of streams.
 #pragma once
 
+#include <spar/collective/flex_encoded.hpp>
 #include <spar/collective/flex_level.hpp>
 #include <spar/collective/flex_plan.hpp>
+#include <spar/collective/stream_wire.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,7 @@ template <element T>
 class flex_dense {
  public:
   static constexpr bool straight = false;
+  using arrival = message_buffer;
 
   flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
@@ -93,9 +95,11 @@ struct flex_ranges {
 
   /// Throws `invalid_argument` for a plan of another number of values, or cells, or ranks.
   void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
-  [[nodiscard]] index_range operator[](const flex_plan::part& part) const noexcept {
-    const index_range r = (*plan)[part].range;
+  [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
     return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
+  }
+  [[nodiscard]] index_range operator[](const flex_plan::part& part) const noexcept {
+    return (*this)[(*plan)[part].range];
   }
 };
 
@@ -157,15 +161,21 @@ class flex_streams {
 };
 
 /// Sums on the way up: each root takes what the others of its chain have, in the chain's order.
-template <element T, index_type Index, class Op>
+template <transport Net, element T, index_type Index, class Op, class Storage>
 class flex_stream_sum : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
 
  public:
-  flex_stream_sum(const flex_ranges& ranges, const stream_view<T, Index>& mine, Op op, pool& memory)
-      : base(ranges, mine, op.template neutral<T>(), memory), op_(op) {}
+  using arrival = incoming<Storage, T, Index>;
+
+  flex_stream_sum(channel<Net> net, const flex_ranges& ranges, const stream_view<T, Index>& mine, Op op,
+                  const Storage& store, std::span<T> residual)
+      : base(ranges, mine, op.template neutral<T>(), net.memory()), net_(net), op_(op), store_(store),
+        residual_(residual) {}
   void begin_level(std::span<const flex_plan::part> parts) {
     base::begin_level(parts);
+    out_.emplace(*base::memory_, parts.size());
+    ++level_;
     std::size_t views = 0;
     first_.emplace(*base::memory_, parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -174,9 +184,11 @@ class flex_stream_sum : public flex_streams<T, Index> {
     }
     views_.emplace(*base::memory_, views);
   }
-  [[nodiscard]] payload outgoing(std::size_t part) const { return encode(base::slice(part)); }
-  std::uint64_t take(const flex_message& m, const message_buffer& in) {
-    views_->span()[first_->span()[m.part] + m.place] = decode<T, Index>(in, base::range(m.part));
+  [[nodiscard]] payload outgoing(std::size_t part) {
+    return out_->add(net_, store_, base::slice(part), base::range(part), step_of(level_, net_.rank()), residual_);
+  }
+  std::uint64_t take(const flex_message& m, arrival& in) {
+    views_->span()[first_->span()[m.part] + m.place] = in.view(net_, store_, base::range(m.part));
     return 0;
   }
   std::uint64_t all_taken() {
@@ -195,7 +207,7 @@ class flex_stream_sum : public flex_streams<T, Index> {
     }
     base::join(
         std::as_const(of_part).span(), [&](std::size_t i) { return base::plan().is_root(base::parts_[i]); },
-        [](const index_range& all) { return dense_threshold<T, Index>(all.size()); });
+        [this](const index_range& all) { return storage::delta<T, Index>(store_, all.size()); });
     return work;
   }
   void end_level() { base::hold_next(); }
@@ -210,7 +222,7 @@ class flex_stream_sum : public flex_streams<T, Index> {
       dense = dense || (v.is_dense() && v.count() > 0);
     }
     const std::uint64_t n = views[0].dimension();
-    if (dense || entries > dense_threshold<T, Index>(range.size())) {
+    if (dense || entries > storage::delta<T, Index>(store_, range.size())) {
       work += entries;
       auto out = stream<T, Index>::dense(*base::memory_, n, range.begin, range.size());
       reduce_dense(views, range, out.values().data(), op_);
@@ -220,7 +232,12 @@ class flex_stream_sum : public flex_streams<T, Index> {
     return merge_many(views, n, range, op_, *base::memory_);
   }
 
+  channel<Net> net_;
   Op op_;
+  [[no_unique_address]] Storage store_;
+  std::span<T> residual_;
+  std::uint64_t level_ = 0;
+  std::optional<outgoing_list<Storage, T, Index>> out_;
   std::optional<buffer<std::size_t>> first_;           // of each part's views
   std::optional<buffer<stream_view<T, Index>>> views_; // of each root's chain, by place
 };
@@ -231,6 +248,8 @@ class flex_stream_copy : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
 
  public:
+  using arrival = message_buffer;
+
   using base::base;
   void begin_level(std::span<const flex_plan::part> parts) {
     base::begin_level(parts);
@@ -278,26 +297,52 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
 
 /// The same of a stream, in whose chains all ranks send straight to the root: the entries of what the plan gives this
 /// rank. Where there are `bounds`, the plan is one of cells: cell c has the indices from bounds[c] to bounds[c + 1].
-template <transport Net, element T, index_type Index, reduction<T> Op>
+/// `residual`, where it is not empty, gets what this rank's encodings lose.
+template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+  requires storage_policy<Storage, T, Index>
 task<stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, Op op,
-                                           std::span<const std::uint64_t> bounds = {}) {
+                                           std::span<const std::uint64_t> bounds = {}, Storage store = {},
+                                           std::span<T> residual = {}) {
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check(mine.dimension(), net.size());
-  detail::flex_stream_sum<T, Index, Op> work(ranges, mine, op, net.memory());
+  detail::flex_stream_sum<Net, T, Index, Op, Storage> work(net, ranges, mine, op, store, residual);
   co_await detail::flex_execute(net, plan, true, &work);
   co_return std::move(work).result();
 }
 
 /// From the entries of what the plan gives each rank to all; where one of them is dense, absent entries become
-/// `absent`.
-template <transport Net, element T, index_type Index>
+/// `absent`. `residual`, where it is not empty, gets what this rank's encodings lose.
+template <transport Net, element T, index_type Index, class Storage = storage::coo>
+  requires storage::copies_nothing<Storage, T, Index>
 task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent,
-                                      std::span<const std::uint64_t> bounds = {}) {
+                                      std::span<const std::uint64_t> bounds = {}, Storage = {}, std::span<T> = {}) {
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check(mine.dimension(), net.size());
   detail::flex_stream_copy<T, Index> work(ranges, mine, absent, net.memory());
   co_await detail::flex_execute(net, plan, false, &work);
   co_return std::move(work).result();
+}
+template <transport Net, element T, index_type Index, class Storage>
+  requires storage_policy<Storage, T, Index> && (!storage::copies_nothing<Storage, T, Index>)
+task<stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine, T absent,
+                                      std::span<const std::uint64_t> bounds, Storage store,
+                                      std::span<T> residual = {}) {
+  const detail::flex_ranges ranges{plan, bounds};
+  ranges.check(mine.dimension(), net.size());
+  const std::uint64_t n = mine.dimension();
+  if (n == 0) co_return stream<T, Index>::sparse(net.memory(), 0, 0);
+  if (net.size() == 1) co_return stream<T, Index>::copy(net.memory(), mine);
+  const detail::encoded_cells cells(*plan, net.memory(), [](std::uint64_t) { return std::size_t{0}; });
+  const auto range_of = [&](std::size_t cell) { return ranges[cells[cell]]; };
+  detail::flex_encoded_streams<T, Index, Storage> work(*plan, cells, net.memory());
+  const index_range own = (*plan)[net.rank()];
+  for (std::size_t c = cells.at(own.begin); c < cells.at(own.end); ++c) {
+    const index_range cell = range_of(c);
+    work.all().encode(net, store, c, mine.slice(cell.begin, cell.end), cell, residual);
+  }
+  co_await detail::flex_execute(net, plan, false, &work);
+  constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
+  co_return work.all().joined(net, store, n, range_of, absent, never_dense);
 }
 
 } // namespace spar

@@ -75,7 +75,7 @@ template <transport Net, class Work>
 task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
   try {
     for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
-      message_buffer& in = level->buffer_for_next();
+      auto& in = level->buffer_for_next();
       level->work().place(*m, in);
       co_await net.receive(m->peer, in);
       net.compute(level->work().take(*m, in));
@@ -141,7 +141,7 @@ class flex_level {
   [[nodiscard]] flex_messages& due() noexcept { return due_; }
   [[nodiscard]] fixed_vector<task<void>>& taking() noexcept { return taking_; }
   [[nodiscard]] fixed_vector<task<void>>& sending() noexcept { return sending_; }
-  message_buffer& buffer_for_next() { return arrived_.emplace_back(net_.memory()); }
+  auto& buffer_for_next() { return arrived_.emplace_back(net_.memory()); }
   void release_buffers() noexcept { arrived_.clear(); }
 
   void begin() {
@@ -203,7 +203,7 @@ class flex_level {
   std::size_t hop_end_ = 0; // of its messages in by_hop_
   std::size_t left_ = 0;    // of them
   fixed_vector<task<void>> sending_;
-  fixed_vector<message_buffer> arrived_; // and is still needed
+  fixed_vector<typename Work::arrival> arrived_; // and is still needed
   fixed_vector<task<void>> taking_;
   std::exception_ptr error_;
 };

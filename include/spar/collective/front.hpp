@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The pieces of an allreduce as collectives of their own: reduce-scatter, allgather, reduce, broadcast.
+// The front door of the pieces of an allreduce: reduce-scatter, allgather, reduce, broadcast. All collectives take
+// their arguments in one order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
 #include <spar/collective/allgather.hpp>
 #include <spar/collective/binomial.hpp>
 #include <spar/collective/finishing.hpp>
@@ -9,15 +11,45 @@
 #include <spar/collective/ring.hpp>
 #include <spar/collective/split.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace spar {
 
+/// Contiguous values in memory that outlives the expression: a span or an lvalue container.
+template <class X>
+concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
+
 namespace detail {
+
+template <class X>
+inline constexpr bool is_stream = false;
+template <element T, index_type Index>
+inline constexpr bool is_stream<stream<T, Index>> = true;
+
+/// Begins a blocking call: a name, where it comes first, goes into the mode.
+template <class Forms, class Net, class First, class... Rest>
+auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
+  if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
+    return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
+  else
+    return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+}
+/// Begins a non-blocking call. Refuses a stream that goes away while it is borrowed.
+template <class Forms, class Net, class First, class... Rest>
+auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
+  if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
+    static_assert(!(is_stream<Rest> || ...), "a stream is borrowed until its call has ended: give it a name first");
+    return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);
+  } else {
+    static_assert(!is_stream<First>, "a stream is borrowed until its call has ended: give it a name first");
+    return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+  }
+}
 
 /// What calls without a reduction have in its place.
 struct no_operation {
@@ -40,121 +72,143 @@ struct rooted {
 
   template <class F>
   void options(F&& f) const {
+    algorithm.options(f);
     f("root", root);
+  }
+  template <element T, class Op>
+  void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
+    algorithm.template validate<T>(n, ranks, op);
   }
   template <transport Net, class X, class... Op>
   auto operator()(channel<Net> net, X x, Op... op) const& {
     return algorithm(net, x, root, op...);
   }
 };
-template <class Algorithm>
-rooted(Algorithm, rank_t) -> rooted<Algorithm>;
+
+/// Begins a call of dense values or of a stream; `rest` are the algorithm's arguments behind them.
+template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
+auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
+  if constexpr (dense_values<Values>) {
+    const std::span x(values);
+    using T = typename decltype(x)::element_type;
+    static_assert(element<T>, "a collective takes values that can be written, of an element type");
+    check_protocol<Algorithm, T, Op>();
+    algorithm.template validate<T>(x.size(), net.size(), Op{});
+    return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm), with_finish<Op, T>(std::move(algorithm)),
+                 std::span<T>(x), rest...);
+  } else if constexpr (requires { values.view(); }) {
+    return begin_piece<Op>(begin, net, values.view(), std::move(algorithm), rest...);
+  } else {
+    using T = typename std::remove_cvref_t<Values>::value_type;
+    using Index = typename std::remove_cvref_t<Values>::index_value_type;
+    check_protocol<Algorithm, T, Op>();
+    validate(values);
+    algorithm.template validate<T>(values.dimension(), net.size(), Op{});
+    const stream_view<T, Index> mine = values;
+    return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm), with_finish<Op, T>(std::move(algorithm)),
+                 mine, rest...);
+  }
+}
+
+struct reduce_scatter_forms {
+  template <class Mode, class Net, class Values>
+  auto operator()(Mode begin, Net& net, Values&& values) const {
+    if constexpr (dense_values<Values>)
+      return (*this)(begin, net, std::forward<Values>(values), ring_reduce_scatter{});
+    else
+      return (*this)(begin, net, std::forward<Values>(values), split_reduce_scatter{});
+  }
+  template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
+  auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm, Op op = {}) const {
+    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(algorithm), op);
+  }
+};
+
+struct allgather_forms {
+  template <class Mode, class Net, class Values, class Algorithm = bruck_allgather>
+  auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}) const {
+    if constexpr (!dense_values<Values>) {
+      if constexpr (requires { values.view(); })
+        validate(values.view());
+      else
+        validate(values);
+      if (values.is_dense()) {
+        raise<invalid_argument>(
+            {"a sparse allgather takes sparse streams, not a dense one of ", values.count(), " values"});
+      }
+    }
+    return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(algorithm));
+  }
+};
+
+struct reduce_forms {
+  template <class Mode, class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
+  auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
+    check_root(net, root);
+    rooted<Algorithm> to_root{std::move(algorithm), root};
+    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_root), op);
+  }
+};
+
+struct broadcast_forms {
+  template <class Mode, class Net, class Values, class Algorithm = binomial_broadcast>
+  auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
+    check_root(net, root);
+    rooted<Algorithm> from_root{std::move(algorithm), root};
+    return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(from_root));
+  }
+};
 
 } // namespace detail
 
-/// Reduce-scatter of `x` in place: afterwards block `rank` of uniform_ownership{x.size(), P} is reduced.
-template <transport Net, element T, reduction<T> Op = sum>
-auto start_reduce_scatter(Net& net, std::span<T> x, Op op = {}) {
-  return start(net, signature_of<T, no_indices, ring_reduce_scatter, Op>(x.size()),
-               detail::with_finish<Op, T>(ring_reduce_scatter{}), x, op);
+/// `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` of dense values in place: afterwards block
+/// `rank` of uniform_ownership{x.size(), P} is reduced.
+/// `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` of streams: this rank's block of the
+/// sum, sparse.
+template <transport Net, class... Args>
+auto reduce_scatter(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::reduce_scatter_forms{}, net, std::forward<Args>(args)...);
 }
-/// Reduce-scatter of streams: this rank's block of the sum, sparse.
-template <transport Net, element T, index_type Index, reduction<T> Op = sum>
-auto start_reduce_scatter(Net& net, const stream_view<T, Index>& mine, Op op = {}) {
-  validate(mine);
-  return start(net, signature_of<T, Index, split_reduce_scatter, Op>(mine.dimension()),
-               detail::with_finish<Op, T>(split_reduce_scatter{}), mine, op);
-}
-
-/// Allgather of `x` in place: rank r brings block r of uniform_ownership{x.size(), P}.
-template <transport Net, element T>
-auto start_allgather(Net& net, std::span<T> x) {
-  const auto agreed = signature_of<T, no_indices, bruck_allgather, detail::no_operation>(x.size());
-  return start(net, agreed, bruck_allgather{}, x);
-}
-/// Sparse allgather: every rank's stream on every rank, as a `gathered`. Throws `invalid_argument` for a dense stream.
-template <transport Net, element T, index_type Index>
-auto start_allgather(Net& net, const stream_view<T, Index>& mine) {
-  validate(mine);
-  if (mine.is_dense()) {
-    raise<invalid_argument>({"a sparse allgather takes sparse streams, not a dense one of ", mine.count(), " values"});
-  }
-  const auto agreed = signature_of<T, Index, bruck_allgather, detail::no_operation>(mine.dimension());
-  return start(net, agreed, bruck_allgather{}, mine, false);
+template <transport Net, class... Args>
+auto start_reduce_scatter(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::reduce_scatter_forms{}, net, std::forward<Args>(args)...);
 }
 
-/// Reduction of `x` to the root, in place; elsewhere `x` is unspecified afterwards.
-template <transport Net, element T, reduction<T> Op = sum>
-auto start_reduce(Net& net, std::span<T> x, rank_t root, Op op = {}) {
-  detail::check_root(net, root);
-  const detail::rooted algorithm{detail::with_finish<Op, T>(binomial_reduce{}), root};
-  return start(net, signature_of<T, no_indices, binomial_reduce, Op>(x.size(), digest_of(algorithm)), algorithm, x, op);
+/// `allgather(net, x, algorithm = bruck_allgather{})` of dense values in place: rank r brings block r of
+/// uniform_ownership{x.size(), P}.
+/// `allgather(net, mine, ...)` of sparse streams: every rank's stream on every rank, as a `gathered`. Throws
+/// `invalid_argument` for a dense stream.
+template <transport Net, class... Args>
+auto allgather(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::allgather_forms{}, net, std::forward<Args>(args)...);
 }
-/// Reduction of streams to the root; elsewhere the result is an empty stream.
-template <transport Net, element T, index_type Index, reduction<T> Op = sum>
-auto start_reduce(Net& net, const stream_view<T, Index>& mine, rank_t root, Op op = {}) {
-  validate(mine);
-  detail::check_root(net, root);
-  const detail::rooted algorithm{detail::with_finish<Op, T>(binomial_reduce{}), root};
-  return start(net, signature_of<T, Index, binomial_reduce, Op>(mine.dimension(), digest_of(algorithm)), algorithm,
-               mine, op);
+template <transport Net, class... Args>
+auto start_allgather(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::allgather_forms{}, net, std::forward<Args>(args)...);
 }
 
-/// The root's `x` on every rank.
-template <transport Net, element T>
-auto start_broadcast(Net& net, std::span<T> x, rank_t root) {
-  detail::check_root(net, root);
-  const detail::rooted<binomial_broadcast> algorithm{{}, root};
-  const auto agreed =
-      signature_of<T, no_indices, binomial_broadcast, detail::no_operation>(x.size(), digest_of(algorithm));
-  return start(net, agreed, algorithm, x);
+/// `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` of dense values in place; on ranks other than the
+/// root `x` is unspecified afterwards.
+/// `reduce(net, mine, root, ...)` of streams: on ranks other than the root the result is an empty stream.
+template <transport Net, class... Args>
+auto reduce(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::reduce_forms{}, net, std::forward<Args>(args)...);
 }
-/// The root's stream on every rank; the others bring a stream of the same dimension, which may be empty.
-template <transport Net, element T, index_type Index>
-auto start_broadcast(Net& net, const stream_view<T, Index>& mine, rank_t root) {
-  validate(mine);
-  detail::check_root(net, root);
-  const detail::rooted<binomial_broadcast> algorithm{{}, root};
-  const auto agreed =
-      signature_of<T, Index, binomial_broadcast, detail::no_operation>(mine.dimension(), digest_of(algorithm));
-  return start(net, agreed, algorithm, mine);
+template <transport Net, class... Args>
+auto start_reduce(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::reduce_forms{}, net, std::forward<Args>(args)...);
 }
 
-// Streams that own their memory.
-template <transport Net, element T, index_type Index, reduction<T> Op = sum>
-auto start_reduce_scatter(Net& net, const stream<T, Index>& mine, Op op = {}) {
-  return start_reduce_scatter(net, mine.view(), op);
+/// `broadcast(net, x, root, algorithm = binomial_broadcast{})`: the root's `x` on every rank.
+/// `broadcast(net, mine, root, ...)`: the root's stream on every rank; the others bring a stream of the same dimension,
+/// which may be empty.
+template <transport Net, class... Args>
+auto broadcast(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::broadcast_forms{}, net, std::forward<Args>(args)...);
 }
-template <transport Net, element T, index_type Index>
-auto start_allgather(Net& net, const stream<T, Index>& mine) {
-  return start_allgather(net, mine.view());
-}
-template <transport Net, element T, index_type Index, reduction<T> Op = sum>
-auto start_reduce(Net& net, const stream<T, Index>& mine, rank_t root, Op op = {}) {
-  return start_reduce(net, mine.view(), root, op);
-}
-template <transport Net, element T, index_type Index>
-auto start_broadcast(Net& net, const stream<T, Index>& mine, rank_t root) {
-  return start_broadcast(net, mine.view(), root);
-}
-
-// The blocking forms, with the same arguments.
-
-template <transport Net, class First, class... Rest>
-auto reduce_scatter(Net& net, First&& first, Rest&&... rest) {
-  return start_reduce_scatter(net, std::forward<First>(first), std::forward<Rest>(rest)...).wait();
-}
-template <transport Net, class First>
-auto allgather(Net& net, First&& first) {
-  return start_allgather(net, std::forward<First>(first)).wait();
-}
-template <transport Net, class First, class... Rest>
-auto reduce(Net& net, First&& first, Rest&&... rest) {
-  return start_reduce(net, std::forward<First>(first), std::forward<Rest>(rest)...).wait();
-}
-template <transport Net, class First>
-auto broadcast(Net& net, First&& first, rank_t root) {
-  return start_broadcast(net, std::forward<First>(first), root).wait();
+template <transport Net, class... Args>
+auto start_broadcast(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::broadcast_forms{}, net, std::forward<Args>(args)...);
 }
 
 } // namespace spar

@@ -4,12 +4,13 @@
 #pragma once
 
 #include <spar/collective/allgather.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
+#include <spar/core/slot.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -19,10 +20,22 @@ namespace spar {
 
 /// ceil(log2 P) rounds; a rank sends and receives P - 1 times k entries.
 struct gather_and_merge {
+  static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    return detail::accepts_entries_alone<Storage>();
+  }
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
+
+  /// `residual`, where it is not empty, gets what the encoding of this rank's stream loses.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     pool& memory = net.memory();
     stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
@@ -30,7 +43,7 @@ struct gather_and_merge {
       mine = sparse_copy.view();
     }
     const bruck_allgather allgather;
-    const auto all = co_await allgather(net, mine);
+    const auto all = co_await allgather(net, mine, false, store, residual);
     buffer<stream_view<T, Index>> parts(memory, all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};

@@ -5,6 +5,7 @@
 
 #include <spar/collective/allgather.hpp>
 #include <spar/collective/recursive_doubling.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/checked_cast.hpp>
 #include <spar/core/task.hpp>
@@ -13,7 +14,6 @@
 #include <spar/storage/stream.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

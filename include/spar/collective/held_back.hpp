@@ -5,11 +5,11 @@
 
 #include <spar/collective/finishing.hpp>
 #include <spar/collective/participants.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -22,6 +22,7 @@ class held_values {
  public:
   using argument = std::span<T>;
   using result = participants;
+  using value_type = T;
   static constexpr element_code index = code_of<std::uint32_t>;
 
   /// What goes into a round and comes out of it: in the memory of the caller, or of its own.
@@ -89,6 +90,7 @@ class held_stream {
  public:
   using argument = stream_view<T, Index>;
   using result = partial_sum<T, Index>;
+  using value_type = T;
   static constexpr element_code index = code_of<Index>;
 
   struct share {

@@ -2,11 +2,11 @@
 // The largest of one number from each rank, by dissemination (Hensgen, Finkel and Manber 1988).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 

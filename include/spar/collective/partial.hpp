@@ -165,7 +165,8 @@ class partial {
       raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
     }
     Held::check(x);
-    detail::validate_call(algorithm_, net_->size(), x, op_);
+    if constexpr (requires { algorithm_.check_values(x); }) algorithm_.check_values(x);
+    algorithm_.template validate<typename Held::value_type>(n_, net_->size(), op_);
   }
 
   auto begin(const argument& x, bool last) {
@@ -284,7 +285,6 @@ class partial {
         running_ = true;
         finished& next = *finished_.acquire();
         contribute(next, round);
-        detail::validate_call(algorithm_, net.size(), Held::mine(next.share), op_);
         call_record call;
         call.name = &node().name_call({name_});
         const bool last = drained_ && round == calls_ + 1;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/pool.hpp>
 #include <spar/storage/stream.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

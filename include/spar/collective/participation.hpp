@@ -26,14 +26,16 @@ constexpr rank_t drawn(std::uint64_t seed, std::uint64_t round, rank_t ranks) no
 struct everyone {
   static constexpr std::string_view name = "everyone";
   static constexpr void validate(rank_t) noexcept {}
-  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 0; }
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
 };
 
 /// The first rank that makes its call starts the round on all: nobody waits for anybody.
 struct solo {
   static constexpr std::string_view name = "solo";
   static constexpr void validate(rank_t) noexcept {}
-  [[nodiscard]] static constexpr std::uint64_t agreed() noexcept { return 1; }
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
   [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
 };
 
@@ -44,7 +46,10 @@ struct majority {
   std::uint64_t seed = 1; ///< the same on every rank
 
   static constexpr void validate(rank_t) noexcept {}
-  [[nodiscard]] constexpr std::uint64_t agreed() const noexcept { return detail::splitmix(2 ^ detail::splitmix(seed)); }
+  template <class F>
+  constexpr void options(F&& f) const {
+    f("seed", seed);
+  }
   [[nodiscard]] constexpr bool initiates(rank_t rank, std::uint64_t round, rank_t ranks) const noexcept {
     return rank == detail::drawn(seed, round, ranks);
   }
@@ -62,8 +67,9 @@ struct quorum {
     if (q < 1 || q > ranks)
       raise<invalid_argument>({"a quorum is from 1 to ", ranks, ", the number of ranks, not ", q});
   }
-  [[nodiscard]] constexpr std::uint64_t agreed() const noexcept {
-    return detail::splitmix(static_cast<std::uint64_t>(q) ^ detail::splitmix(seed)) ^ 3;
+  template <class F>
+  constexpr void options(F&& f) const {
+    f("q", q), f("seed", seed);
   }
   [[nodiscard]] constexpr rank_t counter(std::uint64_t round, rank_t ranks) const noexcept {
     return detail::drawn(seed, round, ranks);
@@ -87,13 +93,14 @@ concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
 } // namespace detail
 
 /// Who must take part. Besides `everyone`, one whose ranks start rounds by their own calls, by
-/// `initiates(rank, round, P)`, or one whose calls are counted, by `q` and `counter(round, P)`. `agreed()` is a number
-/// that must be the same on all ranks; `validate(P)` throws `invalid_argument`.
+/// `initiates(rank, round, P)`, or one whose calls are counted, by `q` and `counter(round, P)`. `options(f)` calls
+/// `f(name, value)` with what must be the same on all ranks; `validate(P)` throws `invalid_argument`.
 template <class P>
-concept participation = std::copyable<P> && requires(const P& who, rank_t ranks) {
-  { P::name } -> std::convertible_to<std::string_view>;
-  { who.agreed() } -> std::same_as<std::uint64_t>;
-  who.validate(ranks);
-} && (std::same_as<P, everyone> || detail::initiated<P> || detail::counted<P>);
+concept participation =
+    std::copyable<P> && requires(const P& who, rank_t ranks, void (*each)(std::string_view, std::uint64_t)) {
+      { P::name } -> std::convertible_to<std::string_view>;
+      who.options(each);
+      who.validate(ranks);
+    } && (std::same_as<P, everyone> || detail::initiated<P> || detail::counted<P>);
 
 } // namespace spar

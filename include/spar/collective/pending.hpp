@@ -128,9 +128,9 @@ class loans {
 
 /// What a call says of its algorithm, which stays where it is until the call has ended.
 template <class Algorithm>
-description describe(const Algorithm& algorithm) noexcept {
+description description_for(const Algorithm& algorithm) noexcept {
   if constexpr (policy<Algorithm>)
-    return {&algorithm, [](const void* its) { return description_of(*static_cast<const Algorithm*>(its)); }};
+    return {&algorithm, [](const void* its, bounded_text& to) { describe(*static_cast<const Algorithm*>(its), to); }};
   else
     return {};
 }
@@ -139,7 +139,7 @@ description describe(const Algorithm& algorithm) noexcept {
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
   std::exception_ptr failure;
-  call->describe = describe(algorithm);
+  call->describe = description_for(algorithm);
   try {
     const open_call<Net> open(net.net(), *call);
     co_return co_await algorithm(net, args...);
@@ -218,7 +218,7 @@ template <transport Net, class Algorithm, class... Args>
 auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
   const detail::turn mine(net.node().shared());
   call_record call;
-  call.describe = detail::describe(algorithm);
+  call.describe = detail::description_for(algorithm);
   try {
     const detail::open_call<Net> open(net, call);
     auto work = algorithm(channel<Net>(net, call, agreed), args...);

@@ -2,12 +2,12 @@
 // A thread that makes progress while the application computes.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/thread.hpp>
 #include <spar/core/turns.hpp>
 #include <spar/transport/inquiry.hpp>
 #include <spar/transport/transport.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <exception>
 

@@ -2,11 +2,14 @@
 // Allreduce, reduce-scatter and allgather around a ring, for any number of ranks (Patarasuk and Yuan 2009).
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/compressed_ring.hpp>
+#include <spar/collective/stream_wire.hpp>
 #include <spar/core/fixed_vector.hpp>
+#include <spar/core/slot.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
@@ -19,7 +22,7 @@ namespace spar {
 
 /// P - 1 steps; block b starts at rank b + 1 and collects each rank's share on its way to rank b, its owner, so its sum
 /// has the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
-struct ring_reduce_scatter {
+struct ring_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "ring_reduce_scatter";
 
   /// In place; afterwards block `rank` of `x` (see uniform_ownership) is reduced, the rest is unspecified.
@@ -44,9 +47,11 @@ struct ring_reduce_scatter {
     }
   }
 
-  /// The entries of this rank's block.
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  /// The entries of this rank's block. `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
@@ -56,12 +61,16 @@ struct ring_reduce_scatter {
     stream_view<T, Index> have = slice((net.rank() + p - 1) % p);
     for (rank_t step = 1; step < p; ++step) {
       const rank_t block = (net.rank() + 2 * p - step - 1) % p;
-      auto sending = net.send(right, encode(have));
-      message_buffer in(net.memory());
+      const index_range given = owner[(block + 1) % p];
+      outgoing<Storage, T, Index> out;
+      auto sending = net.send(right, out(net, store, have, given, step_of(static_cast<std::uint64_t>(step), 0)));
+      out.keep_lost(net, store, have, given, residual);
+      incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(left, in);
-      const auto partial = decode<T, Index>(in, owner[block]);
+      const auto partial = in.view(net, store, owner[block]);
       const auto own = slice(block);
-      auto next = merge(partial, own, owner[block], dense_threshold<T, Index>(owner[block].size()), op, net.memory());
+      const std::uint64_t limit = storage::delta<T, Index>(store, owner[block].size());
+      auto next = merge(partial, own, owner[block], limit, op, net.memory());
       net.compute(partial.count() + own.count());
       in.release();
       co_await sending;
@@ -77,7 +86,7 @@ struct ring_reduce_scatter {
 };
 
 /// P - 1 steps, in each of which every rank passes on the block that it got last; n (P - 1) / P values.
-struct ring_allgather {
+struct ring_allgather : algorithm_defaults {
   static constexpr std::string_view name = "ring_allgather";
 
   /// In place: rank r brings block r of `x`.
@@ -99,26 +108,30 @@ struct ring_allgather {
   }
 
   /// Blocks of a vector, block r from rank r, joined; where the whole turns dense, absent entries become `absent`.
-  template <transport Net, element T, index_type Index>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent) const& {
+  /// `residual`, where it is not empty, gets what the encoding of this rank's block loses.
+  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    // A block that is passed on needs memory of its own: borrowed from the left it would be lent to the right, all
-    // around.
-    fixed_vector<stream<T, Index>> passed(net.memory(), static_cast<std::size_t>(p - 1));
+    // In the order in which they come; each in memory of this rank: borrowed from the left a block would be lent to the
+    // right, all around.
+    fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
     const std::span<stream_view<T, Index>> blocks = views.span();
-    blocks[static_cast<std::size_t>(net.rank())] = mine;
+    passed.emplace_back().bring(net, store, mine, owner[net.rank()], residual);
+    blocks[static_cast<std::size_t>(net.rank())] = passed[0].view();
     for (rank_t step = 0; step + 1 < p; ++step) {
-      const auto out = static_cast<std::size_t>((net.rank() + p - step) % p);
       const rank_t due = (net.rank() + 2 * p - step - 1) % p;
-      auto sending = net.send(right, encode(blocks[out]));
-      message_buffer in(net.memory());
+      auto sending = net.send(right, passed[static_cast<std::size_t>(step)].message());
+      incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(left, in);
-      blocks[static_cast<std::size_t>(due)] =
-          passed.emplace_back(stream<T, Index>::copy(net.memory(), decode<T, Index>(in, owner[due]))).view();
+      auto& next = passed.emplace_back();
+      next.take(net, store, in, owner[due]);
+      blocks[static_cast<std::size_t>(due)] = next.view();
       in.release();
       co_await sending;
     }
@@ -132,26 +145,55 @@ struct ring_allgather {
 
 /// Reduce-scatter, then allgather: 2 (P - 1) steps, 2 n (P - 1) / P values sent by each rank.
 struct ring {
+  static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "ring";
 
-  template <transport Net, element T, reduction<T> Op>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  std::uint64_t piece = 32768; ///< dense values that a block codec encodes together
+
+  template <class Selector, class Storage, class Topology>
+  static nothing_against accepts();
+  /// Throws `invalid_argument` for pieces of no values.
+  void validate(std::uint64_t) const { detail::check_piece(piece); }
+  template <class F>
+  void options(F&& f) const {
+    f("piece", piece);
+  }
+
+  /// Encodings that a contribution of dense values passes on P ranks.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? ranks : 0; }
+
+  /// In place. `residual`, where there is one, gets what this rank's encodings lose.
+  template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
+                        std::span<T> residual = {}) const& {
+    if constexpr (storage::plain_blocks<Storage>)
+      return plain(net, x, op);
+    else
+      return compressed_ring(net, x, op, storage::blocks_of(store), piece, residual);
+  }
+
+  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
+    const ring_reduce_scatter reduce_scatter;
+    const ring_allgather allgather;
+    const stream<T, Index> block = co_await reduce_scatter(net, mine, op, store, residual);
+    co_return co_await allgather(net, block.view(), op.template neutral<T>(), store, residual);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  template <transport Net, element T, class Op>
+  static task<void> plain(channel<Net> net, std::span<T> x, Op op) {
     const ring_reduce_scatter reduce_scatter;
     const ring_allgather allgather;
     co_await reduce_scatter(net, x, op);
     co_await allgather(net, x);
   }
-
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    const ring_reduce_scatter reduce_scatter;
-    const ring_allgather allgather;
-    const stream<T, Index> block = co_await reduce_scatter(net, mine, op);
-    co_return co_await allgather(net, block.view(), op.template neutral<T>());
-  }
-
-  template <class... Args>
-  void operator()(Args&&...) && = delete;
 };
 
 } // namespace spar

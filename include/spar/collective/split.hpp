@@ -3,14 +3,15 @@
 // Ok-Topk, section 3.1.1); a sparse reduce-scatter.
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/stream_wire.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/task.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +24,13 @@ namespace spar {
 /// Sends each owner its slice and reduces the parts of this rank's block: to the values of the block at `dense`, or
 /// where that is null to a sparse stream. P - 1 messages each way, all under way at once. Sparse sums are taken over
 /// buckets of 16 ranks, while the next bucket arrives, and then over the buckets; both in the order of the ranks, so
-/// that it does not matter who owns an index.
-template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op>
-task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, T* dense) {
+/// that it does not matter who owns an index. Sparse slices travel by the stream codec of `store`, dense ones as they
+/// are, or by its block codec where `store` is one alone. `residual`, where it is not empty, gets what the encodings of
+/// this rank's slices lose.
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, T* dense,
+                             Storage store = {}, std::span<T> residual = {}) {
+  using codec = storage::slices_type<Storage>;
   constexpr std::size_t bucket = 16;
   pool& memory = net.memory();
   stream<T, Index> sparse_copy;
@@ -38,8 +43,10 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
   const auto rank = static_cast<std::size_t>(net.rank());
   const index_range block = owner[net.rank()];
   const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
+  const codec slices = storage::slices_of(store);
+  outgoing_list<codec, T, Index> out(memory, ranks - 1); // outlives the sends, which read it
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
-  fixed_vector<message_buffer> arrived(memory, ranks - 1);
+  fixed_vector<incoming<codec, T, Index>> arrived(memory, ranks - 1);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
   buffer<stream_view<T, Index>> parts(memory, ranks);
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
@@ -61,19 +68,24 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
     sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
   };
 
+  const std::uint64_t step = step_of(0, net.rank()); // no two ranks round alike
   // Each rank begins with another peer, so that no one is addressed by all at once.
   for (rank_t i = 1; i < p; ++i) {
     receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.emplace_back(net.send(peer, encode(slice(peer))));
+    sending.emplace_back(net.send(peer, out.add(net, slices, slice(peer), owner[peer], step, residual)));
   }
   parts.span()[rank] = slice(net.rank());
   for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
-    parts.span()[source] = decode<T, Index>(arrived[i], block);
+    const auto part = arrived[i].view(net, slices, block);
+    if (dense == nullptr && part.is_dense() && part.count() > 0) {
+      throw corrupt_message("a dense stream arrived where entries are due");
+    }
+    parts.span()[source] = part;
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
     if (last_of_bucket && dense == nullptr) merge_bucket(source / bucket);
   }
@@ -91,13 +103,15 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
 }
 
 /// Reduce-scatter of sparse streams by direct messages: block `rank` of the sum, sparse.
-struct split_reduce_scatter {
+struct split_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "split_reduce_scatter";
 
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const uniform_ownership owner{mine.dimension(), net.size()};
-    return split(net, mine, owner, op, static_cast<T*>(nullptr));
+    return split(net, mine, owner, op, static_cast<T*>(nullptr), store, residual);
   }
 
   template <class... Args>

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce by split and allgather, with a sparse (SSAR), dense (DSAR) or encoded second phase, or the smaller of the
-// first two (SparCML, sections 5.3.2, 5.3.3 and 6).
+// Allreduce by split and allgather, with a sparse (SSAR) or a dense second phase (DSAR), or the smaller of them
+// (SparCML, sections 5.3.2, 5.3.3 and 6).
 #pragma once
 
 #include <spar/collective/allgather.hpp>
 #include <spar/collective/block_coder.hpp>
 #include <spar/collective/split.hpp>
 #include <spar/core/buffer.hpp>
+#include <spar/core/slot.hpp>
 #include <spar/core/task.hpp>
-#include <spar/storage/codec.hpp>
 #include <spar/storage/merge.hpp>
+#include <spar/storage/storage.hpp>
 #include <spar/transport/channel.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,73 +21,72 @@
 
 namespace spar {
 
-/// Each owner reduces its block of the dimension from direct messages; then the blocks are gathered everywhere, as
-/// `Storage` says: `storage::sparse`, `storage::dense`, `storage::adaptive`, or any block_codec.
+/// What is gathered in the second phase of a split-allgather: sparse blocks (SSAR), dense blocks (DSAR), or whatever is
+/// fewer bytes for all of them together.
+enum class second_phase { adaptive, sparse, dense };
+
+/// Each owner reduces its block of the dimension from direct messages; then the blocks are gathered everywhere. Sparse
+/// streams travel by the stream codec of the storage that the call is given, the dense blocks of the second phase by
+/// its block codec. With a block codec alone everything is dense, and both phases are encoded.
 ///
 /// With k entries on each rank the first phase sends at most k entries a rank. The second sends (P - 1) / P of the
 /// result: between k (P - 1) / P and k (P - 1) entries if it stays sparse, n (P - 1) / P values if not. Rounds: P - 1
 /// messages at once, then ceil(log2 P); `adaptive` counts the entries of all blocks between, in ceil(log2 P) rounds
 /// more.
-template <class Storage>
+template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
-  static constexpr std::string_view name = Storage::name;
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "split_allgather";
 
-  Storage storage{};
-
-  /// Of the storage's options, where it has any.
-  [[nodiscard]] std::uint64_t agreed() const
-    requires requires(const Storage& s) { s.agreed(); }
-  {
-    return storage.agreed();
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    if constexpr (Phase == second_phase::sparse)
+      return detail::accepts_entries_alone<Storage>();
+    else
+      return nothing_against();
   }
-  /// Throws `invalid_argument` for a bad option of the storage.
-  template <element T, index_type Index, class Op>
-  void validate(const stream_view<T, Index>&, const Op&) const {
-    if constexpr (block_codec<Storage, T>) (void)storage.template encoded_bytes<T>(1);
-  }
-
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const&
-    requires(std::same_as<Storage, storage::sparse> || std::same_as<Storage, storage::adaptive>)
-  {
-    const split_reduce_scatter reduce_scatter;
-    const bruck_allgather allgather;
-    const stream<T, Index> block = co_await reduce_scatter(net, mine, op);
-    if constexpr (std::same_as<Storage, storage::adaptive>) {
-      const std::uint64_t entries = co_await count_entries(net, block.count());
-      if (entries > dense_threshold<T, Index>(mine.dimension())) {
-        const index_range own = uniform_ownership{mine.dimension(), net.size()}[net.rank()];
-        auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
-        const auto part = block.view();
-        reduce_dense(std::span(&part, 1), own, sum.values().data() + own.begin, op);
-        co_await allgather(net, sum.values());
-        co_return sum;
-      }
-    }
-    gathered<T, Index> blocks(block.view(), static_cast<std::size_t>(net.size()), net.memory());
-    co_await allgather.streams(net, blocks, true);
-    auto sum = std::move(blocks).joined();
-    if (sum.count() > dense_threshold<T, Index>(sum.dimension())) sum = to_dense(sum.view(), op, net.memory());
-    co_return sum;
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  static constexpr void options(F&& f) {
+    f("second_phase", Phase == second_phase::adaptive ? std::string_view("adaptive")
+                      : Phase == second_phase::sparse ? std::string_view("sparse")
+                                                      : std::string_view("dense"));
   }
 
-  /// `residual`, where there is one, gets what a lossy storage loses of this rank's block of the sum.
-  template <transport Net, element T, index_type Index, reduction<T> Op>
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op,
-                                    std::span<T> residual = {}) const&
-    requires(std::same_as<Storage, storage::dense> || block_codec<Storage, T>)
-  {
+  /// `residual`, where it is not empty, gets what the encodings of this rank lose: of its slices of the contribution
+  /// and of its block of the sum.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                    std::span<T> residual = {}) const& {
     const uniform_ownership owner{mine.dimension(), net.size()};
-    auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
-    const std::span<T> values = sum.values();
-    co_await split(net, mine, owner, op, values.data() + owner.begin(net.rank()));
-    if constexpr (std::same_as<Storage, storage::dense>) {
-      const bruck_allgather allgather;
-      co_await allgather(net, values);
+    const index_range own = owner[net.rank()];
+    if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
+      auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
+      const std::span<T> values = sum.values();
+      co_await split(net, mine, owner, op, values.data() + own.begin, store, residual);
+      co_await gather_dense(net, values, storage::blocks_of(store), residual);
+      co_return sum;
     } else {
-      co_await gather_encoded(net, values, residual, owner);
+      T* const sparse = nullptr;
+      const stream<T, Index> block = co_await split(net, mine, owner, op, sparse, store, residual);
+      if constexpr (Phase == second_phase::adaptive) {
+        const std::uint64_t entries = co_await count_entries(net, block.count());
+        if (entries > storage::delta<T, Index>(store, mine.dimension())) {
+          auto sum = stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
+          const auto part = block.view();
+          reduce_dense(std::span(&part, 1), own, sum.values().data() + own.begin, op);
+          co_await gather_dense(net, sum.values(), storage::blocks_of(store), residual);
+          co_return sum;
+        }
+      }
+      const bruck_allgather allgather;
+      gathered<T, Index> blocks(block.view(), static_cast<std::size_t>(net.size()), net.memory());
+      co_await allgather.streams(net, blocks, true, storage::streams_of(store), residual);
+      auto sum = std::move(blocks).joined();
+      if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = to_dense(sum.view(), op, net.memory());
+      co_return sum;
     }
-    co_return sum;
   }
 
   template <class... Args>
@@ -106,10 +105,16 @@ struct split_allgather {
     co_return sum;
   }
 
+  /// The blocks of all ranks; this rank brings its own.
   template <transport Net, element T>
-  task<void> gather_encoded(channel<Net> net, std::span<T> values, std::span<T> residual,
-                            uniform_ownership owner) const& {
-    const auto bytes_of = [&](std::uint64_t values_in_it) { return storage.template encoded_bytes<T>(values_in_it); };
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, storage::dense, std::span<T>) {
+    static constexpr bruck_allgather allgather;
+    return allgather(net, values);
+  }
+  template <transport Net, element T, class Codec>
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, std::span<T> residual) {
+    const uniform_ownership owner{values.size(), net.size()};
+    const auto bytes_of = [&](std::uint64_t values_in_it) { return codec.template encoded_bytes<T>(values_in_it); };
     const block_sizes sizes(owner, bytes_of);
     buffer<std::byte> bytes(net.memory(), sizes.begin(net.size()));
     const auto encoded = [&](rank_t r) {
@@ -117,7 +122,7 @@ struct split_allgather {
     };
     const auto block = [&](rank_t r) { return values.subspan(owner[r].begin, owner[r].size()); };
     const index_range own = owner[net.rank()];
-    const block_coder coder(net, storage);
+    const block_coder coder(net, codec);
     coder.encode(std::span<const T>(block(net.rank())), own.begin, encoded(net.rank()));
     buffer<T> exact(net.memory(), residual.empty() ? 0 : own.size());
     kernel::detail::copy(exact.data(), values.data() + own.begin, exact.size());
@@ -132,8 +137,8 @@ struct split_allgather {
 };
 
 /// Static sparse allreduce: the result stays below delta.
-using ssar_split = split_allgather<storage::sparse>;
+using ssar_split = split_allgather<second_phase::sparse>;
 /// Dynamic sparse allreduce: the result is dense.
-using dsar_split = split_allgather<storage::dense>;
+using dsar_split = split_allgather<second_phase::dense>;
 
 } // namespace spar

@@ -9,6 +9,13 @@ namespace spar {
 using rank_t = std::int32_t;
 using tag_t = std::int32_t;
 
+/// Numbers for the ranks by which partners in a collective are near each other: both arrays have P entries and are
+/// borrowed; null where each rank has its own number.
+struct rank_order {
+  const rank_t* ranks = nullptr;   ///< the rank of each number
+  const rank_t* numbers = nullptr; ///< the number of each rank
+};
+
 /// Collectives that may be in flight at once, and concurrent lanes in each; MPI guarantees tags up to 32767 only.
 inline constexpr std::uint64_t max_in_flight = 4096;
 inline constexpr std::uint8_t max_lanes = 8;

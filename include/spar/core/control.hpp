@@ -4,10 +4,11 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/algobase.hpp>
+#include <spar/core/bounded_text.hpp>
 #include <spar/core/crc32c.hpp>
 #include <spar/core/error.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -49,9 +50,6 @@ struct control_message {
   }
 };
 static_assert(sizeof(control_message) == 64 && std::is_trivially_copyable_v<control_message>);
-
-/// Characters of a text that are told; more are left out.
-inline constexpr std::size_t told_length = 520;
 
 /// The part of `text` that begins at `at`.
 inline control_message part_of(control_message::purpose what, rank_t source, std::string_view text, std::size_t at) {

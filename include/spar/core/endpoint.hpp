@@ -3,6 +3,7 @@
 // waited for and for how long, and whether the communicator is still alive.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
@@ -18,7 +19,6 @@
 #include <spar/core/turns.hpp>
 #include <spar/core/waiting.hpp>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bitset>
@@ -41,19 +41,19 @@ namespace detail {
 /// Says what an object is: an algorithm with its options.
 struct description {
   const void* object = nullptr;
-  std::string (*text)(const void* object) = nullptr;
+  void (*write)(const void* object, bounded_text& to) = nullptr;
 };
 
 /// What this rank has asked a peer, while it waits for the answer.
 struct question {
   rank_t peer;
   bool answered = false;
-  std::string answer{};
+  bounded_text answer{};
 };
 
 } // namespace detail
 
-/// What a call is, beyond its end.
+/// The identity of a call, which error messages need after the call has ended.
 struct call_identity {
   signature agreed;
   std::uint64_t sequence = 0;
@@ -236,7 +236,9 @@ class endpoint {
   /// A control message has arrived. Throws `corrupt_message` for one that nobody can have sent.
   [[gnu::noinline, gnu::cold]] void heed(const control_message& part) {
     if (part.what == control_message::purpose::round) {
-      return texts_.add(part, [&](std::string_view text) { listeners_.hear(part.source, text); });
+      const detail::bounded_text* const text = texts_.add(part);
+      if (text != nullptr) listeners_.hear(part.source, text->view());
+      return;
     }
     if (part.what == control_message::purpose::name) {
       if (part.source != 0) throw corrupt_message("a rank other than 0 numbers a collective");

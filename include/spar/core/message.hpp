@@ -25,13 +25,14 @@ namespace spar {
 enum class wire_format : std::uint8_t {
   sparse = 1,  ///< pieces: indices, values; count entries
   dense = 2,   ///< piece 0: count values; piece 1, if any, continues them
-  encoded = 3, ///< piece 0: a storage policy's own bytes; piece 1, if any, continues them
-  parts = 4    ///< pieces: entries of each part (64 bits each), indices, values
+  encoded = 3, ///< piece 0: a block codec's bytes; piece 1, if any, continues them
+  parts = 4,   ///< pieces: entries of each part (64 bits each), indices, values
+  coded = 5    ///< piece 0: a stream codec's bytes for count entries; piece 1, if any: the table of encoded parts
 };
 
 inline constexpr std::size_t max_pieces = 3;
 
-/// What a call is of besides its algorithm and its dimension.
+/// The names and the form (of dense values or of streams) of a call.
 struct call_form {
   std::string_view algorithm; ///< name
   std::string_view operation; ///< name
@@ -45,7 +46,7 @@ struct signature {
   element_code element{};
   element_code index{};
   std::uint64_t dimension = 0;
-  const call_form* form = nullptr; ///< where it is known, for errors and for `channel::with_algorithm`
+  const call_form* form = nullptr; ///< where it is known, for errors
 };
 
 /// In front of every message, in the sender's byte order (the magic number tells a stranger's apart).
@@ -119,6 +120,7 @@ struct payload {
   wire_format format{};
   std::uint64_t count = 0; ///< entries
   payload_views pieces{};
+  std::uint64_t plain_bytes = 0; ///< what coded pieces would take without their codec; 0 of others
 };
 
 /// What a transport sends: the payload below the header that the call's channel has given it.

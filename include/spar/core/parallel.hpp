@@ -2,10 +2,10 @@
 // Work on the parts of a range at the same time.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/thread.hpp>
 
-#include <algorithm>
 #include <cstddef>
 
 namespace spar {

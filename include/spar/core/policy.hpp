@@ -3,25 +3,21 @@
 // that ranks compare and as text for errors.
 #pragma once
 
+#include <spar/core/bounded_text.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/fnv1a.hpp>
 #include <spar/core/mix.hpp>
 
 #include <bit>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace spar {
-
-/// Has a `name`, and may have `options(f)`, which calls `f("name", value)` for each option that ranks must have alike:
-/// a number, a text, or another policy. Options that ranks may have differently, as a number of threads, are left out.
-template <class P>
-concept policy = requires {
-  { P::name } -> std::convertible_to<std::string_view>;
-};
 
 namespace detail {
 
@@ -44,17 +40,28 @@ class option_digest {
   std::uint64_t hash_;
 };
 
+/// Writes `name=value, name=value`.
 class option_text {
  public:
+  explicit option_text(bounded_text& to) noexcept : to_(&to) {}
   template <class Value>
   void operator()(const option_name& name, const Value& value);
-  [[nodiscard]] const std::string& value() const noexcept { return text_; }
 
  private:
-  std::string text_;
+  bounded_text* to_;
+  bool first_ = true;
 };
 
 } // namespace detail
+
+/// Has a `name`, and `options(f)`, which calls `f("name", value)` for each option that ranks must have alike: a number,
+/// a text, or another policy. Options that ranks may have differently, as a number of threads, are left out. Rejects
+/// `options` that is not const, or no template of the visitor: it would silently compare nothing.
+template <class P>
+concept policy = requires(const P& its, detail::option_digest& f) {
+  { P::name } -> std::convertible_to<std::string_view>;
+  { its.options(f) } -> std::same_as<void>;
+};
 
 /// A number that two policies have in common if they have the same name and the same options, and else only by chance,
 /// one in 2^64.
@@ -62,22 +69,29 @@ template <policy P>
 constexpr std::uint64_t digest_of(const P& its) {
   constexpr std::uint64_t name = detail::fnv1a(P::name);
   detail::option_digest digest(name);
-  if constexpr (requires { its.options(digest); })
-    its.options(digest);
-  else if constexpr (requires { its.agreed(); })
-    digest.add(its.agreed());
+  its.options(digest);
   return digest.value();
 }
 
-/// The name and the options, like `exact_topk(k=15, density=0)`.
+/// Writes the name and the options, like `exact_topk(k=15, density=0)`.
+template <policy P>
+[[gnu::cold]] void describe(const P& its, detail::bounded_text& to) {
+  to.add(P::name);
+  const std::size_t length = to.size();
+  to.add("(");
+  detail::option_text options(to);
+  its.options(options);
+  if (to.size() == length + 1)
+    to.shrink(length);
+  else
+    to.add(")");
+}
+/// The same as a string.
 template <policy P>
 [[gnu::cold]] std::string description_of(const P& its) {
-  detail::option_text options;
-  if constexpr (requires { its.options(options); })
-    its.options(options);
-  else if constexpr (requires { its.agreed(); })
-    options("options", its.agreed());
-  return std::string(P::name) + (options.value().empty() ? "" : "(" + options.value() + ")");
+  detail::bounded_text text;
+  describe(its, text);
+  return std::string(text.view());
 }
 
 template <class Value>
@@ -95,13 +109,15 @@ constexpr void detail::option_digest::operator()(const option_name& name, const 
 
 template <class Value>
 void detail::option_text::operator()(const option_name& name, const Value& value) {
-  text_ += sentence(text_.empty() ? "" : ", ", name.text, "=");
+  if (!std::exchange(first_, false)) to_->add(", ");
+  to_->add(name.text);
+  to_->add("=");
   if constexpr (std::is_arithmetic_v<Value>)
-    text_ += sentence(value);
+    to_->add_part(value);
   else if constexpr (std::convertible_to<const Value&, std::string_view>)
-    text_ += std::string_view(value);
+    to_->add(value);
   else
-    text_ += description_of(value);
+    describe(value, *to_);
 }
 
 } // namespace spar

@@ -2,7 +2,8 @@
 // A pool of memory blocks: after one call, calls that are no larger find all their memory here.
 #pragma once
 
-#include <algorithm>
+#include <spar/core/algobase.hpp>
+
 #include <array>
 #include <atomic>
 #include <bit>

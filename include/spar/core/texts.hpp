@@ -2,46 +2,52 @@
 // Texts of control messages, put together from their parts.
 #pragma once
 
+#include <spar/core/bounded_text.hpp>
 #include <spar/core/control.hpp>
-#include <spar/core/error.hpp>
-
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <spar/core/record_queue.hpp>
 
 namespace spar::detail {
 
 /// Parts from one source come in order, those from several sources between each other.
 class texts {
  public:
-  /// Calls `take(text)` where `part` is the last one of its text. Throws `corrupt_message` for a text that is longer
-  /// than any rank sends.
-  template <class Take>
-  void add(const control_message& part, Take take) {
-    const std::string_view text(part.text.data(), part.length);
-    for (std::size_t i = 0; i < begun_.size(); ++i) {
-      auto& [source, what, whole] = begun_[i];
-      if (source != part.source || what != part.what) continue;
-      if (whole.size() + text.size() > told_length) throw corrupt_message("a text of control messages is too long");
-      whole += text;
-      if (part.last == 0) return;
-      const std::string taken = std::move(whole);
-      begun_.erase(begun_.begin() + static_cast<std::ptrdiff_t>(i));
-      return take(taken);
+  texts() = default;
+  texts(const texts&) = delete;
+  ~texts() {
+    while (begun* one = begun_.pop_front()) delete one;
+  }
+
+  /// The whole text where `part` is the last one of its text, valid until the next call; else null. Throws
+  /// `corrupt_message` for a text that is longer than any rank sends.
+  [[gnu::noinline, gnu::cold]] const bounded_text* add(const control_message& part) {
+    begun* one = begun_.take([&](const begun& b) { return b.source == part.source && b.what == part.what; });
+    if (one == nullptr && part.last != 0) { // most of them: allocates nothing
+      last_ = {};
+      last_.add({part.text.data(), part.length});
+      return &last_;
     }
-    if (part.last != 0) return take(text);
-    begun_.push_back({part.source, part.what, std::string(text)});
+    if (one == nullptr) one = new begun{part.source, part.what};
+    const bool fits = one->whole.size() + part.length <= told_length;
+    one->whole.add({part.text.data(), part.length});
+    if (fits && part.last == 0) {
+      begun_.push_back(one);
+      return nullptr;
+    }
+    last_ = one->whole;
+    delete one;
+    if (!fits) throw corrupt_message("a text of control messages is too long");
+    return &last_;
   }
 
  private:
   struct begun {
     rank_t source;
     control_message::purpose what;
-    std::string whole;
+    bounded_text whole{};
+    begun* next = nullptr;
   };
-  std::vector<begun> begun_;
+  record_queue<begun> begun_;
+  bounded_text last_;
 };
 
 } // namespace spar::detail

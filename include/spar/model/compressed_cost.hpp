@@ -2,9 +2,9 @@
 // Expected times of compressed allreduces, and whether compression pays (Zhou et al., section IV-A).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/model/cost.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
@@ -57,8 +57,8 @@ struct compression_choice {
   algorithm chosen = algorithm::plain;
 
   compression_choice(const network_model& net, const problem& p, const codec_model& codec) noexcept
-      : plain_seconds(
-            std::min({seconds_dense_recursive_doubling(net, p), seconds_rabenseifner(net, p), seconds_ring(net, p)})),
+      : plain_seconds(std::min(seconds_dense_recursive_doubling(net, p),
+                               std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)))),
         ring_seconds(seconds_compressed_ring(net, p, codec)),
         doubling_seconds(seconds_compressed_doubling(net, p, codec)) {
     if (p.ranks < 2) return;

@@ -2,9 +2,9 @@
 // Expected times of the algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/network_model.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 

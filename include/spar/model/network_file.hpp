@@ -2,10 +2,10 @@
 // A network_model in a text file.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>

@@ -3,13 +3,15 @@
 // Ok-Topk, algorithm 2).
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/composition.hpp>
 #include <spar/collective/finishing.hpp>
 #include <spar/collective/pending.hpp>
-#include <spar/collective/selected.hpp>
+#include <spar/collective/selected_sum.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -21,22 +23,13 @@
 
 namespace spar {
 
-/// An allreduce that takes from dense values what it sends and leaves the rest. May have state: it is called on a copy,
-/// which replaces the original when the call has succeeded. Rejects a dense allreduce, which leaves nothing behind.
-template <class Algorithm, class Net, class T, class Index, class Op>
-concept selecting_allreduce =
-    std::copyable<Algorithm> && requires(Algorithm& algorithm, channel<Net> net, std::span<T> x, Op op) {
-      { Algorithm::name } -> std::convertible_to<std::string_view>;
-      { algorithm.template operator()<Index>(net, x, op) } -> std::same_as<task<selected_sum<T, Index>>>;
-    };
-
 struct feedback_options {
   bool reject_nan = false; ///< throw `invalid_argument` where a new value is NaN, instead of sending it first
 };
 
-/// Sums over all ranks what `Algorithm` selects from the residual plus the new values, and keeps the rest as the next
-/// residual: the sum and all ranks' residuals together are all that was ever brought. The residual and the algorithm's
-/// state change only when a call succeeds. One call at a time; not for several threads at once.
+/// Sums over all ranks what `Algorithm`, a composition, selects from the residual plus the new values, and keeps the
+/// rest as the next residual: the sum and all ranks' residuals together are all that was ever brought. The residual and
+/// the state change only when a call succeeds. One call at a time; not for several threads at once.
 template <element T, class Algorithm, index_type Index = std::uint32_t>
 class error_feedback {
  public:
@@ -44,12 +37,19 @@ class error_feedback {
   using algorithm_type = Algorithm;
   static constexpr std::string_view name = Algorithm::name;
 
+  using state = typename Algorithm::state;
+  using report_type = typename Algorithm::report;
+
   explicit error_feedback(Algorithm algorithm = {}, const feedback_options& options = {})
-      : algorithm_(std::move(algorithm)), next_(algorithm_), options_(options) {}
+      : algorithm_(std::move(algorithm)), options_(options) {
+    hash_state();
+  }
   /// Throws `invalid_argument` where a call has not ended.
   error_feedback(error_feedback&& other)
-      : algorithm_(std::move(other.idle().algorithm_)), next_(algorithm_), options_(other.options_) {
+      : algorithm_(std::move(other.idle().algorithm_)), state_(std::move(other.state_)), next_(state_),
+        report_(other.report_), options_(other.options_) {
     residual_.swap(other.residual_);
+    hash_state();
   }
 
   /// In place: `x` becomes the sum, zero where nothing was selected. Unspecified after an error.
@@ -87,23 +87,28 @@ class error_feedback {
   /// As the algorithm of a partial allreduce, whose rounds run one after the other.
   template <transport Net, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op) & {
-    next_ = algorithm_;
+    next_ = state_;
     const in_place call{under_way(*this)};
     co_await call(net, x, sum{}); // the partial allreduce divides an average
   }
-  template <reduction<T> Op>
-  void validate(std::span<const T> x, const Op&) const {
+  /// Throws `invalid_argument` for values that cannot be summed.
+  void check_values(std::span<const T> x) const {
+    check_length(x.size());
+    if constexpr (is_floating<T>) {
+      if (options_.reject_nan) check_numbers(x);
+    }
+  }
+  template <element U, class Op>
+  void validate(std::uint64_t n, rank_t ranks, const Op&) const {
     check_operation<Op>();
-    check_values(x);
+    check_length(n);
+    algorithm_.template validate_parts<T>(n, ranks);
   }
-  void validate_ranks(rank_t ranks) const {
-    if constexpr (requires { algorithm_.validate_ranks(ranks); }) algorithm_.validate_ranks(ranks);
-  }
-  /// What of the options and the state all ranks must have alike.
+  /// The options and the state that all ranks must have alike.
   template <class F>
   void options(F&& f) const {
-    Algorithm algorithm = algorithm_;
-    name_options(algorithm, f);
+    algorithm_.options(f);
+    f("state", shared_state_);
   }
 
   /// What this rank has not sent yet; empty before the first call.
@@ -113,29 +118,43 @@ class error_feedback {
     check_idle();
     residual_.assign(values.begin(), values.end());
   }
-  /// The algorithm with its state: thresholds, boundaries and counters.
+  /// The composition: its options.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
+  /// Replaces the options between two calls, on all ranks alike: a density that grows, a warm-up. Ranks that disagree
+  /// end in `mismatch` in their next call. The residual and the state stay. Throws `invalid_argument` where a call has
+  /// not ended.
+  void set_algorithm(Algorithm algorithm) { idle().algorithm_ = std::move(algorithm); }
+  /// Thresholds, boundaries and counters, as the last call left them.
+  [[nodiscard]] const state& current_state() const noexcept { return state_; }
+  /// What the last call did on this rank.
+  [[nodiscard]] const report_type& report() const noexcept { return report_; }
 
-  /// The residual and the algorithm's state, to go on in another run with as many ranks.
+  /// The residual and the state, to go on in another run with as many ranks.
   [[nodiscard]] std::vector<std::byte> save() const {
     check_idle();
-    Algorithm algorithm = algorithm_;
     detail::state_writer words;
-    visit_state(algorithm, words);
-    return detail::to_bytes<T>(words.words, residual_, saved_name());
+    state now = state_;
+    visit_state(now, words);
+    return detail::to_bytes<T>(words.words, residual_, detail::names_of(algorithm_));
   }
   /// Goes on from what `save` returned. Throws `invalid_argument`, and changes nothing, where it is damaged, or of
-  /// another type or algorithm.
+  /// another type, or of another selector, storage, topology or schedule.
   void load(std::span<const std::byte> saved) {
     check_idle();
-    detail::saved_state<T> state = detail::from_bytes<T>(saved);
-    if (state.algorithm != saved_name()) throw invalid_argument("a saved state is of another algorithm");
-    Algorithm algorithm = algorithm_;
-    detail::state_reader words{state.words};
-    visit_state(algorithm, words);
+    detail::saved_state<T> loaded = detail::from_bytes<T>(saved);
+    if (loaded.names.empty()) {
+      throw invalid_argument(
+          "a saved state has an earlier layout, which does not name its selector, storage and topology: take_over() "
+          "takes its residual, and the next calls find thresholds and boundaries anew");
+    }
+    detail::check_names(loaded.names, detail::names_of(algorithm_));
+    state now = state_;
+    detail::state_reader words{loaded.words};
+    visit_state(now, words);
     if (!words.words.empty()) throw invalid_argument("a saved state is too long");
-    residual_ = std::move(state.residual);
-    algorithm_ = std::move(algorithm);
+    residual_ = std::move(loaded.residual);
+    state_ = std::move(now);
+    hash_state();
   }
   /// Adds the residual in what another rank of an earlier job `save`d: a job with another number of ranks takes over
   /// each saved residual on one of its ranks, so that nothing is lost.
@@ -151,28 +170,10 @@ class error_feedback {
   }
 
  private:
-  /// Of the algorithm, and a hash of the state that ranks share.
   template <class F>
-  static void name_options(Algorithm& algorithm, F& f) {
-    if constexpr (requires { algorithm.options(f); }) algorithm.options(f);
-    if constexpr (requires(detail::state_hash hash) { algorithm.shared_state(hash); }) {
-      detail::state_hash hash;
-      algorithm.shared_state(hash);
-      f("state", hash.value);
-    }
-  }
-  /// Of the algorithm, and of its selector where it has one.
-  static std::uint64_t saved_name() noexcept {
-    std::uint64_t hash = detail::fnv1a(Algorithm::name);
-    if constexpr (requires(Algorithm a) { std::string_view(decltype(a.select)::name); }) {
-      hash = detail::fnv1a(decltype(Algorithm::select)::name, hash);
-    }
-    return hash;
-  }
-  template <class F>
-  static void visit_state(Algorithm& algorithm, F& f) {
-    if constexpr (requires { algorithm.shared_state(f); }) algorithm.shared_state(f);
-    if constexpr (requires { algorithm.own_state(f); }) algorithm.own_state(f);
+  static void visit_state(state& now, F& f) {
+    now.shared_state(f);
+    now.own_state(f);
   }
 
   /// From the start of a call to its end, or to that of its handle where it never began.
@@ -204,30 +205,25 @@ class error_feedback {
   struct out_of_place {
     static constexpr std::string_view name = Algorithm::name;
     mutable under_way call;
+    const error_feedback* reducer = &call.its(); // also when the call has ended
 
     template <class F>
     void options(F&& f) const {
-      name_options(call.its().next_, f);
+      reducer->options(f);
     }
+
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, std::span<const T> x, Op op) const& {
       const end_of_call end(call);
       error_feedback& its = call.its();
       const accumulation add = its.accumulate(x);
       const std::span<T> values(its.accumulated_);
-      const auto start = [&] {
-        if constexpr (requires { its.next_.template operator()<Index>(net, values, op, add); }) {
-          return its.next_.template operator()<Index>(net, values, op, add);
-        } else {
-          add(0, x.size());
-          return its.next_.template operator()<Index>(net, values, op);
-        }
-      };
-      auto running = start();
+      auto running = its.algorithm_.template selected<Index>(net, &its.next_, &its.report_, values, op, add);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) detail::finish_values(result.sum.values(), op, net.size());
       std::swap(its.residual_, its.accumulated_);
-      std::swap(its.algorithm_, its.next_);
+      std::swap(its.state_, its.next_);
+      its.hash_state();
       its.make_room();
       co_return result;
     }
@@ -240,6 +236,7 @@ class error_feedback {
     void options(F&& f) const {
       sparse.options(f);
     }
+
     template <transport Net, class Op>
     task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
       const selected_sum<T, Index> result = co_await sparse(net, std::span<const T>(x), op);
@@ -251,13 +248,12 @@ class error_feedback {
   auto begin(Mode mode, Net& net, Call&& call, std::span<U> x, Op op) {
     check_operation<Op>();
     static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
-                  "this algorithm does not allreduce what it selects: it must be callable as "
-                  "algorithm.operator()<Index>(channel<Net>, std::span<T>, Op) -> task<selected_sum<T, Index>>");
+                  "this algorithm does not allreduce what it selects: it must be a composition, or have a state, a "
+                  "report and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     check_values(std::span<const T>(x));
-    validate_ranks(net.size());
-    next_ = algorithm_;
-    const auto agreed = signature_of<T, Index, Algorithm, Op>(x.size(), digest_of(call));
-    return mode(net, agreed, std::move(call), x, op);
+    algorithm_.template validate_parts<T>(x.size(), net.size());
+    next_ = state_;
+    return mode(net, signature_of<T, Index, Op>(x.size(), *this), std::move(call), x, op);
   }
 
   template <class Op>
@@ -265,18 +261,13 @@ class error_feedback {
     static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
                   "error feedback adds what was not sent to later values: its operation is sum or average");
   }
-  /// Throws `invalid_argument` for values that cannot be summed, and bad options.
-  void check_values(std::span<const T> x) const {
-    if (!residual_.empty() && residual_.size() != x.size()) {
-      raise<invalid_argument>({"the values have length ", x.size(), ", the residual ", residual_.size()});
+  void check_length(std::uint64_t n) const {
+    if (!residual_.empty() && residual_.size() != n) {
+      raise<invalid_argument>({"the values have length ", n, ", the residual ", residual_.size()});
     }
-    if (x.size() > 0 && x.size() - 1 > std::numeric_limits<Index>::max()) {
-      raise<invalid_argument>({x.size(), " values are beyond ", 8 * sizeof(Index), "-bit indices"});
+    if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
+      raise<invalid_argument>({n, " values are beyond ", 8 * sizeof(Index), "-bit indices"});
     }
-    if constexpr (is_floating<T>) {
-      if (options_.reject_nan) check_numbers(x);
-    }
-    if constexpr (requires { algorithm_.validate(x.size()); }) algorithm_.validate(x.size());
   }
 
   error_feedback& idle() {
@@ -293,8 +284,7 @@ class error_feedback {
     }
   }
 
-  /// Adds the new values to the residual, block by block, as an algorithm may ask for it as a fourth argument; else
-  /// all at once.
+  /// Adds the new values to the residual, block by block as a selector asks for them, or all at once.
   struct accumulation {
     T* to;
     const T* residual; // none before the first call
@@ -312,20 +302,36 @@ class error_feedback {
     return {accumulated_.data(), residual_.empty() ? nullptr : residual_.data(), x.data()};
   }
 
-  /// For the state of later calls, where an algorithm's state has a length.
+  /// Updates the digest that `options` compares; there, where the state is const, a visit would need a copy.
+  void hash_state() {
+    detail::state_digest hash;
+    state_.shared_state(hash);
+    shared_state_ = hash.value;
+  }
+
+  /// For the state of later calls, where a state has a length.
   void make_room() noexcept {
     try {
-      next_ = algorithm_;
+      next_ = state_;
     } catch (...) { // the next call tries again, before anything is sent
     }
   }
 
   Algorithm algorithm_;
-  Algorithm next_; // of the call that is under way, as the accumulated values
+  state state_{};
+  state next_{};                   // of the call that is under way, as the accumulated values
+  std::uint64_t shared_state_ = 0; // a digest of what ranks must have alike in `state_`
+  report_type report_{};
   feedback_options options_;
   std::vector<T> residual_;
   std::vector<T> accumulated_;
   bool busy_ = false;
 };
+
+/// Error feedback around a composition: `auto reduce = with_error_feedback<float>(compose(...))`.
+template <element T, index_type Index = std::uint32_t, class Algorithm>
+error_feedback<T, Algorithm, Index> with_error_feedback(Algorithm algorithm, const feedback_options& options = {}) {
+  return error_feedback<T, Algorithm, Index>(std::move(algorithm), options);
+}
 
 } // namespace spar

@@ -2,10 +2,12 @@
 // A residual and an algorithm's state as bytes, to be kept between jobs.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/crc32c.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/fnv1a.hpp>
+#include <spar/core/mix.hpp>
+#include <spar/core/slot.hpp>
 
 #include <array>
 #include <concepts>
@@ -13,14 +15,33 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace spar::detail {
 
-// An algorithm names its state by members that call f with each number and each vector of numbers:
+// A state names its numbers by members that call f with each number and each vector of numbers:
 //   shared_state(f)  what changes, alike on all ranks;
 //   own_state(f)     what changes on each rank for itself.
-// Its options are those of a policy.
+
+/// The names of a composition's parts, or that of another algorithm.
+template <class Algorithm>
+std::string names_of(const Algorithm& algorithm) {
+  std::string names;
+  algorithm.options([&](std::string_view, const auto& value) {
+    if constexpr (part<std::remove_cvref_t<decltype(value)>>) {
+      names += (names.empty() ? "" : ", ") + std::string(value.name);
+    }
+  });
+  return names.empty() ? std::string(Algorithm::name) : names;
+}
+
+/// Throws `invalid_argument` where a saved state is of other parts.
+inline void check_names(const std::string& saved, const std::string& own) {
+  if (saved != own) raise<invalid_argument>({"a saved state is of ", saved, "; this reducer is of ", own});
+}
 
 /// Collects numbers as words.
 struct state_writer {
@@ -55,22 +76,24 @@ struct state_reader {
   }
 };
 
-/// Hashes all of them, as FNV-1a does octets.
-struct state_hash {
-  std::uint64_t value = fnv1a_basis;
+/// A digest of all of them.
+struct state_digest {
+  std::uint64_t value = 0;
 
-  void operator()(std::uint64_t number) { value = fnv1a(value, number); }
+  void operator()(std::uint64_t number) { value = mix(value ^ number) + mix_step; }
   void operator()(const std::vector<std::uint64_t>& numbers) {
     for (const std::uint64_t number : numbers) (*this)(number);
   }
 };
 
-/// In front of the state's words and the residual; a CRC-32C of everything follows them. In the machine's byte order.
+/// In front of the names' characters, the state's words and the residual; a CRC-32C of everything follows them. In the
+/// machine's byte order.
 struct saved_header {
-  static constexpr std::uint64_t spar = 0x3146'4552'4150'5301; // with the version
+  static constexpr std::uint64_t version_1 = 0x3146'4552'4150'5301; // had a hash in place of the names' length
+  static constexpr std::uint64_t version_2 = 0x3146'4552'4150'5302;
 
   std::uint64_t magic;
-  std::uint64_t algorithm; // its name's hash
+  std::uint64_t names; // bytes, a multiple of 8, zeros behind the last name
   element_code element;
   std::array<std::uint8_t, 7> reserved; // zeros
   std::uint64_t length;
@@ -79,28 +102,28 @@ struct saved_header {
 
 template <element T>
 struct saved_state {
-  std::uint64_t algorithm;
+  std::string names; // empty in version 1, whose state cannot be loaded
   std::vector<std::uint64_t> words;
   std::vector<T> residual;
 };
 
 template <element T>
-std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<const T> residual,
-                                std::uint64_t algorithm) {
+std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<const T> residual, std::string names) {
+  names.resize((names.size() + 7) / 8 * 8);
   saved_header head{};
-  head.magic = saved_header::spar;
-  head.algorithm = algorithm;
+  head.magic = saved_header::version_2;
+  head.names = names.size();
   head.element = code_of<T>;
   head.length = residual.size();
   head.words = words.size();
-  const std::size_t values_at = sizeof head + words.size_bytes();
-  const std::size_t body = values_at + residual.size_bytes();
-  std::vector<std::byte> out(body + sizeof(std::uint32_t));
-  std::memcpy(out.data(), &head, sizeof head);
-  if (!words.empty()) std::memcpy(out.data() + sizeof head, words.data(), words.size_bytes());
-  if (!residual.empty()) std::memcpy(out.data() + values_at, residual.data(), residual.size_bytes());
-  const std::uint32_t checksum = crc32c(out.data(), body);
-  std::memcpy(out.data() + body, &checksum, sizeof checksum);
+  std::vector<std::byte> out;
+  const auto append = [&](const auto& bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); };
+  append(std::as_bytes(std::span(&head, 1)));
+  append(std::as_bytes(std::span(names)));
+  append(std::as_bytes(words));
+  append(std::as_bytes(residual));
+  const std::uint32_t checksum = crc32c(out.data(), out.size());
+  append(std::as_bytes(std::span(&checksum, 1)));
   return out;
 }
 
@@ -115,21 +138,27 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
   std::memcpy(&head, saved.data(), sizeof head);
   const std::size_t body = saved.size() - sizeof checksum;
   std::memcpy(&checksum, saved.data() + body, sizeof checksum);
-  if (head.magic != saved_header::spar || head.reserved != saved_header{}.reserved ||
-      checksum != crc32c(saved.data(), body)) {
-    throw invalid_argument("a saved residual is damaged, or it is none");
+  if ((head.magic != saved_header::version_1 && head.magic != saved_header::version_2) ||
+      head.reserved != saved_header{}.reserved || checksum != crc32c(saved.data(), body)) {
+    throw invalid_argument("a saved residual is invalid: its magic number or its checksum is wrong");
   }
   if (head.element != code_of<T>) throw invalid_argument("a saved residual has another type of values");
+  const std::size_t names = head.magic == saved_header::version_2 ? head.names : 0;
   const std::size_t rest = body - sizeof head;
-  if (head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||
-      head.words * sizeof(std::uint64_t) + head.length * sizeof(T) != rest) {
+  if (names > rest || head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||
+      names + head.words * sizeof(std::uint64_t) + head.length * sizeof(T) != rest) {
     raise<invalid_argument>({"a saved residual of ", saved.size(), " bytes cannot hold ", head.length, " values"});
   }
-  saved_state<T> state{head.algorithm, std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
-  const std::byte* const words = saved.data() + sizeof head;
-  if (head.words > 0) std::memcpy(state.words.data(), words, head.words * sizeof(std::uint64_t));
-  const std::byte* const values = words + head.words * sizeof(std::uint64_t);
-  if (head.length > 0) std::memcpy(state.residual.data(), values, head.length * sizeof(T));
+  saved_state<T> state{std::string(names, '\0'), std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
+  const std::byte* from = saved.data() + sizeof head;
+  const auto read = [&](auto& to) {
+    if (!to.empty()) std::memcpy(to.data(), from, to.size() * sizeof(to[0]));
+    from += to.size() * sizeof(to[0]);
+  };
+  read(state.names);
+  read(state.words);
+  read(state.residual);
+  state.names.resize(std::min(state.names.find('\0'), state.names.size()));
   return state;
 }
 

@@ -3,6 +3,7 @@
 // algorithm 2) are one step that differs by what it reduces with; and the dense step.
 #pragma once
 
+#include <spar/collective/compose.hpp>
 #include <spar/collective/finishing.hpp>
 #include <spar/collective/pending.hpp>
 #include <spar/optimizer/error_feedback.hpp>
@@ -62,15 +63,15 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
 
 /// One step of plain SGD: the weights go down by `rate` times the mean of all gradients, which any allreduce of dense
 /// values finds. `gradient`, a span or a container, is what was subtracted.
-template <transport Net, class Gradient, class Algorithm, class T = detail::value_of<Gradient>>
-  requires requires(const Algorithm& algorithm, channel<Net> net, std::span<T> x) {
-    { algorithm(net, x, average{}) } -> std::same_as<task<void>>;
-  }
+template <transport Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
+  requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), Net, T, average>
 void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, std::type_identity_t<T> rate,
-              const Algorithm& algorithm) {
+              const Given& given) {
   const std::span<T> x(gradient);
+  const auto algorithm = detail::as_algorithm(given);
+  algorithm.template validate<T>(x.size(), net.size(), average{});
   detail::scale_gradient<T>(weights, x, rate);
-  run(net, signature_of<T, no_indices, Algorithm, average>(x.size()), detail::with_finish<average, T>(algorithm), x,
+  run(net, signature_of<T, no_indices, average>(x.size(), algorithm), detail::with_finish<average, T>(algorithm), x,
       average{});
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - x[i]);
 }

@@ -2,9 +2,11 @@
 // How many entries a selector is asked for: a number, or a share of the vector; and by how much it may miss that.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/slot.hpp>
 
-#include <algorithm>
+#include <concepts>
 #include <cstdint>
 
 namespace spar::selector {
@@ -39,3 +41,18 @@ inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
 } // namespace detail
 
 } // namespace spar::selector
+
+namespace spar {
+
+/// A selector that says how many entries it selects.
+template <class Selector>
+concept selector_with_bounds = requires(const Selector& select, std::uint64_t n) {
+  { select.bounds(n) } -> std::same_as<selector::topk_bounds>;
+};
+
+/// The verdict of a schedule that keeps the k largest entries on a selector without `bounds()`.
+using needs_k =
+    because<"this schedule keeps the k largest entries of the sum, and the selector has no k: take exact_topk, "
+            "bucket_topk, threshold_reuse or gaussian, or a selector with bounds(n)">;
+
+} // namespace spar

@@ -2,10 +2,11 @@
 // Top-k of each bucket of consecutive entries (SparCML, section 8.3).
 #pragma once
 
+#include <spar/core/algobase.hpp>
+#include <spar/selector/amount.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/kernel/largest.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +17,7 @@ namespace spar::selector {
 /// Selects of every `bucket` consecutive entries the `k` of largest magnitude, or all nonzeros where there are fewer;
 /// the last bucket may be shorter. In each it selects as `exact_topk` does. Sorted by index; deterministic.
 struct bucket_topk {
+  static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "bucket_topk";
 
   std::uint64_t k = 0;
@@ -26,7 +28,12 @@ struct bucket_topk {
     if (k > bucket) raise<invalid_argument>({"a selector of k = ", k, " entries is given buckets of ", bucket});
   }
 
-  /// What ranks must have alike.
+  /// How many of n entries a call selects; a schedule that keeps the largest of the sum keeps as many.
+  [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
+    return topk_bounds::around(n / bucket * k + std::min(k, n % bucket), 0);
+  }
+
+  /// Calls `f(name, value)` with what all ranks must have alike.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("bucket", bucket);

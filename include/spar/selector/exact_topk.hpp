@@ -15,6 +15,7 @@ namespace spar::selector {
 /// Selects the `k` entries of largest magnitude, or all nonzeros where there are fewer; of equal magnitudes those with
 /// the lowest indices. NaN ranks above infinity. Sorted by index; deterministic.
 struct exact_topk {
+  static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "exact_topk";
 
   std::uint64_t k = 0;
@@ -26,7 +27,12 @@ struct exact_topk {
     check_threads(threads);
   }
 
-  /// What ranks must have alike.
+  /// How many of n entries a call selects; a schedule that keeps the largest of the sum keeps as many.
+  [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
+    return topk_bounds::around(detail::amount(k, density, n), 0);
+  }
+
+  /// Calls `f(name, value)` with what all ranks must have alike.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("density", density);

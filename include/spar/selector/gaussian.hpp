@@ -21,6 +21,7 @@ namespace spar::selector {
 /// until it selects as many, or all nonzeros. There is no bound from above. Mean and deviation are of the finite
 /// entries, summed up as doubles; NaN and infinity are always selected. Sorted by index; deterministic.
 struct gaussian {
+  static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
 
   std::uint64_t k = 0;
@@ -28,7 +29,12 @@ struct gaussian {
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
-  /// What ranks must have alike.
+  /// How many of n entries a call should select; a schedule that keeps the largest of the sum keeps about as many.
+  [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
+    return topk_bounds::around(detail::amount(k, density, n), 0.25);
+  }
+
+  /// Calls `f(name, value)` with what all ranks must have alike.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("density", density);

@@ -2,27 +2,72 @@
 // The selector concept: which entries of a dense vector are sent (SparCML, section 2.2).
 #pragma once
 
+#include <spar/core/slot.hpp>
 #include <spar/storage/stream.hpp>
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace spar {
 
+namespace selector {
+
+/// For values that are there before they are selected from.
+struct nothing_to_prepare {
+  void operator()(std::size_t, std::size_t) const noexcept {}
+};
+
+} // namespace selector
+
+namespace detail {
+
+template <class Selector, class T, class Index>
+concept selects_at_once = requires(const Selector& select, std::span<T> x, pool& memory) {
+  { select.template operator()<Index>(x, memory) } -> std::same_as<stream<T, Index>>;
+};
+template <class Selector, class T, class Index>
+concept selects_with_state = requires(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now) {
+  { select.template operator()<Index>(x, memory, now) } -> std::same_as<stream<T, Index>>;
+} && requires(state_of<Selector>& now, void (*f)(std::uint64_t)) {
+  now.shared_state(f);
+  now.own_state(f);
+};
+
+} // namespace detail
+
 /// Moves entries out of `x` into a stream: what is selected plus what is left in `x` is the input, bit for bit, so `x`
 /// is the residual afterwards. Zeros are never selected; NaN ranks above every number. Rejects a selector that only
 /// reads: the caller could not tell what was left.
 ///
-/// A selector may change from call to call (`threshold_reuse`), and then it must be copyable: who keeps one copies it,
-/// calls the copy, and keeps that only where the whole call succeeded. `selects<const Selector, T, Index>` is true for
-/// those without such a state. A member `validate(n)`, where there is one, throws `invalid_argument` for options that
-/// do not fit a vector of n values, and a collective calls it before anything is sent.
+/// - `validate(n)` throws `invalid_argument` for options that do not fit a vector of n values, before anything is sent;
+/// - `options(f)` calls `f(name, value)` with each option that all ranks must have alike;
+/// - a selector that changes from call to call (`threshold_reuse`) has a copyable type `state`, which the call takes as
+///   a third argument: who keeps one copies it, and keeps the copy only where the whole call succeeded. The state names
+///   its numbers: `shared_state(f)` those that are alike on all ranks, `own_state(f)` the others;
+/// - `bounds(n)`, where there is one, says how many of n entries it selects (see topk_bounds), and `period` after how
+///   many calls it looks for a threshold anew: for schedules that keep the largest entries of the sum.
 template <class Selector, class T, class Index>
-concept selects = element<T> && index_type<Index> && std::copy_constructible<Selector> &&
-                  requires(Selector& select, std::span<T> x, pool& memory) {
-                    { Selector::name } -> std::convertible_to<std::string_view>;
-                    { select.template operator()<Index>(x, memory) } -> std::same_as<stream<T, Index>>;
-                  };
+concept selects = element<T> && index_type<Index> && part_for<Selector, slot::selector> &&
+                  requires(const Selector& select, std::uint64_t n) { select.validate(n); } &&
+                  (detail::selects_at_once<Selector, T, Index> || detail::selects_with_state<Selector, T, Index>);
+
+/// Calls a selector of either kind; `prepare(begin, end)` makes the values of [begin, end), once for each, before they
+/// are looked at.
+template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
+stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
+                             const Prepare& prepare = {}) {
+  if constexpr (requires { select.template operator()<Index>(x, memory, now, prepare); }) {
+    return select.template operator()<Index>(x, memory, now, prepare);
+  } else {
+    prepare(0, x.size());
+    if constexpr (detail::selects_with_state<Selector, T, Index>)
+      return select.template operator()<Index>(x, memory, now);
+    else
+      return select.template operator()<Index>(x, memory);
+  }
+}
 
 } // namespace spar

@@ -2,13 +2,13 @@
 // Top-k by a threshold that is found now and then and reused in between (Ok-Topk, section 3.1.3).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/keep_largest.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/largest.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,11 +17,6 @@
 
 namespace spar::selector {
 
-/// For values that are there before they are selected from.
-struct nothing_to_prepare {
-  void operator()(std::size_t, std::size_t) const noexcept {}
-};
-
 /// Selects what reaches the magnitude of the k-th largest entry of an earlier call: one pass over the vector. Every
 /// `period` calls, the first included, it is found anew: then exactly the k largest entries are selected, as by
 /// `exact_topk`. So they are, and the period starts again, in any call where the old threshold would select more than
@@ -29,8 +24,9 @@ struct nothing_to_prepare {
 /// them), or fewer than k - floor(epsilon * k) and not all nonzeros. (In the authors'
 /// program the number is not bounded.) Entries at the threshold are selected. Sorted by index; deterministic.
 ///
-/// `now` is its state. A caller whose call may fail copies the selector, calls the copy, and keeps that on success.
+/// Its state changes from call to call. A caller whose call may fail copies the state, and keeps the copy on success.
 struct threshold_reuse {
+  static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "threshold_reuse";
 
   std::uint64_t k = 0;
@@ -44,39 +40,46 @@ struct threshold_reuse {
     std::uint64_t threshold = 0; ///< as kernel::magnitude_of
     std::uint64_t calls = 0;     ///< since it was found, that one included; 0: find one
     bool operator==(const state&) const = default;
+
+    template <class F>
+    void shared_state(F&&) const noexcept {}
+    /// Calls `f` with what each rank has for itself.
+    template <class F>
+    void own_state(F&& f) {
+      f(threshold), f(calls);
+    }
   };
-  state now{};
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
     check_threads(threads);
-    if (period == 0) throw invalid_argument("a threshold is to be found every 0 calls: the period is at least 1");
+    if (period == 0) throw invalid_argument("the period is 0 calls; expected at least 1");
     if (!(epsilon >= 0 && epsilon < 1)) {
       raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1)"});
     }
   }
 
-  /// What ranks must have alike.
+  /// How many of n entries a call selects; a schedule that keeps the largest of the sum keeps as many.
+  [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
+    return topk_bounds::around(detail::amount(k, density, n), epsilon);
+  }
+
+  /// Calls `f(name, value)` with what all ranks must have alike.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("density", density), f("period", period), f("epsilon", epsilon);
   }
 
-  /// What changes from call to call.
-  template <class F>
-  void own_state(F&& f) {
-    f(now.threshold), f(now.calls);
-  }
-
-  /// `prepare(begin, end)` is called once for each value, before it is looked at, block by block: whoever makes the
-  /// values then needs no pass of his own. It throws nothing; the threads call it at the same time.
+  /// Replaces `now` by the state for the next call. `prepare(begin, end)` is called once for each value, before it is
+  /// looked at, block by block: whoever makes the values then needs no pass of his own. It throws nothing; the threads
+  /// call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
-  stream<T, Index> operator()(std::span<T> x, pool& memory, const Prepare& prepare = {}) {
+  stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
     static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
     validate(x.size());
     const std::size_t n = x.size();
     const int sharing = spar::detail::useful_threads(threads, n);
-    const auto bounds = topk_bounds::around(detail::amount(k, density, n), epsilon);
+    const topk_bounds bounds = this->bounds(n);
     const std::size_t limit = std::min<std::uint64_t>(bounds.k + bounds.most, n);
     const std::size_t room = kernel::part_room(limit, n, sharing);
     const std::size_t rooms = static_cast<std::size_t>(sharing) * room;
@@ -92,7 +95,7 @@ struct threshold_reuse {
       if (taken.seen == n && taken.count <= limit && (taken.count >= bounds.least || threshold <= 1)) {
         ++now.calls;
         selected.shrink(taken.count);
-        if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, x, memory);
+        if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, x, memory, now);
         return selected;
       }
       const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
@@ -132,7 +135,8 @@ struct threshold_reuse {
 
   /// The old threshold has become too low: the k largest are among the entries that reach it.
   template <kernel::ranked T, index_type Index>
-  void keep_largest_of(stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory) {
+  static void keep_largest_of(stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
+                              state& now) {
     const auto dropped = keep_largest(selected, wanted, memory);
     kernel::scatter_assign(dropped.view().entries(), 0, x.data());
     auto least = kernel::greatest_magnitude<T>;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Storage policies: how the reduced blocks of a split-allgather travel (SparCML, sections 5.3.3 and 6).
+// Block codecs: how blocks of dense values travel (SparCML, sections 5.3.3 and 6).
 #pragma once
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/mix.hpp>
+#include <spar/core/slot.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 
@@ -27,24 +27,23 @@ struct block_position {
 
 /// A lossy or lossless code for blocks of dense values. The size in bytes is known from the number of values, so that
 /// blocks are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of
-/// variable length. The library's throw `invalid_argument` for fewer bytes than that.
+/// variable length. The library's throw `invalid_argument` for fewer bytes than that, and from `encoded_bytes` for bad
+/// options. `options(f)` calls `f(name, value)` for each option that all ranks must have alike.
 ///
 /// A code may also have
 /// - `carries(values)`: false where it has no bytes for them (zfp for NaN), which then travel as they are; or it throws
 ///   `invalid_argument`;
-/// - `agreed()`: a number made of its options, which all ranks must have alike;
 /// - `relative_error<T>()`: a bound of |decoded - value| / the largest |value| of the block;
 /// - `cost<T>()`: the time of encoding or decoding a value, in passes over a dense one (gamma_dense).
-template <class Storage, class T>
-concept block_codec =
-    std::copyable<Storage> &&
-    requires(const Storage& storage, std::size_t count, std::span<const T> values, std::span<T> decoded,
-             std::span<const std::byte> bytes, std::span<std::byte> encoded, block_position position) {
-      { Storage::name } -> std::convertible_to<std::string_view>;
-      { storage.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
-      storage.encode(values, encoded, position);
-      storage.decode(bytes, decoded);
-    };
+template <class Codec, class T>
+concept block_codec = std::copyable<Codec> && requires(const Codec& codec, std::size_t count, std::span<const T> values,
+                                                       std::span<T> decoded, std::span<const std::byte> bytes,
+                                                       std::span<std::byte> encoded, block_position position) {
+  { Codec::name } -> std::convertible_to<std::string_view>;
+  { codec.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
+  codec.encode(values, encoded, position);
+  codec.decode(bytes, decoded);
+};
 
 namespace detail {
 
@@ -55,15 +54,6 @@ bool carries(const Codec& codec, std::span<const T> values) {
     return codec.carries(values);
   else
     return true;
-}
-
-/// The name of a code and its options, as all ranks must have them.
-template <class Codec>
-std::uint64_t agreed_by_codec(const Codec& codec) {
-  std::uint64_t hash = 0;
-  for (const char c : std::string_view(Codec::name)) hash = mix(hash + static_cast<unsigned char>(c) + mix_step);
-  if constexpr (requires { codec.agreed(); }) hash = mix(hash + codec.agreed());
-  return hash;
 }
 
 /// Throws `invalid_argument` where so many bytes are too few for an encoding of so many values.
@@ -97,30 +87,27 @@ template <element T>
     if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
   }
 }
+/// The same where entry e has index indices[e] in the residual.
+template <element T, class Index>
+[[gnu::noinline]] void scatter_difference(T* __restrict residual, const Index* __restrict indices,
+                                          const T* __restrict exact, const T* __restrict decoded, std::size_t n) {
+  using W = detail::wider<T>;
+  for (std::size_t e = 0; e < n; ++e) {
+    const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
+    T& kept = residual[indices[e]];
+    if (lost - lost == 0) kept = static_cast<T>(static_cast<W>(kept) + lost);
+  }
+}
 
 } // namespace kernel
 
 namespace storage {
 
-/// Blocks stay sparse: for results of at most delta entries (SSAR).
-struct sparse {
-  static constexpr std::string_view name = "sparse";
-};
-
-/// Blocks travel as plain values (DSAR).
-struct dense {
-  static constexpr std::string_view name = "dense";
-};
-
-/// Blocks stay sparse, or travel as plain values where these are fewer bytes for all of them together.
-struct adaptive {
-  static constexpr std::string_view name = "adaptive";
-};
-
 /// Buckets of `Bits` bits a value and one scale a bucket, rounded stochastically without bias (Alistarh et al. 2017;
 /// SparCML, section 6). Each block begins a bucket. Floating-point values only.
 template <int Bits>
 struct qsgd {
+  static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = Bits == 2 ? "qsgd2" : Bits == 4 ? "qsgd4" : "qsgd8";
 
   std::size_t bucket = 1024;
@@ -142,9 +129,9 @@ struct qsgd {
     detail::check_room<T>(*this, out.size(), in.size());
     kernel::qsgd_codec<Bits>::decode(in.data(), out.size(), bucket, out.data());
   }
-  /// 0 for the usual options, so that ranks that disagree on the bits alone are told these.
-  [[nodiscard]] std::uint64_t agreed() const noexcept {
-    return detail::mix(bucket) - detail::mix(kernel::qsgd_codec<Bits>::default_bucket) + seed;
+  template <class F>
+  void options(F&& f) const {
+    f("bucket", bucket), f("seed", seed);
   }
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
@@ -157,9 +144,13 @@ struct qsgd {
   }
 };
 
-/// Plain values: no compression, where code asks for one.
-struct none {
-  static constexpr std::string_view name = "none";
+/// Plain values: no compression.
+struct dense {
+  static constexpr slot fills = slot::storage;
+  static constexpr std::string_view name = "dense";
+
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
 
   template <element T>
   [[nodiscard]] static constexpr std::size_t encoded_bytes(std::size_t count) noexcept {
@@ -167,12 +158,12 @@ struct none {
   }
   template <element T>
   static void encode(std::span<const T> values, std::span<std::byte> out, block_position) {
-    detail::check_room<T>(none{}, values.size(), out.size());
+    detail::check_room<T>(dense{}, values.size(), out.size());
     if (!values.empty()) std::memcpy(out.data(), values.data(), values.size_bytes());
   }
   template <element T>
   static void decode(std::span<const std::byte> in, std::span<T> out) {
-    detail::check_room<T>(none{}, out.size(), in.size());
+    detail::check_room<T>(dense{}, out.size(), in.size());
     if (!out.empty()) std::memcpy(out.data(), in.data(), out.size_bytes());
   }
   template <element T>
@@ -189,7 +180,11 @@ struct none {
 /// become infinite are not carried. See spar/storage/kernel/short_floats.hpp.
 template <class Code>
 struct short_float {
+  static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = std::same_as<Code, kernel::half_code> ? "half" : "bfloat16";
+
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
 
   template <element T>
     requires is_floating<T>

@@ -2,10 +2,10 @@
 // Streams of adjacent index ranges joined into one (SparCML, section 5.1: the disjoint case of summation).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/storage/stream.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

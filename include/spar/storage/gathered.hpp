@@ -4,6 +4,7 @@
 
 #include <spar/core/message.hpp>
 #include <spar/storage/stream.hpp>
+#include <spar/storage/stream_codec.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,19 @@ class gathered {
   [[nodiscard]] stream<T, Index> joined() && { return std::move(entries_); }
 
   // For the algorithm.
+
+  /// Room for parts, of which the i-th has `entries(i)` entries, to be filled through `room`.
+  template <class Entries>
+  gathered(std::uint64_t n, std::size_t parts, const Entries& entries, pool& memory)
+      : begins_(memory, parts + 1), parts_(parts) {
+    begin(0) = 0;
+    for (std::size_t i = 0; i < parts; ++i) begin(i + 1) = begin(i) + entries(i);
+    entries_ = stream<T, Index>::sparse(memory, n, begin(parts));
+  }
+  [[nodiscard]] entry_room<T, Index> room(std::size_t i) noexcept {
+    const std::size_t length = begin(i + 1) - begin(i);
+    return {entries_.indices().subspan(begin(i), length), entries_.values().subspan(begin(i), length)};
+  }
 
   /// The message of the first `parts` parts.
   [[nodiscard]] payload encode_first(std::size_t parts) const {

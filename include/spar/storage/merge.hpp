@@ -2,13 +2,13 @@
 // Reduction of streams, which turn dense where that is smaller (SparCML, section 5.1, "efficient summation").
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/kernel/merge_many.hpp>
 #include <spar/storage/stream.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 

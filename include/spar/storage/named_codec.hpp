@@ -23,6 +23,7 @@ namespace spar::storage {
 /// collective compiles once for all of them. What zfp cannot carry travels as it is.
 class named_codec {
  public:
+  static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "named";
 
   /// Throws `invalid_argument` for a name or an option that there is not.
@@ -45,8 +46,9 @@ class named_codec {
   void decode(std::span<const std::byte> in, std::span<T> out) const {
     visit<T>([&](const auto& c) { c.decode(in, out); });
   }
-  [[nodiscard]] std::uint64_t agreed() const {
-    return std::visit([](const auto& c) { return detail::agreed_by_codec(c); }, codec_);
+  template <class F>
+  void options(F&& f) const {
+    std::visit([&](const auto& c) { f("codec", c); }, codec_);
   }
   template <element T>
   [[nodiscard]] double relative_error() const {
@@ -58,7 +60,7 @@ class named_codec {
   }
 
  private:
-  using any = std::variant<none, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
+  using any = std::variant<dense, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
 #ifdef SPAR_HAS_ZFP
                            ,
                            zfp
@@ -66,7 +68,7 @@ class named_codec {
                            >;
 
   static any parse(std::string_view which) {
-    if (which == "none") return none{};
+    if (which == "none") return dense{};
     if (which == "bf16") return bfloat16{};
     if (which == "half") return half{};
     if (which == "qsgd:2") return qsgd<2>{};
@@ -92,7 +94,7 @@ class named_codec {
   /// zfp, unlike the others, is for float and double alone.
   template <class T, class F>
   auto visit(F f) const {
-    using result = std::invoke_result_t<F&, const none&>;
+    using result = std::invoke_result_t<F&, const dense&>;
     return std::visit([&](const auto& c) { return call<T, result>(f, c); }, codec_);
   }
   template <class T, class Result, class F, class Codec>

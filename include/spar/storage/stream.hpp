@@ -2,6 +2,7 @@
 // Sparse streams: vectors stored by coordinates or densely (SparCML, section 5.1), as borrowed views and as owners.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/op.hpp>
@@ -12,7 +13,6 @@
 #include <spar/storage/kernel/slice.hpp>
 #include <spar/storage/kernel/validate.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -76,8 +76,8 @@ class stream_view {
   [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
     if (dense_) {
       const std::uint64_t last = first_ + values_.size();
-      begin = std::clamp(begin, first_, last);
-      end = std::clamp(end, begin, last);
+      begin = std::min(std::max(begin, first_), last);
+      end = std::min(std::max(end, begin), last);
       return dense(n_, begin, values_.subspan(begin - first_, end - begin));
     }
     const auto part = kernel::slice(entries(), begin, end);

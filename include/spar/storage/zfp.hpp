@@ -5,7 +5,6 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/fixed_vector.hpp>
-#include <spar/core/mix.hpp>
 #include <spar/core/parallel.hpp>
 #include <spar/storage/codec.hpp>
 
@@ -131,6 +130,7 @@ enum class uncarried {
 /// blocks below that become zeros. Encoding what was decoded again gives other values: zfp is not idempotent.
 /// Throws `invalid_argument` for a rate outside [4, 32] or a number of threads outside [1, 256].
 struct zfp {
+  static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
   double rate = 16; ///< bits a value
@@ -171,7 +171,10 @@ struct zfp {
       blocks.decode(in.data() + bytes<T>(first), detail::zfp_portion<T>::bytes(rate, count), out.data() + first, count);
     });
   }
-  [[nodiscard]] std::uint64_t agreed() const noexcept { return detail::mix(detail::zfp_block_bits(rate)); }
+  template <class F>
+  void options(F&& f) const {
+    f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == uncarried::exact});
+  }
 
   /// Measured over blocks of all kinds, with a reserve: a block's exponent takes 9 bits (12), each bit plane about 4.
   template <element T>

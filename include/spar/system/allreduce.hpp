@@ -1,85 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The front door: allreduce of sparse streams and of dense spans, blocking or not.
+// The front door: allreduce of sparse streams and of dense values, blocking or not, with a name or without.
 #pragma once
 
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/compose.hpp>
 #include <spar/collective/finishing.hpp>
+#include <spar/collective/front.hpp>
 #include <spar/collective/pending.hpp>
-#include <spar/system/dense.hpp>
+#include <spar/core/algobase.hpp>
 #include <spar/system/sparcml.hpp>
 
-#include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace spar {
 
-/// An algorithm for streams: called on a channel with a stream_view<T, Index> and an Op it is a task<stream<T, Index>>.
-/// Rejects one that can only be called on an lvalue that changes: a call may be in flight more than once.
-template <class Algorithm, class Net, class T, class Index, class Op>
-concept stream_allreduce = requires(const Algorithm& algorithm, channel<Net> net, stream_view<T, Index> mine, Op op) {
-  { Algorithm::name } -> std::convertible_to<std::string_view>;
-  { algorithm(net, mine, op) } -> std::same_as<task<stream<T, Index>>>;
-};
-
-/// An algorithm for dense values in place.
-template <class Algorithm, class Net, class T, class Op>
-concept dense_allreduce = requires(const Algorithm& algorithm, channel<Net> net, std::span<T> x, Op op) {
-  { Algorithm::name } -> std::convertible_to<std::string_view>;
-  { algorithm(net, x, op) } -> std::same_as<task<void>>;
-};
-
-/// Contiguous values in memory that outlives the expression: a span or an lvalue container.
-template <class X>
-concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
-
 namespace detail {
 
-// The forms of an allreduce, each begun in a `Mode`: blocking or nonblocking.
+/// Of a composition with a selector; false for other algorithms.
+template <class Algorithm>
+inline constexpr bool selects_entries = false;
+template <class Selector, class Storage, class Topology, class Schedule>
+inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
+    composition<Selector, Storage, Topology, Schedule>::selects_entries;
 
-template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
-auto allreduce(Mode begin, Net& net, const stream_view<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
-  static_assert(stream_allreduce<Algorithm, Net, T, Index, Op>,
-                "this algorithm has no name or does not allreduce sparse streams: it must be callable as "
-                "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>");
-  validate(mine);
-  validate_call(algorithm, net.size(), mine, op);
-  const auto agreed = signature_of<T, Index, Algorithm, Op>(mine.dimension(), digest_of(algorithm));
-  return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
-}
-template <class Mode, transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
-auto allreduce(Mode begin, Net& net, const stream<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) {
-  return allreduce(begin, net, mine.view(), std::move(algorithm), op);
-}
-
-template <class Mode, transport Net, dense_values Values, class Algorithm = dense, class Op = sum>
-  requires(!dense_values<Algorithm&>)
-auto allreduce(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}, Op op = {}) {
-  const std::span x(values);
-  using T = typename decltype(x)::element_type;
-  static_assert(element<T> && reduction<Op, T>,
-                "an allreduce in place takes values that can be written, of an element type, "
-                "and an operation on them");
-  static_assert(dense_allreduce<Algorithm, Net, T, Op>,
-                "this algorithm has no name or does not allreduce dense values: it must be callable as "
-                "algorithm(channel<Net>, std::span<T>, Op) -> task<void>");
-  validate_call(algorithm, net.size(), std::span<T>(x), op);
-  const auto agreed = signature_of<T, no_indices, Algorithm, Op>(x.size(), digest_of(algorithm));
-  return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
-}
-template <class Mode, transport Net, dense_values In, dense_values Out, class Algorithm = dense, class Op = sum>
-auto allreduce(Mode begin, Net& net, In&& input, Out&& output, Algorithm algorithm = {}, Op op = {}) {
-  const std::span in(input);
-  const std::span out(output);
-  if (in.size() != out.size()) {
-    raise<invalid_argument>({"the input of an allreduce has length ", in.size(), ", its output ", out.size()});
+/// The forms of an allreduce, each begun in a mode: blocking or not, with a name or without.
+struct allreduce_forms {
+  template <class Mode, transport Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
+  auto operator()(Mode begin, Net& net, const stream_view<T, Index>& mine, Given given = {}, Op op = {}) const {
+    auto algorithm = as_algorithm(std::move(given));
+    using Algorithm = decltype(algorithm);
+    check_protocol<Algorithm, T, Op>();
+    static_assert(!selects_entries<Algorithm>,
+                  "a selector takes entries from dense values: a stream is reduced as it is, so its composition has "
+                  "the selector everything");
+    static_assert(stream_allreduce<Algorithm, Net, T, Index, Op>,
+                  "this algorithm does not allreduce sparse streams of these values: it must be callable as "
+                  "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>, and a storage that "
+                  "rounds takes floating-point values only");
+    validate(mine);
+    algorithm.template validate<T>(mine.dimension(), net.size(), op);
+    const signature agreed = signature_of<T, Index, Op>(mine.dimension(), algorithm);
+    return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
   }
-  std::copy(in.begin(), in.end(), out.begin());
-  return allreduce(begin, net, output, std::move(algorithm), op);
-}
+  template <class Mode, transport Net, element T, index_type Index, class... Rest>
+  auto operator()(Mode begin, Net& net, const stream<T, Index>& mine, Rest&&... rest) const {
+    return (*this)(begin, net, mine.view(), std::forward<Rest>(rest)...);
+  }
+
+  template <class Mode, transport Net, dense_values Values, class Given = sparcml, class Op = sum>
+    requires(!dense_values<Given&>)
+  auto operator()(Mode begin, Net& net, Values&& values, Given given = {}, Op op = {}) const {
+    auto algorithm = as_algorithm(std::move(given));
+    using Algorithm = decltype(algorithm);
+    const std::span x(values);
+    using T = typename decltype(x)::element_type;
+    static_assert(element<T> && reduction<Op, T>,
+                  "an allreduce in place takes values that can be written, of an element type, "
+                  "and an operation on them");
+    check_protocol<Algorithm, T, Op>();
+    static_assert(dense_allreduce<Algorithm, Net, T, Op>,
+                  "this algorithm does not allreduce dense values of this type: it must be callable as "
+                  "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and a storage that rounds takes "
+                  "floating-point values only");
+    algorithm.template validate<T>(x.size(), net.size(), op);
+    const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
+    return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
+  }
+  template <class Mode, transport Net, dense_values In, dense_values Out, class... Rest>
+  auto operator()(Mode begin, Net& net, In&& input, Out&& output, Rest&&... rest) const {
+    const std::span in(input);
+    const std::span out(output);
+    if (in.size() != out.size()) {
+      raise<invalid_argument>({"the input of an allreduce has length ", in.size(), ", its output ", out.size()});
+    }
+    std::copy(in.begin(), in.end(), out.begin());
+    return (*this)(begin, net, output, std::forward<Rest>(rest)...);
+  }
+};
 
 } // namespace detail
 
@@ -87,29 +87,22 @@ auto allreduce(Mode begin, Net& net, In&& input, Out&& output, Algorithm algorit
 /// the call.
 ///
 /// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` for a stream or a view of one: the result is a new
-/// stream.
-///   Throws `invalid_argument` for a stream that is not well formed (see `validate`), before anything is sent.
-/// - `allreduce(net, values, algorithm = dense{}, op = sum{})` for a span, vector or array of the same length on every
-///   rank: in place. The values are unspecified after an error.
-/// - `allreduce(net, input, output, algorithm = dense{}, op = sum{})`: out of place. Throws `invalid_argument` where
-/// the
-///   lengths differ.
-template <transport Net, class First, class... Rest>
-auto allreduce(Net& net, First&& first, Rest&&... rest) {
-  return detail::allreduce(detail::blocking{}, net, first, std::forward<Rest>(rest)...);
+///   stream. Throws `invalid_argument` for a stream that is not well formed (see `validate`), before anything is sent.
+/// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` for a span, vector or array of the same length on
+///   every rank: in place. The values are unspecified after an error.
+/// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})`: out of place. Throws `invalid_argument` where
+///   the lengths differ.
+///
+/// `algorithm` is a composition (see `compose`), one part of it such as `ring{}`, or any struct that keeps the protocol
+/// in collective/algorithm.hpp. With `named{"..."}` before the values, ranks may make such calls in any order.
+template <transport Net, class... Args>
+auto allreduce(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::allreduce_forms{}, net, std::forward<Args>(args)...);
 }
-
 /// The non-blocking form of each: a `pending` handle. The arguments are borrowed until the call has ended.
-template <transport Net, class First, class... Rest>
-auto start_allreduce(Net& net, First&& first, Rest&&... rest) {
-  return detail::allreduce(detail::nonblocking{}, net, first, std::forward<Rest>(rest)...);
+template <transport Net, class... Args>
+auto start_allreduce(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::allreduce_forms{}, net, std::forward<Args>(args)...);
 }
-/// The same for a collective with a name: ranks may start those in any order.
-template <transport Net, class First, class... Rest>
-auto start_allreduce(Net& net, named which, First&& first, Rest&&... rest) {
-  return detail::allreduce(detail::nonblocking_by_name{which}, net, first, std::forward<Rest>(rest)...);
-}
-template <transport Net, element T, index_type Index, class... Rest>
-void start_allreduce(Net& net, stream<T, Index>&& gone, Rest...) = delete; // it is borrowed until the call has ended
 
 } // namespace spar

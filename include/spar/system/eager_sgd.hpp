@@ -18,9 +18,9 @@ struct eager_sgd_options {
   std::uint64_t period = 0;
 };
 
-/// The optimizer on one rank, for n weights. Any participation, and any algorithm for dense values, `collective` and
-/// `error_feedback` among them, make another one: all ranks make the same, and as many steps.
-template <element T, transport Net, participation Participation = solo, class Algorithm = dense>
+/// The optimizer on one rank, for n weights. Any participation, and any algorithm for dense values, compositions
+/// and `error_feedback` among them, make another one: all ranks make the same, and as many steps.
+template <element T, transport Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {
  public:
   eager_sgd(Net& net, std::uint64_t n, const Participation& who = {}, Algorithm algorithm = {},
@@ -31,7 +31,7 @@ class eager_sgd {
   /// One step (see sgd_step). Throws `invalid_argument` where lengths differ, before anything is sent.
   participants step(std::span<T> weights, std::span<T> gradient, T rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
-    if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, dense{}, average{});
+    if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});
     return by;
   }
 

@@ -2,10 +2,10 @@
 // Many small tensors in few messages: buckets of tensors, each reduced as one vector.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/system/allreduce.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,7 +25,7 @@ struct fusion_options {
 /// as tensor i becomes known, in any order and in another one on each rank, then `wait()`. A bucket of tensors that
 /// follow each other in the list is reduced by one collective as soon as the last of them is ready. A tensor that fills
 /// a bucket by itself is reduced where it lies, others are copied there and back.
-template <transport Net, element T, class Algorithm = dense, class Op = sum>
+template <transport Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
   /// `sizes`: how many values each tensor has, the same on every rank. Throws `invalid_argument` for buckets of 0
@@ -84,7 +84,7 @@ class fused_allreduce {
     for (auto& call : calls) call.wait();
     for (const tensor& t : tensors_) {
       const bucket& b = buckets_[t.bucket];
-      if (b.count > 1) std::copy_n(b.values.data() + t.begin, t.size, t.values);
+      if (b.count > 1) std::copy(b.values.data() + t.begin, b.values.data() + t.begin + t.size, t.values);
     }
   }
 

@@ -3,6 +3,7 @@
 // 5).
 #pragma once
 
+#include <spar/collective/composition.hpp>
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/gaussian.hpp>
@@ -11,7 +12,8 @@
 
 namespace spar {
 
+using gaussiank_allreduce = composition<selector::gaussian, storage::coo, flat, gather_and_merge>;
 template <element T, index_type Index = std::uint32_t>
-using gaussiank = error_feedback<T, selected<selector::gaussian, gather_and_merge>, Index>;
+using gaussiank = error_feedback<T, gaussiank_allreduce, Index>;
 
 } // namespace spar

@@ -2,14 +2,17 @@
 // gTopk: exact top-k and a tree of re-selections (Shi et al., ICDCS 2019; a baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
-#include <spar/collective/gtopk.hpp>
+#include <spar/collective/composition.hpp>
+#include <spar/collective/tree_of_topk.hpp>
 #include <spar/optimizer/error_feedback.hpp>
+#include <spar/selector/exact_topk.hpp>
 
 #include <cstdint>
 
 namespace spar {
 
+using gtopk_allreduce = composition<selector::exact_topk, storage::coo, flat, tree_of_topk>;
 template <element T, index_type Index = std::uint32_t>
-using gtopk = error_feedback<T, gtopk_allreduce<>, Index>;
+using gtopk = error_feedback<T, gtopk_allreduce, Index>;
 
 } // namespace spar

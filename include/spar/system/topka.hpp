@@ -2,6 +2,7 @@
 // TopkA: exact top-k and an allgather (the baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
+#include <spar/collective/composition.hpp>
 #include <spar/collective/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
@@ -10,7 +11,8 @@
 
 namespace spar {
 
+using topka_allreduce = composition<selector::exact_topk, storage::coo, flat, gather_and_merge>;
 template <element T, index_type Index = std::uint32_t>
-using topka = error_feedback<T, selected<selector::exact_topk, gather_and_merge>, Index>;
+using topka = error_feedback<T, topka_allreduce, Index>;
 
 } // namespace spar

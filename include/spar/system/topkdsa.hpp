@@ -2,6 +2,7 @@
 // TopkDSA: exact top-k and SparCML's dynamic sparse allreduce (a baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
+#include <spar/collective/composition.hpp>
 #include <spar/collective/split_allgather.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
@@ -10,7 +11,8 @@
 
 namespace spar {
 
+using topkdsa_allreduce = composition<selector::exact_topk, storage::coo, flat, split_allgather<>>;
 template <element T, index_type Index = std::uint32_t>
-using topkdsa = error_feedback<T, selected<selector::exact_topk, split_allgather<storage::adaptive>>, Index>;
+using topkdsa = error_feedback<T, topkdsa_allreduce, Index>;
 
 } // namespace spar

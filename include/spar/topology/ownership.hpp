@@ -3,10 +3,10 @@
 // 3.1.1: a balanced one).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/message.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <spar/core/assertion.hpp>
+#include <spar/core/fnv1a.hpp>
+#include <spar/core/mix.hpp>
 #include <spar/transport/inquiry.hpp>
 #include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
@@ -21,11 +23,12 @@ namespace spar {
 template <transport Net>
 class channel {
  public:
-  channel(Net& net, call_record& call, const signature& agreed) noexcept : net_(&net), call_(&call), agreed_(agreed) {
+  channel(Net& net, call_record& call, const signature& agreed) noexcept
+      : net_(&net), call_(&call), agreed_(agreed), number_(net.rank()) {
     call.agreed = agreed;
   }
 
-  [[nodiscard]] rank_t rank() const noexcept { return net_->rank(); }
+  [[nodiscard]] rank_t rank() const noexcept { return number_; }
   [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
@@ -51,6 +54,14 @@ class channel {
     other.lane_ = number;
     return other;
   }
+  /// The same call with the ranks numbered by their places in that order, the caller's included.
+  [[nodiscard]] channel in_order(const rank_order& order) const noexcept {
+    channel other = *this;
+    if (order.ranks == nullptr) return other;
+    other.order_ = order.ranks;
+    other.number_ = order.numbers[net_->rank()];
+    return other;
+  }
   /// The same call where its messages hold other elements than its vectors.
   template <element T>
   [[nodiscard]] channel with_element() const noexcept {
@@ -58,12 +69,11 @@ class channel {
     other.agreed_.element = code_of<T>;
     return other;
   }
-  /// The same call once ranks have chosen an algorithm, so that a rank that chose otherwise, or with other options, is
-  /// found out. `name` outlives the call; `option` is a number made of what else must be the same.
-  [[nodiscard]] channel with_algorithm(std::string_view name, std::uint64_t option = 0) const noexcept {
+  /// The same call once ranks have chosen an algorithm: finds out a rank that chose another one. `name` outlives the
+  /// call.
+  [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
     channel other = *this;
-    const std::uint64_t form = agreed_.form != nullptr ? agreed_.form->hash : 0;
-    other.agreed_.digest = detail::call_digest(detail::fnv1a(name), option, form, agreed_.dimension);
+    other.agreed_.digest = detail::splitmix(agreed_.digest ^ detail::fnv1a(name));
     call_->chosen = name;
     return other;
   }
@@ -71,8 +81,9 @@ class channel {
   /// Starts to send; the pieces are borrowed until the operation has ended, and after an error until the call has. They
   /// lie in memory of this rank's pool, or in what the call's arguments refer to; not in containers of a coroutine,
   /// which are gone before, nor in a message that has arrived, which is given back.
-  [[gnu::noinline]] auto send(rank_t peer, const payload& what) const {
-    check_address(peer);
+  [[gnu::noinline]] auto send(rank_t number, const payload& what) const {
+    check_address(number);
+    const rank_t peer = rank_of(number);
     message_pieces out{own_header(), what.pieces};
     out.head.format = what.format;
     out.head.count = what.count;
@@ -86,15 +97,18 @@ class channel {
     ++call_->cost.messages_sent; // while it is on its way
     call_->cost.bytes_sent += out.head.payload_bytes();
     const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of a value
-    call_->cost.plain_bytes_sent += plain > 0 ? what.count * plain : out.head.payload_bytes();
+    call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
+                                    : plain > 0          ? what.count * plain
+                                                         : out.head.payload_bytes();
     call_->cost.header_bytes_sent += sizeof(header);
     return sending;
   }
 
   /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
   /// `mismatch` where the sender is not doing the same call.
-  [[gnu::noinline]] auto receive(rank_t peer, message_buffer& in) const {
-    check_address(peer);
+  [[gnu::noinline]] auto receive(rank_t number, message_buffer& in) const {
+    check_address(number);
+    const rank_t peer = rank_of(number);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
     return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
   }
@@ -130,6 +144,8 @@ class channel {
     return call_->messages.data()[static_cast<std::size_t>(direction * size() + peer) * max_lanes + lane_];
   }
 
+  [[nodiscard]] rank_t rank_of(rank_t number) const noexcept { return order_ == nullptr ? number : order_[number]; }
+
   void check_address(rank_t peer) const {
     spar::check(peer >= 0 && peer < size() && peer != rank(),
                 "an algorithm addresses its own rank or none that exists");
@@ -142,7 +158,7 @@ class channel {
     if (checksums) {
       h.validate();
       if (h.order != messages(peer, 1)++) {
-        raise<corrupt_message>({"a message from rank ", peer, " to rank ", rank(), " is missing"});
+        raise<corrupt_message>({"a message from rank ", peer, " to rank ", net_->rank(), " is missing"});
       }
     }
     if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
@@ -155,8 +171,9 @@ class channel {
   }
 
   [[noreturn, gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
-    detail::check_fields(h, peer, own_header(), rank(), call_->sequence);
-    const detail::call_view own = detail::view_of(*call_, agreed_, rank(), call_->describe);
+    const rank_t rank = net_->rank();
+    detail::check_fields(h, peer, own_header(), rank, call_->sequence);
+    const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
     detail::call_view theirs = detail::ask_what_differs(*net_, call_->sequence, peer);
     theirs.agreed.digest = h.digest; // of what has come, not of what the peer does now
     detail::throw_mismatch(theirs, own);
@@ -165,6 +182,8 @@ class channel {
   Net* net_;
   call_record* call_;
   signature agreed_;
+  const rank_t* order_ = nullptr; // the rank of each number, where these differ
+  rank_t number_;
   std::uint8_t lane_ = 0;
 };
 

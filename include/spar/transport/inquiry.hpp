@@ -4,14 +4,13 @@
 // shows it. A rank that finds another digest in a message asks the sender what its call is, to name both in the error.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/transport/signature.hpp>
 #include <spar/transport/transport.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <exception>
-#include <string>
 #include <string_view>
 
 #include <sched.h>
@@ -45,7 +44,7 @@ static_assert(sizeof(call_note) == 24);
   const call_identity& ended = node.last_ended();
   if (!is_it(ended) || ended.agreed.form == nullptr) return {node.rank()};
   call_view its = view_of(ended, ended.agreed, node.rank());
-  its.algorithm += ", in a call that it has ended";
+  its.algorithm.add(", in a call that it has ended");
   return its;
 }
 
@@ -56,8 +55,12 @@ template <transport Net>
   const call_note note{
       own.agreed.digest,  own.agreed.dimension, static_cast<std::uint32_t>(sequence % header::sequences), what,
       own.agreed.element, own.agreed.index};
-  const std::string front(reinterpret_cast<const char*>(&note), sizeof(note));
-  send_text(net, control_message::purpose::call, front + own.operation + "\n" + own.algorithm, peer);
+  bounded_text text;
+  text.add({reinterpret_cast<const char*>(&note), sizeof(note)});
+  text.add(own.operation.view());
+  text.add("\n");
+  text.add(own.algorithm.view());
+  send_text(net, control_message::purpose::call, text.view(), peer);
 }
 
 /// Tells the rank for which an operation waits to which call it belongs.
@@ -101,10 +104,10 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   if (line == text.npos || note.what > call_note::kind::answer) {
     throw corrupt_message("a control message about a call is malformed");
   }
-  return {source,
-          {note.digest, note.element, note.index, note.dimension},
-          std::string(text.substr(sizeof(note), line - sizeof(note))),
-          std::string(text.substr(line + 1))};
+  call_view said{source, {note.digest, note.element, note.index, note.dimension}};
+  said.operation.add(text.substr(sizeof(note), line - sizeof(note)));
+  said.algorithm.add(text.substr(line + 1));
+  return said;
 }
 
 /// A message of this rank's call of that number has come from `peer` with another digest: what the peer says of its
@@ -116,15 +119,19 @@ template <transport Net>
   if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
   question asked{peer};
   const scheduler::pause none_resumed(node.scheduler());
-  node.ask(&asked);
+  const struct asking {
+    asking(endpoint& its, question* what) : node(&its) { node->ask(what); }
+    asking(const asking&) = delete;
+    ~asking() { node->ask(nullptr); }
+    endpoint* node;
+  } until_here(node, &asked);
   tell_call(net, call_note::kind::differs, sequence, peer);
   for (const double end = net.now() + 1; !asked.answered && !node.dead() && net.now() < end; sched_yield()) {
     net.progress(false);
   }
-  node.ask(nullptr);
   if (!asked.answered && node.dead()) node.throw_dead();
   call_note note;
-  return asked.answer.empty() ? call_view{peer} : read_call(asked.answer, peer, note);
+  return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
 
 /// A peer has told in which call it is. Throws `corrupt_message` for a text that no rank sends, and `mismatch` where
@@ -139,7 +146,7 @@ template <transport Net>
   if (question* const asked = node.asking()) { // this rank is about to end its calls
     if (asked->peer != source || note.what == call_note::kind::waits) return;
     asked->answered = true;
-    asked->answer = text;
+    asked->answer.add(text);
     return;
   }
   const call_record* const call = node.call_of(note.sequence);
@@ -159,7 +166,8 @@ template <transport Net>
 [[gnu::noinline, gnu::cold]] void heed(Net& net, const control_message& note) {
   endpoint& node = net.node();
   if (note.what != control_message::purpose::call) return node.heed(note);
-  node.texts().add(note, [&](std::string_view text) { heed_call(net, note.source, text); });
+  const bounded_text* const text = node.texts().add(note);
+  if (text != nullptr) heed_call(net, note.source, text->view());
 }
 
 } // namespace spar::detail

@@ -2,6 +2,7 @@
 // MPI as a transport: non-blocking point-to-point messages on a communicator of its own.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/checked_cast.hpp>
 #include <spar/transport/envelope.hpp>
 #include <spar/transport/inquiry.hpp>
@@ -13,7 +14,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>

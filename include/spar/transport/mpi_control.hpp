@@ -3,6 +3,7 @@
 // posted.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/control.hpp>
 #include <spar/core/error.hpp>
 #include <spar/transport/mpi_communicator.hpp>
@@ -10,7 +11,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -59,7 +59,10 @@ class mpi_control {
     return last_words_[static_cast<std::size_t>(rank)] == control_message::purpose::gone;
   }
   [[nodiscard]] bool all_have_ended() const noexcept {
-    return std::find(last_words_.begin(), last_words_.end(), nothing) == last_words_.end();
+    for (const auto word : last_words_) {
+      if (word == nothing) return false;
+    }
+    return true;
   }
 
   /// Waits until all ranks of `net`, whose control messages these are, have called it. Throws `peer_failed` and

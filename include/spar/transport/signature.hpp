@@ -3,15 +3,16 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/bounded_text.hpp>
 #include <spar/core/endpoint.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/fnv1a.hpp>
 #include <spar/core/message.hpp>
 #include <spar/core/mix.hpp>
+#include <spar/core/policy.hpp>
 
 #include <concepts>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -33,15 +34,15 @@ constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, st
 
 } // namespace detail
 
-/// The signature of a call with values of T and indices of Index, or `no_indices`; `option` is a number made of what
-/// else must be the same, as `digest_of(algorithm)` or a root.
-template <element T, class Index, class Algorithm, class Op>
+/// The signature of a call by `algorithm`, with its options, of values of T and indices of Index, or `no_indices`;
+/// `option` is what else must be the same, as a root.
+template <element T, class Index, class Op, policy Algorithm>
   requires index_type<Index> || std::same_as<Index, no_indices>
-constexpr signature signature_of(std::uint64_t dimension, std::uint64_t option = 0) noexcept {
+constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algorithm, std::uint64_t option = 0) {
   constexpr const call_form& form = detail::form_of<Algorithm, Op, std::same_as<Index, no_indices>>;
   constexpr std::uint64_t name = detail::fnv1a(Algorithm::name);
-  signature agreed{detail::call_digest(name, option, form.hash, dimension), code_of<T>, element_code::uint32, dimension,
-                   &form};
+  signature agreed{detail::call_digest(name, digest_of(algorithm) + option, form.hash, dimension), code_of<T>,
+                   element_code::uint32, dimension, &form};
   if constexpr (index_type<Index>) agreed.index = code_of<Index>;
   return agreed;
 }
@@ -68,8 +69,8 @@ namespace detail {
 struct call_view {
   rank_t rank = 0;
   signature agreed{};
-  std::string operation{};
-  std::string algorithm{}; // with its options; empty where the call is not known
+  bounded_text operation{};
+  bounded_text algorithm{}; // with its options; empty where the call is not known
 
   [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
 };
@@ -77,14 +78,18 @@ struct call_view {
 /// A call of this rank; without a description, one that has ended.
 [[gnu::noinline, gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
                                                       const description& describe = {}) {
-  call_view own{rank, agreed, "an operation without a name", "an algorithm without a name"};
-  if (agreed.form != nullptr) {
-    own.algorithm = agreed.form->algorithm;
-    own.operation = agreed.form->operation;
+  call_view own{rank, agreed};
+  const bool named = agreed.form != nullptr;
+  own.operation.add(named ? agreed.form->operation : "an operation without a name");
+  if (describe.write != nullptr)
+    describe.write(describe.object, own.algorithm);
+  else
+    own.algorithm.add(named ? agreed.form->algorithm : "an algorithm without a name");
+  if (!call.chosen.empty()) {
+    own.algorithm.add(", which runs ");
+    own.algorithm.add(call.chosen);
   }
-  if (describe.text != nullptr) own.algorithm = describe.text(describe.object);
-  if (!call.chosen.empty()) own.algorithm += ", which runs " + std::string(call.chosen);
-  if (agreed.form != nullptr && agreed.form->dense) own.algorithm += " of dense values";
+  if (named && agreed.form->dense) own.algorithm.add(" of dense values");
   return own;
 }
 
@@ -92,7 +97,7 @@ struct call_view {
   constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
                                    "uint32", "uint64", "half",   "bfloat16", "bytes"};
   const auto number = static_cast<unsigned>(code);
-  return number < std::size(names) ? names[number] : sentence("a type of the user (code ", number, ")");
+  return number < sizeof(names) / sizeof(names[0]) ? names[number] : sentence("a type of the user (code ", number, ")");
 }
 
 /// Throws `mismatch`, which names both sides.
@@ -123,19 +128,21 @@ struct call_view {
 [[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
   if (!theirs.known()) {
     raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
-                     " has ", own.algorithm, ", ", own.operation, ", n = ", own.agreed.dimension, ", rank ",
-                     theirs.rank, " has others, and is no longer or not yet in that call to say which"});
+                     " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
+                     ", rank ", theirs.rank,
+                     " has others, but did not report them: it has left the call, or has not entered it"});
   }
   if (theirs.agreed.dimension != own.agreed.dimension) {
     throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
   }
-  if (theirs.operation != own.operation && theirs.algorithm == own.algorithm) {
-    throw_mismatch("the operation", theirs.rank, theirs.operation, own.rank, own.operation);
+  const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
+  if (same_algorithm && theirs.operation.view() != own.operation.view()) {
+    throw_mismatch("the operation", theirs.rank, theirs.operation.c_str(), own.rank, own.operation.c_str());
   }
-  if (theirs.algorithm != own.algorithm) {
-    throw_mismatch("the algorithm", theirs.rank, theirs.algorithm, own.rank, own.algorithm);
+  if (!same_algorithm) {
+    throw_mismatch("the algorithm", theirs.rank, theirs.algorithm.c_str(), own.rank, own.algorithm.c_str());
   }
-  raise<mismatch>({"ranks disagree on the algorithm: both have ", own.algorithm, ", but rank ", theirs.rank,
+  raise<mismatch>({"ranks disagree on the algorithm: both have ", own.algorithm.c_str(), ", but rank ", theirs.rank,
                    " with a digest of ", theirs.agreed.digest, ", rank ", own.rank, " with ", own.agreed.digest,
                    ", from options, a plan or a state that differ"});
 }

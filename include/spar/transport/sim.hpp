@@ -2,6 +2,7 @@
 // Any number of ranks as coroutines on one thread, in virtual time over a network of links; deterministic from a seed.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/endpoint.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/mix.hpp>
@@ -12,7 +13,6 @@
 #include <spar/transport/sim_network.hpp>
 #include <spar/transport/sim_options.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -241,10 +241,13 @@ class simulator {
                     static_cast<std::uint32_t>(tag));
   }
 
+  void ask_everyone() {
+    for (sim& r : ranks_) detail::ask(r);
+  }
   /// Processes one event and resumes the rank that it concerns.
   template <class Start>
   sim& step(const Start& start) {
-    if (events_.empty()) std::for_each(ranks_.begin(), ranks_.end(), [](sim& r) { detail::ask(r); });
+    if (events_.empty()) ask_everyone();
     if (events_.empty()) throw deadlock(who_waits());
     const event e = events_.front();
     std::pop_heap(events_.begin(), events_.end());
@@ -271,8 +274,7 @@ class simulator {
       if (sim::expectation* r = rank.matching_.arrive(e.message)) rank.deliver(e.message, r);
       break;
     case event_kind::control: {
-      const auto earlier = [](const auto& a, const auto& b) { return a.time < b.time; };
-      const auto first = std::min_element(rank.notes_.begin(), rank.notes_.end(), earlier);
+      const auto first = detail::least_of(rank.notes_, [](const auto& note) { return note.time; });
       const control_message note = first->text;
       rank.notes_.erase(first);
       if (rank.awaits() || rank.awaits_idly()) rank.clock_ = std::max(rank.clock_, now_);
@@ -280,8 +282,7 @@ class simulator {
       break;
     }
     case event_kind::awake: {
-      const auto earlier = [](const auto& a, const auto& b) { return a.until < b.until; };
-      const auto first = std::min_element(rank.sleepers_.begin(), rank.sleepers_.end(), earlier);
+      const auto first = detail::least_of(rank.sleepers_, [](const auto& sleeper) { return sleeper.until; });
       if (first == rank.sleepers_.end() || first->until > now_) break; // who slept has been destroyed
       rank.scheduler().post(first->program);
       rank.sleepers_.erase(first);
@@ -305,8 +306,7 @@ class simulator {
   [[nodiscard]] double worked(double begin, double seconds) noexcept {
     if (cores_.empty() || seconds <= 0) return begin + seconds;
     const auto order = [=](double free) { return std::pair(free > begin, std::abs(free - begin)); };
-    const auto better = [=](double a, double b) { return order(a) < order(b); };
-    double& free = *std::min_element(cores_.begin(), cores_.end(), better);
+    double& free = *detail::least_of(cores_, order);
     return free = std::max(begin, free) + seconds;
   }
 

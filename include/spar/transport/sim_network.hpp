@@ -2,10 +2,10 @@
 // The links of a simulated network, shared first come first served (see simulator_options).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
 #include <spar/transport/sim_options.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

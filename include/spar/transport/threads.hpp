@@ -3,6 +3,7 @@
 // memory.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/endpoint.hpp>
 #include <spar/core/fixed_vector.hpp>
 #include <spar/core/thread.hpp>
@@ -11,7 +12,6 @@
 #include <spar/transport/operation.hpp>
 #include <spar/transport/transport.hpp>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>

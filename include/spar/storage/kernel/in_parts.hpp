@@ -2,10 +2,10 @@
 // A pass that takes entries from values, shared by threads.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/parallel.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -32,7 +32,8 @@ taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, O
   taken all = parts[0];
   for (int part = 1; part < threads; ++part) {
     const taken& own = parts[static_cast<std::size_t>(part)];
-    (std::copy_n(out + room_of(part), own.count, out + all.count), ...); // forwards: no part has more than its room
+    (std::copy(out + room_of(part), out + room_of(part) + own.count, out + all.count),
+     ...); // forwards: no part has more than its room
     all.count += own.count;
     all.seen += own.seen;
   }

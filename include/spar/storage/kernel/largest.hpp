@@ -2,12 +2,12 @@
 // Where the k largest magnitudes of a vector end, exactly, and moving them out.
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/core/pool.hpp>
 #include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -101,7 +101,7 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
   const std::size_t room = 2 * rank * length;
   const bool sampled = n >= detail::sampled_from && room <= n / 2;
-  if (sampled) threads = static_cast<int>(std::clamp<std::size_t>(n / 2 / room, 1, static_cast<std::size_t>(threads)));
+  if (sampled) threads = std::max(1, static_cast<int>(std::min(n / 2 / room, static_cast<std::size_t>(threads))));
   buffer<T> values(memory, sampled ? std::max(parts, static_cast<std::size_t>(threads) * room) : n / 2 + 1);
   if (sampled) {
     for (std::size_t p = 0; p < parts; ++p) values.data()[p] = x[p * length + detail::scatter_of(p, length)];

@@ -2,10 +2,10 @@
 // The merge of many coordinate streams of one index range, the owner's step of a split (SparCML, section 5.3.2).
 #pragma once
 
+#include <spar/core/algobase.hpp>
 #include <spar/core/buffer.hpp>
 #include <spar/storage/kernel/merge.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an allreduce of selected entries returns, and what it leaves behind.
+#pragma once
+
+#include <spar/core/pool.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/stream.hpp>
+#include <spar/transport/channel.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// What an allreduce of selected entries returns.
+template <element T, index_type Index>
+struct selected_sum {
+  selected_sum() = default;
+  selected_sum(stream<T, Index> all, stream<T, Index> own) noexcept
+      : sum(std::move(all)), contributed(std::move(own)) {}
+
+  stream<T, Index> sum;         ///< the same on every rank
+  stream<T, Index> contributed; ///< what this rank brought; an inner node of gTopk may have kept part of it
+};
+
+/// Puts those entries of `mine` back to `x` that have no place in `sum`; the others stay.
+template <element T, index_type Index>
+void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
+  auto losers = stream<T, Index>::sparse(memory, x.size(), mine.count());
+  Index* const indices = mine.indices().data();
+  T* const values = mine.values().data();
+  Index* const lost_indices = losers.indices().data();
+  T* const lost_values = losers.values().data();
+  const std::span<const Index> winners = sum.indices();
+  const std::size_t count = mine.count();
+  std::size_t kept = 0;
+  std::size_t lost = 0;
+  std::size_t w = 0;
+  std::size_t e = 0;
+  while (e < count && w < winners.size()) { // one index further at a time, without branches
+    const Index own = indices[e];
+    const T value = values[e];
+    const Index winner = winners[w];
+    lost_indices[lost] = own;
+    lost_values[lost] = value;
+    lost += static_cast<std::size_t>(own < winner);
+    indices[kept] = own;
+    values[kept] = value;
+    kept += static_cast<std::size_t>(own == winner);
+    e += static_cast<std::size_t>(own <= winner);
+    w += static_cast<std::size_t>(winner <= own);
+  }
+  const kernel::coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
+  kernel::scatter_assign(kernel::coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}}, 0, x.data());
+  kernel::scatter_assign(behind, 0, x.data());
+  mine.shrink(kept);
+}
+
+/// Takes from `x` what the composition's selector selects, and reports it. Throws `invalid_argument` where a selector
+/// returns a stream that is not well formed.
+template <index_type Index, transport Net, class Composition, element T, class Prepare>
+stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
+                            typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
+  const double begin = net.net().now();
+  stream<T, Index> mine = select_from<Index>(parts.select, x, net.memory(), now->select, prepare);
+  *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
+  validate(mine.view());
+  return mine;
+}
+
+} // namespace spar

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Stream codecs: how the entries of sparse streams travel. The concept, and coordinates, its first model.
+#pragma once
+
+#include <spar/core/index_range.hpp>
+#include <spar/core/message.hpp>
+#include <spar/core/slot.hpp>
+#include <spar/storage/kernel/coo.hpp>
+#include <spar/storage/stream.hpp>
+#include <spar/storage/wire.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace spar {
+
+/// Where a codec writes the entries that it decodes: as many as the message says that it has.
+template <element T, index_type Index>
+struct entry_room {
+  std::span<Index> indices;
+  std::span<T> values;
+};
+
+/// A code for the entries of sparse streams, of any size in bytes. The index range of the entries is known on both
+/// sides, so that indices may be coded relative to its begin. Rejects a code that must keep a state between messages.
+///
+/// - `bound<T, Index>(range, count)`: the most bytes of any `count` entries in `range`.
+/// - `encode(entries, range, bytes)` writes at most so many and returns how many it wrote.
+/// - `decode(bytes, range, to)` gets exactly these bytes, at any address. They come from another rank and may be
+///   damaged: only `to.indices.size() <= range.size()` holds. Fills `to` with ascending indices, each once, inside
+///   `range`, or throws `corrupt_message`; never reads beyond `bytes`.
+/// - `exact`: false where values may be rounded; indices never change. Then every rank, the sender too, goes on with
+///   the decoded values.
+/// - `entry_bits<T, Index>(n, count)`: bits of one of `count` entries spread over n indices, for the cost model.
+/// - `delta<T, Index>(n)`: the number of entries above which n plain values are fewer bytes. From whole numbers only:
+///   all ranks must compute the same.
+/// - `options(f)` calls `f("name", value)` for each option, a whole number that all ranks must have alike.
+template <class Codec, class T, class Index>
+concept stream_codec = part_for<Codec, slot::storage> &&
+                       requires(const Codec& codec, std::uint64_t n, kernel::coo_span<T, Index> entries,
+                                index_range range, std::span<std::byte> bytes, std::span<const std::byte> came,
+                                entry_room<T, Index> to, void (*each_option)(std::string_view, std::uint64_t)) {
+                         { Codec::name } -> std::convertible_to<std::string_view>;
+                         { Codec::exact } -> std::convertible_to<bool>;
+                         { codec.template entry_bits<T, Index>(n, n) } -> std::same_as<double>;
+                         { codec.template delta<T, Index>(n) } -> std::same_as<std::uint64_t>;
+                         { codec.template bound<T, Index>(range, std::size_t{}) } -> std::same_as<std::size_t>;
+                         { codec.encode(entries, range, bytes) } -> std::same_as<std::size_t>;
+                         { codec.decode(came, range, to) } -> std::same_as<void>;
+                         codec.options(each_option);
+                       };
+
+/// A stream codec that need not copy either: `lend(entries)` is a message of the stream's own memory, and
+/// `borrow<T, Index>(message, range)` a view of the entries in a message that has arrived, once they are validated.
+template <class Codec, class T, class Index>
+concept lending_codec =
+    stream_codec<Codec, T, Index> && Codec::exact &&
+    requires(const Codec& codec, kernel::coo_span<T, Index> entries, const message_buffer& in, index_range range) {
+      { codec.lend(entries) } -> std::same_as<payload>;
+      { codec.template borrow<T, Index>(in, range) } -> std::same_as<stream_view<T, Index>>;
+    };
+
+namespace storage {
+
+/// Coordinates: indices and values as they lie in memory. Lends them; copies them where many streams share a message.
+struct coo {
+  static constexpr slot fills = slot::storage;
+  static constexpr std::string_view name = "coo";
+  static constexpr bool exact = true;
+
+  template <class F>
+  static void options(F&&) noexcept {}
+  template <element T, index_type Index>
+  [[nodiscard]] static constexpr double entry_bits(std::uint64_t, std::uint64_t) noexcept {
+    return 8 * (sizeof(T) + sizeof(Index));
+  }
+  template <element T, index_type Index>
+  [[nodiscard]] static constexpr std::uint64_t delta(std::uint64_t n) noexcept {
+    return dense_threshold<T, Index>(n);
+  }
+
+  template <element T, index_type Index>
+  [[nodiscard]] static payload lend(kernel::coo_span<T, Index> entries) noexcept {
+    return {wire_format::sparse, entries.size(), {std::as_bytes(entries.indices), std::as_bytes(entries.values)}};
+  }
+  template <element T, index_type Index>
+  [[nodiscard]] static stream_view<T, Index> borrow(const message_buffer& in, index_range range) {
+    return spar::decode<T, Index>(in, range);
+  }
+
+  template <element T, index_type Index>
+  [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
+    return count * (sizeof(T) + sizeof(Index));
+  }
+  template <element T, index_type Index>
+  static std::size_t encode(kernel::coo_span<T, Index> entries, index_range, std::span<std::byte> out) noexcept {
+    const auto indices = std::as_bytes(entries.indices), values = std::as_bytes(entries.values);
+    if (entries.empty()) return 0;
+    std::memcpy(out.data(), indices.data(), indices.size());
+    std::memcpy(out.data() + indices.size(), values.data(), values.size());
+    return indices.size() + values.size();
+  }
+  template <element T, index_type Index>
+  static void decode(std::span<const std::byte> in, index_range range, entry_room<T, Index> to) {
+    const std::size_t indices = to.indices.size_bytes(), values = to.values.size_bytes();
+    if (in.size() != indices + values) {
+      raise<corrupt_message>(
+          {"a stream of ", to.indices.size(), " entries arrived in ", in.size(), " bytes, not ", indices + values});
+    }
+    if (in.empty()) return;
+    std::memcpy(to.indices.data(), in.data(), indices);
+    std::memcpy(to.values.data(), in.data() + indices, values);
+    check_indices(std::span<const Index>(to.indices), range);
+  }
+};
+
+} // namespace storage
+} // namespace spar

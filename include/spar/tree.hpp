@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is for networks that are trees: the topologies on_tree and on_plan, the schedules that know of them, and the
+// systems made of these.
+#pragma once
+
+#include <spar/collective/chains.hpp>
+#include <spar/collective/on_tree.hpp>
+#include <spar/collective/quantile_owners.hpp>
+#include <spar/collective/tree_plans.hpp>
+#include <spar/spar.hpp>
+#include <spar/system/flexreduce.hpp>
+#include <spar/system/tree_dense.hpp>
+#include <spar/system/tree_sparcml.hpp>

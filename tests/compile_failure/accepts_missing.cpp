@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A schedule that does not say what it can be composed with is refused in one sentence.
+#include <spar/spar.hpp>
+
+struct mine {
+  static constexpr std::string_view name = "mine";
+  static constexpr spar::slot fills = spar::slot::schedule;
+  template <class F>
+  static void options(F&&) {}
+#ifdef POSITIVE_CONTROL
+  template <class Selector, class Storage, class Topology>
+  static spar::nothing_against accepts();
+#endif
+};
+
+const auto reduce = spar::compose(mine{});

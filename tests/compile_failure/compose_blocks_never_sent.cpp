@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A schedule that never sends dense values leaves the second codec of a storage nothing to encode.
+#include <spar/spar.hpp>
+
+using storage = spar::storage::then<spar::storage::coo, spar::storage::half>;
+
+#ifdef POSITIVE_CONTROL
+const auto reduce = spar::compose(storage{}, spar::recursive_doubling{});
+#else
+const auto reduce = spar::compose(storage{}, spar::gather_and_merge{});
+#endif

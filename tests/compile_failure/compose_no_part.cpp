@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What does not say which slot it is for is no part of a composition.
+#include <spar/spar.hpp>
+
+struct mine {
+  static constexpr std::string_view name = "mine";
+  template <class F>
+  static void options(F&&) {}
+#ifdef POSITIVE_CONTROL
+  static constexpr spar::slot fills = spar::slot::selector;
+#endif
+};
+
+const auto reduce = spar::compose(mine{}, spar::ring{});

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A slot has room for one part.
+#include <spar/spar.hpp>
+
+#ifdef POSITIVE_CONTROL
+const auto reduce = spar::compose(spar::ring{}, spar::storage::half{});
+#else
+const auto reduce = spar::compose(spar::ring{}, spar::rabenseifner{});
+#endif

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A selector takes entries from dense values; what a stream holds is the caller's choice.
+#include <spar/spar.hpp>
+
+#ifdef POSITIVE_CONTROL
+constexpr spar::everything chosen{};
+#else
+constexpr spar::selector::exact_topk chosen{.k = 3};
+#endif
+
+void f(spar::threads& net, spar::stream_view<float> mine) {
+  (void)spar::allreduce(net, mine, spar::compose(chosen, spar::recursive_doubling{}));
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The library's own models of each slot of a composition. The test of the product walks these lists, and so does the
+// table in docs/composing.md.
+#pragma once
+
+#include <spar/storage/codec.hpp>
+#include <spar/tree.hpp>
+#ifdef SPAR_HAS_ZFP
+#include <spar/storage/zfp.hpp>
+#endif
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+namespace spar_test {
+
+/// A part with the options that the tests give it, under the name that the table gives it.
+template <class Part>
+struct model {
+  std::string_view name;
+  Part part;
+};
+template <class Part>
+constexpr model<Part> named_model(std::string_view name, Part part) {
+  return {name, std::move(part)};
+}
+
+inline constexpr std::size_t product_dimension = 1200;
+
+inline constexpr auto product_selectors = std::tuple{
+    named_model("everything", spar::everything{}),
+    named_model("nonzeros", spar::selector::nonzeros{}),
+    named_model("exact_topk", spar::selector::exact_topk{.density = 0.05}),
+    named_model("bucket_topk", spar::selector::bucket_topk{.k = 6, .bucket = 100}),
+    named_model("threshold_reuse", spar::selector::threshold_reuse{.density = 0.05}),
+    named_model("gaussian", spar::selector::gaussian{.density = 0.05}),
+};
+
+using spar::storage::then;
+inline constexpr auto exact_storages = std::tuple{
+    named_model("coo", spar::storage::coo{}),
+    named_model("dense", spar::storage::dense{}),
+};
+inline constexpr auto short_storages = std::tuple{
+    named_model("half", spar::storage::half{}),
+    named_model("bfloat16", spar::storage::bfloat16{}),
+};
+inline constexpr auto quantised_storages = std::tuple{
+    named_model("qsgd<8>", spar::storage::qsgd<8>{}),
+    named_model("then<coo, qsgd<8>>", then<spar::storage::coo, spar::storage::qsgd<8>>{}),
+};
+#ifdef SPAR_HAS_ZFP
+inline constexpr auto zfp_storages = std::tuple{
+    named_model("zfp", spar::storage::zfp{.rate = 16}),
+};
+#endif
+
+inline constexpr auto product_schedules = std::tuple{
+    named_model("cheapest", spar::cheapest{}),
+    named_model("recursive_doubling", spar::recursive_doubling{}),
+    named_model("rabenseifner", spar::rabenseifner{}),
+    named_model("ring", spar::ring{}),
+    named_model("split_allgather", spar::split_allgather<>{}),
+    named_model("ssar_split", spar::ssar_split{}),
+    named_model("dsar_split", spar::dsar_split{}),
+    named_model("gather_and_merge", spar::gather_and_merge{}),
+    named_model("tree_of_topk", spar::tree_of_topk{}),
+    named_model("balanced_owners", spar::balanced_owners{}),
+    named_model("quantile_owners", spar::quantile_owners{}),
+    named_model("chains", spar::chains{}),
+};
+
+/// Whether the sum holds only the k largest entries of what ranks brought.
+template <class Schedule>
+inline constexpr bool keeps_k =
+    std::is_same_v<Schedule, spar::tree_of_topk> || std::is_same_v<Schedule, spar::balanced_owners>;
+
+} // namespace spar_test

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Every composition of the library's own models that can mean something, against sums that are computed without it.
+#pragma once
+
+#include "models.hpp"
+#include "support/ranks.hpp"
+#include "topology/random_tree.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+
+using product_net = spar::sim;
+using product_sum = spar::selected_sum<float, std::uint32_t>;
+
+/// A composition with its types erased: the parts of a call that are the same for all are compiled once.
+struct product_cell {
+  using selects =
+      std::function<spar::task<product_sum>(spar::channel<product_net>, std::span<float>)>; // with a state of its own
+  using values = std::function<spar::task<void>(spar::channel<product_net>, std::span<float>)>;
+  using streams = std::function<spar::task<spar::stream<float>>(spar::channel<product_net>, spar::stream_view<float>)>;
+
+  std::string name;
+  double error = 0;   ///< of the storage, relative to the largest value that is encoded
+  bool all = true;    ///< the sum is of all that ranks contributed, not of the k largest
+  bool coded = false; ///< everything travels by a block codec that is not plain
+  std::function<selects()> on_rank;
+  values in_place{};
+  streams of_streams{}; ///< where the selector is everything
+};
+
+/// What a rank brings to a step: a twentieth large values, as many small ones, some equal on all ranks, zeros.
+inline std::vector<float> product_input(spar::rank_t rank, int step) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 31 + static_cast<std::uint64_t>(step));
+  std::vector<float> x(product_dimension);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto value = static_cast<float>(static_cast<std::int64_t>(random() % 2001) - 1000) / 64.0F;
+    x[i] = random() % 20 == 0 ? 8 * value : random() % 2 == 0 ? value / 16 : i % 50 == 0 ? 100.0F : 0.0F;
+  }
+  return x;
+}
+
+/// One call of a cell on a rank, as a collective.
+template <class Call>
+struct product_call : spar::algorithm_defaults {
+  static constexpr std::string_view name = "product";
+  const Call* call;
+
+  explicit product_call(const Call& its) : call(&its) {}
+  template <class Argument>
+  auto operator()(spar::channel<product_net> net, Argument x) const& {
+    return (*call)(net, x);
+  }
+};
+template <class Call, class Argument>
+auto start_product(product_net& net, const Call& call, Argument x) {
+  const product_call<Call> algorithm(call);
+  const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(product_dimension, algorithm);
+  return spar::start(net, agreed, algorithm, x);
+}
+
+/// The calls of a cell on each rank, and what came out.
+struct product_program {
+  static constexpr int steps = 3;
+  struct step_result {
+    std::vector<float> sum, contributed, residual, in_place, of_streams;
+    std::uint64_t entries = 0;
+    std::uint64_t compressions = 0;
+  };
+  const product_cell* cell;
+  std::vector<std::vector<step_result>>* results; // of each rank, of each step
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto call = cell->on_rank();
+    std::vector<float> residual(product_dimension);
+    for (int step = 0; step < steps; ++step) {
+      step_result& its = (*results)[static_cast<std::size_t>(net.rank())][static_cast<std::size_t>(step)];
+      const std::vector<float> x = product_input(net.rank(), step);
+      for (std::size_t i = 0; i < x.size(); ++i) residual[i] += x[i];
+      auto pending = start_product(net, call, std::span<float>(residual));
+      const product_sum result = co_await std::move(pending);
+      its.sum.resize(product_dimension);
+      its.contributed.resize(product_dimension);
+      result.sum.to_dense(its.sum);
+      result.contributed.to_dense(its.contributed);
+      its.entries = result.sum.count();
+      its.compressions = pending.statistics().compressions;
+      its.residual = residual;
+      its.in_place = x;
+      auto plain = start_product(net, cell->in_place, std::span<float>(its.in_place));
+      co_await std::move(plain);
+      if (!cell->of_streams) continue;
+      its.of_streams.resize(product_dimension);
+      std::vector<float> copy = x;
+      const auto mine = spar::selector::nonzeros{}(std::span<float>(copy), net.memory());
+      const auto view = mine.view();
+      auto of_stream = start_product(net, cell->of_streams, view);
+      const spar::stream<float> sum = co_await std::move(of_stream);
+      sum.to_dense(its.of_streams);
+    }
+  }
+};
+
+inline double largest_of(const std::vector<float>& x) {
+  double most = 0;
+  for (const float value : x) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+/// Whether `got` is the sum of `brought` within the bound; the first index where it is not, else their length.
+inline std::size_t first_wrong(const std::vector<float>& got, const std::vector<const std::vector<float>*>& brought,
+                               double error) {
+  double largest = 0;
+  for (const auto* x : brought) largest += largest_of(*x);
+  const double bound = (error * 2 * static_cast<double>(brought.size() + 2) + 1e-5) * largest;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    double expected = 0;
+    for (const auto* x : brought) expected += static_cast<double>((*x)[i]);
+    if (!(std::abs(static_cast<double>(got[i]) - expected) <= bound)) return i;
+  }
+  return got.size();
+}
+
+inline void check_cell(const product_cell& cell, spar::rank_t ranks, bool synchronous) {
+  const auto P = static_cast<std::size_t>(ranks);
+  std::vector<std::vector<product_program::step_result>> results(
+      P, std::vector<product_program::step_result>(product_program::steps));
+  const product_program program{&cell, &results};
+  ASSERT_NO_THROW(run_sim(ranks, program, random_order(11, synchronous))) << cell.name << ", P = " << ranks;
+  for (std::size_t step = 0; step < product_program::steps; ++step) {
+    SCOPED_TRACE(testing::Message() << cell.name << ", P = " << ranks << ", step " << step);
+    const auto& first = results[0][step];
+    std::vector<std::vector<float>> inputs;
+    std::vector<const std::vector<float>*> contributed, brought;
+    for (std::size_t r = 0; r < P; ++r)
+      inputs.push_back(product_input(static_cast<spar::rank_t>(r), static_cast<int>(step)));
+    for (std::size_t r = 0; r < P; ++r) {
+      const auto& its = results[r][step];
+      contributed.push_back(&its.contributed);
+      brought.push_back(&inputs[r]);
+      // The same bits on all ranks.
+      ASSERT_EQ(std::memcmp(its.sum.data(), first.sum.data(), 4 * product_dimension), 0);
+      ASSERT_EQ(std::memcmp(its.in_place.data(), first.in_place.data(), 4 * product_dimension), 0);
+      ASSERT_EQ(its.of_streams, first.of_streams);
+      ASSERT_EQ(its.entries, first.entries);
+    }
+    if (cell.coded && P > 1) {
+      std::uint64_t compressions = 0;
+      for (const auto& of_rank : results) compressions += of_rank[step].compressions;
+      ASSERT_GT(compressions, 0U);
+    }
+    if (cell.all) {
+      ASSERT_EQ(first_wrong(first.sum, contributed, cell.error), product_dimension);
+    } else {
+      ASSERT_LE(first.entries, product_dimension / 20 * 5 / 4); // k, and what a selector may miss it by
+      ASSERT_GT(first.entries, 0U);
+    }
+    if (cell.of_streams) {
+      ASSERT_EQ(first_wrong(first.in_place, brought, cell.error), product_dimension);
+      ASSERT_EQ(first_wrong(first.of_streams, brought, cell.error), product_dimension);
+    }
+    // Nothing is lost: the sums so far and what all ranks keep are all that was ever brought.
+    double scale = 1;
+    std::vector<double> balance(product_dimension);
+    for (std::size_t r = 0; r < P; ++r) {
+      for (std::size_t s = 0; s <= step; ++s) {
+        const auto x = product_input(static_cast<spar::rank_t>(r), static_cast<int>(s));
+        scale += largest_of(x);
+        for (std::size_t i = 0; i < product_dimension; ++i) balance[i] += static_cast<double>(x[i]);
+      }
+      for (std::size_t i = 0; i < product_dimension; ++i)
+        balance[i] -= static_cast<double>(results[r][step].residual[i]);
+    }
+    for (std::size_t s = 0; s <= step; ++s) {
+      for (std::size_t i = 0; i < product_dimension; ++i) balance[i] -= static_cast<double>(results[0][s].sum[i]);
+    }
+    const auto worst =
+        std::max_element(balance.begin(), balance.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+    ASSERT_LE(std::abs(*worst), 1e-5 * scale) << "lost at index " << worst - balance.begin();
+  }
+}
+
+template <class Composition>
+product_cell cell_of(std::string name, const Composition& reduce) {
+  using state = typename Composition::state;
+  using report = typename Composition::report;
+  using blocks = spar::storage::blocks_type<typename Composition::storage_type>;
+  product_cell cell{.name = std::move(name), .all = !keeps_k<typename Composition::schedule_type>, .on_rank = {}};
+  if constexpr (!std::is_same_v<blocks, spar::storage::dense>) {
+    cell.error = spar::storage::blocks_of(reduce.store).template relative_error<float>();
+    cell.coded = !spar::has_stream_codec<typename Composition::storage_type>;
+  }
+  cell.on_rank = [reduce] {
+    const auto now = std::make_shared<std::pair<state, report>>();
+    return [reduce, now](spar::channel<product_net> net, std::span<float> x) {
+      const spar::selector::nothing_to_prepare prepare;
+      return reduce.template selected<std::uint32_t>(net, &now->first, &now->second, x, spar::sum{}, prepare);
+    };
+  };
+  cell.in_place = [reduce](spar::channel<product_net> net, std::span<float> x) { return reduce(net, x, spar::sum{}); };
+  if constexpr (!Composition::selects_entries) {
+    cell.of_streams = [reduce](spar::channel<product_net> net, spar::stream_view<float> mine) {
+      return reduce(net, mine, spar::sum{});
+    };
+  }
+  return cell;
+}
+
+/// Calls `f(model)` for each model of a list.
+template <class Models, class F>
+void for_each_model(const Models& models, F&& f) {
+  std::apply([&](const auto&... each) { (f(each), ...); }, models);
+}
+
+/// All cells of these storages over a topology that can mean something.
+template <class Storages, class Topology>
+std::vector<product_cell> cells_over(const Storages& storages, const Topology& over) {
+  std::vector<product_cell> cells;
+  for_each_model(storages, [&](const auto& store) {
+    for_each_model(product_schedules, [&](const auto& by) {
+      for_each_model(product_selectors, [&](const auto& select) {
+        using verdict =
+            spar::verdict_of<std::remove_cvref_t<decltype(select.part)>, std::remove_cvref_t<decltype(store.part)>,
+                             Topology, std::remove_cvref_t<decltype(by.part)>>;
+        if constexpr (spar::composes<verdict>) {
+          const std::string name = std::string(select.name) + ", " + std::string(store.name) + ", " +
+                                   std::string(Topology::name) + ", " + std::string(by.name);
+          cells.push_back(cell_of(name, spar::compose(select.part, store.part, over, by.part)));
+        }
+      });
+    });
+  });
+  return cells;
+}
+
+inline const std::vector<spar::rank_t>& product_ranks() {
+  static const std::vector<spar::rank_t> some{1, 3, 4, 6};
+  static const std::vector<spar::rank_t> all(all_ranks.begin(), all_ranks.end());
+  return is_full() ? all : some;
+}
+
+template <class Storages>
+void check_flat(const Storages& storages) {
+  const auto cells = cells_over(storages, spar::flat{});
+  ASSERT_FALSE(cells.empty());
+  for (const spar::rank_t ranks : product_ranks()) {
+    for (const auto& cell : cells) check_cell(cell, ranks, ranks % 2 == 0);
+  }
+}
+
+/// A tree with hosts of one, two and three ranks, which are not in the order of their numbers.
+inline spar::tree product_tree(spar::rank_t ranks) {
+  spar::tree_node root;
+  spar::rank_t next = ranks - 1;
+  for (int most = 1; next >= 0; most = most % 3 + 1) {
+    spar::tree_node host;
+    for (int r = 0; r < most && next >= 0; ++r) host.children.push_back({.rank = next--});
+    root.children.push_back(host);
+  }
+  return spar::tree(root);
+}
+
+template <class Storages>
+void check_tree(const Storages& storages) {
+  for (const spar::rank_t ranks : product_ranks()) {
+    const spar::tree_plans plans(product_tree(ranks));
+    const auto cells = cells_over(storages, spar::on_tree(plans));
+    ASSERT_FALSE(cells.empty());
+    for (const auto& cell : cells) check_cell(cell, ranks, ranks % 2 == 0);
+  }
+}
+
+} // namespace spar_test

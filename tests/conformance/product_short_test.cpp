@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compositions of every selector, topology and schedule with these storages (see conformance/product).
+#include "product/product.hpp"
+
+namespace spar_test {
+namespace {
+
+TEST(product_of_short_storages, over_a_flat_network) { check_flat(short_storages); }
+TEST(product_of_short_storages, over_a_tree) { check_tree(short_storages); }
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The table of the product in docs/composing.md is the one that these lists of models make, and most of it works. With
+// SPAR_WRITE_TABLE in the environment the test writes the table instead.
+#include "product/models.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+#ifdef SPAR_HAS_ZFP
+constexpr auto all_storages = std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages);
+#else
+constexpr auto all_storages =
+    std::tuple_cat(exact_storages, short_storages, std::tuple{named_model("zfp", spar::storage::half{})},
+                   quantised_storages); // any block codec has the same verdicts
+#endif
+
+template <class Models, class F>
+void for_each_of(const Models& models, F&& f) {
+  std::apply([&](const auto&... each) { (f(each), ...); }, models);
+}
+
+struct table {
+  std::string text{};
+  std::size_t cells = 0, meaningless = 0;
+  std::vector<std::string> reasons{}; // in order of appearance
+  std::map<std::string, std::size_t> times{};
+};
+
+/// What one entry of the table says: of a schedule and a storage with all selectors and topologies.
+struct entry {
+  std::size_t works = 0;
+  std::vector<std::string> against{}; // the numbers of the reasons, each once
+};
+
+template <class Selector, class Storage, class Topology, class Schedule>
+void look(table& made, entry& at) {
+  using verdict = spar::verdict_of<Selector, Storage, Topology, Schedule>;
+  ++made.cells;
+  if constexpr (spar::composes<verdict>) {
+    ++at.works;
+  } else {
+    ++made.meaningless;
+    const std::string why(verdict::sentence);
+    ++made.times[why];
+    auto place = std::find(made.reasons.begin(), made.reasons.end(), why);
+    if (place == made.reasons.end()) place = made.reasons.insert(place, why);
+    const std::string number = std::to_string(place - made.reasons.begin() + 1);
+    if (std::find(at.against.begin(), at.against.end(), number) == at.against.end()) at.against.push_back(number);
+  }
+}
+
+template <class Schedule, class Storage>
+entry entry_of(table& made) {
+  entry at;
+  for_each_of(product_selectors, [&]<class Selector>(const model<Selector>&) {
+    look<Selector, Storage, spar::flat, Schedule>(made, at);
+    look<Selector, Storage, spar::on_tree, Schedule>(made, at);
+  });
+  return at;
+}
+
+table make_table() {
+  table made;
+  std::string& out = made.text;
+  out += "| Schedule |";
+  for_each_of(all_storages, [&](const auto& store) { out += " `" + std::string(store.name) + "` |"; });
+  out += "\n|---|";
+  for_each_of(all_storages, [&](const auto&) { out += "---|"; });
+  out += "\n";
+  for_each_of(product_schedules, [&]<class Schedule>(const model<Schedule>& by) {
+    out += "| `" + std::string(by.name) + "` |";
+    for_each_of(all_storages, [&]<class Storage>(const model<Storage>&) {
+      const entry at = entry_of<Schedule, Storage>(made);
+      out += at.against.empty() ? " all" : at.works > 0 ? " some" : " none";
+      for (const std::string& number : at.against) out += " (" + number + ")";
+      out += " |";
+    });
+    out += "\n";
+  });
+  out += "\n*all*: the schedule and the storage work with each of the six selectors, over `flat` and over `on_tree`.\n"
+         "*some*, *none*: the others cannot mean anything, for the reasons with these numbers:\n\n";
+  for (std::size_t r = 0; r < made.reasons.size(); ++r) {
+    std::string line = std::to_string(r + 1) + ". " + made.reasons[r] + " (" +
+                       std::to_string(made.times[made.reasons[r]]) + " cells).";
+    for (std::size_t from = 0; line.size() - from > 110;) { // wrapped
+      from = line.rfind(' ', from + 110);
+      line.replace(from, 1, "\n   ");
+      from += 4;
+    }
+    out += line + "\n";
+  }
+  out += "\nOf " + std::to_string(made.cells) + " combinations of selector, storage, topology and schedule " +
+         std::to_string(made.meaningless) + "\ncannot mean anything; the other " +
+         std::to_string(made.cells - made.meaningless) + " all compile and pass the test of the product.\n";
+  return made;
+}
+
+TEST(product_table, stands_in_the_documentation) {
+  const table made = make_table();
+  const char* const path = SPAR_SOURCE_DIR "/docs/composing.md";
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path;
+  std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::string_view begin = "<!-- the table of the product: begin -->\n",
+                         end = "<!-- the table of the product: end -->";
+  const std::size_t from = page.find(begin), to = page.find(end);
+  ASSERT_TRUE(from != std::string::npos && to != std::string::npos && from < to);
+  const std::size_t first = from + begin.size();
+  if (std::getenv("SPAR_WRITE_TABLE") != nullptr) {
+    page.replace(first, to - first, "\n" + made.text + "\n");
+    std::ofstream(path) << page;
+    return;
+  }
+  EXPECT_EQ(page.substr(first, to - first), "\n" + made.text + "\n")
+      << "write it anew: SPAR_WRITE_TABLE=1 " << "conformance_product_table_test";
+}
+
+TEST(product_table, has_few_reasons_against_few_cells) {
+  const table made = make_table();
+  EXPECT_LE(made.reasons.size(), 10U);
+  EXPECT_LT(made.meaningless * 2, made.cells);
+  for (const std::string& why : made.reasons) EXPECT_GT(why.size(), 40U) << "a sentence";
+}
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs allreduces on fixed inputs and records the result's bits and the traffic of every call. Knows nothing of how an
+// algorithm is composed: recorded/systems.hpp does.
+#pragma once
+
+#include <spar/transport/threads.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <istream>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar_test::recorded {
+
+/// What one rank brings to one call: entries, or all values of a vector of dimension n. Adapters convert them to the
+/// types of their system.
+struct contribution {
+  std::uint64_t n = 0;
+  bool dense = false;                   ///< `values` has n values, and `indices` is empty
+  std::vector<std::uint64_t> indices{}; ///< ascending, each once, below n
+  std::vector<double> values{};
+};
+
+/// FNV-1a over bytes.
+class hash {
+ public:
+  void add(const void* bytes, std::size_t count) noexcept {
+    const auto* const at = static_cast<const unsigned char*>(bytes);
+    for (std::size_t i = 0; i < count; ++i) value_ = (value_ ^ at[i]) * 1099511628211U;
+  }
+  template <class Values>
+  void add_values(const Values& values) noexcept {
+    if (!values.empty()) add(values.data(), values.size() * sizeof(*values.data()));
+  }
+  void add_number(std::uint64_t number) noexcept { add(&number, sizeof number); }
+  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::uint64_t value_ = 14695981039346656037U;
+};
+
+/// What one call left on one rank, as hashes.
+struct outcome {
+  std::uint64_t result = 0;
+  bool has_residual = false;
+  std::uint64_t residual = 0; ///< of this rank
+};
+
+/// One rank's end of a system: called once for each step, and destroyed on the thread of its rank.
+using call = std::function<outcome(const contribution&)>;
+/// Makes the end of a system on one rank.
+using program = std::function<call(spar::threads&)>;
+
+/// Which inputs a system gets.
+enum class takes { values, streams };
+
+struct system {
+  std::string name;
+  takes input = takes::values;
+  int steps = 1;
+  std::function<program(spar::rank_t ranks, std::uint64_t n)> prepare;
+};
+
+/// A call, summed over all ranks. Texts as in the file.
+struct record {
+  std::string call;     ///< system, number of ranks, input and step
+  std::string result;   ///< the hash, in hexadecimal digits
+  std::string residual; ///< of all ranks' residuals in the order of ranks; "-" where the system has none
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0; ///< of payload
+};
+
+/// Runs every system with every input for each number of ranks: records in the order of the systems. What goes wrong,
+/// an exception or ranks whose results differ, is added to `errors`.
+std::vector<record> run_all(const std::vector<system>& systems, std::vector<std::string>& errors);
+
+/// Lines that begin with '#' are comments.
+std::vector<record> read(std::istream& in);
+void write(std::ostream& out, const std::vector<record>& records);
+
+} // namespace spar_test::recorded

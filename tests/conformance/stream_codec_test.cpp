@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Stream codecs from outside the library through every algorithm that takes streams: one that is exact and of variable
+// size, and one that rounds.
+#include "storage_suite.hpp"
+#include "support/varint.hpp"
+
+namespace spar_test {
+namespace {
+
+static_assert(spar::stream_codec<varint, float, std::uint32_t> && spar::stream_codec<rounded, double, std::uint64_t>);
+static_assert(!spar::lending_codec<varint, float, std::uint32_t>);
+static_assert(spar::has_stream_codec<varint> && !spar::has_block_codec<varint>);
+
+/// Bytes that are damaged on their way.
+enum class damage { short_by_a_byte, long_by_a_byte, index_out_of_range };
+template <damage Is>
+struct damaged : varint {
+  template <spar::element T, spar::index_type Index>
+  [[nodiscard]] static constexpr std::size_t bound(spar::index_range range, std::size_t count) noexcept {
+    return varint::bound<T, Index>(range, count) + 1;
+  }
+  template <spar::element T, spar::index_type Index>
+  [[nodiscard]] static std::size_t encode(spar::kernel::coo_span<T, Index> entries, spar::index_range range,
+                                          std::span<std::byte> out) noexcept {
+    const std::size_t bytes = varint::encode(entries, range, out);
+    if (entries.empty()) return bytes;
+    out[bytes] = std::byte{0};
+    if (Is == damage::short_by_a_byte) return bytes - 1;
+    if (Is == damage::long_by_a_byte) return bytes + 1;
+    out[0] = std::byte{127};
+    return bytes;
+  }
+};
+
+template <class Algorithm, class Storage>
+struct damaged_program {
+  const std::vector<contribution<float, std::uint32_t>>* mine;
+  std::vector<int>* corrupt; // 1 for each rank that has found it
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const storing<Algorithm, Storage, float> algorithm{};
+    try {
+      auto pending = spar::start_allreduce(net, (*mine)[rank].view(), algorithm);
+      co_await std::move(pending);
+      ADD_FAILURE() << "rank " << rank << " has a result of damaged messages";
+    } catch (const spar::corrupt_message&) {
+      (*corrupt)[rank] = 1;
+    } catch (const spar::peer_failed&) {
+    }
+  }
+};
+
+template <class Algorithm>
+class stream_codec : public testing::Test {
+ public:
+  template <damage Is>
+  static void expect_found() {
+    for (const mode where : free_modes) {
+      const auto mine = contributions<float, std::uint32_t>(pattern::random, 3, 90, 1, exact_value<float>);
+      std::vector<int> corrupt(mine.size());
+      try {
+        run(where, 3, damaged_program<Algorithm, damaged<Is>>{&mine, &corrupt});
+      } catch (const spar::error&) { // another rank has failed
+      }
+      EXPECT_GT(corrupt[0] + corrupt[1] + corrupt[2], 0) << where;
+    }
+  }
+};
+TYPED_TEST_SUITE(stream_codec, stored_algorithms);
+
+TYPED_TEST(stream_codec, of_variable_size_gives_the_bits_of_coordinates_in_fewer_bytes) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      expect_bits_of_coordinates<varint, TypeParam, float, std::uint32_t>(where, ranks);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TYPED_TEST(stream_codec, of_long_indices) {
+  for (const spar::rank_t ranks : all_ranks) {
+    expect_bits_of_coordinates<varint, TypeParam, double, std::uint64_t>(mode::sim, ranks);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TYPED_TEST(stream_codec, that_rounds_gives_all_ranks_the_same_and_loses_nothing_but_to_residuals) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      expect_bounded_loss<rounded, TypeParam, float, std::uint32_t>(where, ranks, 0x1p-8);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TYPED_TEST(stream_codec, finds_damaged_bytes) {
+  this->template expect_found<damage::short_by_a_byte>();
+  this->template expect_found<damage::long_by_a_byte>();
+  this->template expect_found<damage::index_out_of_range>();
+}
+
+} // namespace
+} // namespace spar_test

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A schedule from outside the library, as CONTRIBUTING.md shows it, with any selector, storage and topology.
+#include <spar/spar.hpp>
+#include <spar/system/partial_allreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/// Everybody sends to rank 0, which adds up and sends the sum back.
+struct star {
+  static constexpr spar::slot fills = spar::slot::schedule;
+  static constexpr std::string_view name = "star";
+
+  /// With everything; else a `spar::because<"why not">`.
+  template <class Selector, class Storage, class Topology>
+  static spar::nothing_against accepts();
+  void validate(std::uint64_t) const {}
+  template <class F>
+  void options(F&&) const {} // none
+
+  /// `residual`, where it is not empty, gets what the storage loses of what this rank encodes.
+  template <spar::transport Net, class T, class Index, class Op, class Storage>
+  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                Storage store, std::span<T> residual) const& {
+    const spar::index_range all{0, mine.dimension()};
+    const std::uint64_t limit = spar::storage::delta<T, Index>(store, mine.dimension());
+    spar::relayed<Storage, T, Index> result; // encoded once, so that all ranks decode the same bytes
+    spar::stream<T, Index> sum;
+    if (net.rank() != 0) {
+      spar::outgoing<Storage, T, Index> out;
+      co_await net.send(0, out(net, store, mine, all, spar::step_of(0, net.rank())));
+      out.keep_lost(net, store, mine, all, residual);
+      spar::incoming<Storage, T, Index> in(net.memory());
+      co_await net.receive(0, in);
+      result.take(net, store, in, all);
+    } else {
+      spar::stream_view<T, Index> have = mine;
+      for (spar::rank_t r = 1; r < net.size(); ++r) {
+        spar::incoming<Storage, T, Index> in(net.memory());
+        co_await net.receive(r, in);
+        const auto theirs = in.view(net, store, all);
+        sum = spar::merge(have, theirs, all, limit, op, net.memory());
+        net.compute(theirs.count()); // entries, for the simulator's clock
+        have = std::as_const(sum).view();
+      }
+      result.bring(net, store, have, all, residual);
+      for (spar::rank_t r = 1; r < net.size(); ++r) co_await net.send(r, result.message());
+    }
+    co_return std::move(result).result(net.memory());
+  }
+};
+
+constexpr std::size_t n = 200;
+constexpr int steps = 5;
+
+/// Whole numbers, a quarter of them zero.
+std::vector<float> input(spar::rank_t rank, int step = 0) {
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t random =
+        (i + 1) * 2654435761U + static_cast<std::size_t>(rank) * 40503U + static_cast<std::size_t>(step);
+    if (random % 4 != 0) x[i] = static_cast<float>(random % 1001) - 500;
+  }
+  return x;
+}
+template <class Op = spar::sum>
+std::vector<float> plain(spar::rank_t ranks, int step = 0, Op op = {}) {
+  std::vector<float> all = input(0, step);
+  for (spar::rank_t r = 1; r < ranks; ++r) {
+    const auto x = input(r, step);
+    for (std::size_t i = 0; i < n; ++i) all[i] = op(all[i], x[i]);
+  }
+  return all;
+}
+
+template <class Program>
+void on_all_ranks(const Program& program) {
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 5}) {
+    spar::thread_group group(ranks);
+    group.run([&](spar::threads& net) { program(net); });
+  }
+}
+
+TEST(OwnSchedule, DenseValues) {
+  on_all_ranks([](spar::threads& net) {
+    auto x = input(net.rank());
+    spar::allreduce(net, x, star{});
+    EXPECT_EQ(x, plain(net.size()));
+    auto y = input(net.rank());
+    spar::allreduce(net, y, star{}, spar::maximum{});
+    EXPECT_EQ(y, plain(net.size(), 0, spar::maximum{}));
+  });
+}
+
+TEST(OwnSchedule, Streams) {
+  on_all_ranks([](spar::threads& net) {
+    auto x = input(net.rank());
+    const auto mine = spar::selector::nonzeros{}(std::span(x), net.memory());
+    const auto sum = spar::allreduce(net, mine, star{});
+    std::vector<float> all(n);
+    sum.to_dense(all);
+    EXPECT_EQ(all, plain(net.size()));
+  });
+}
+
+TEST(OwnSchedule, ASelector) {
+  on_all_ranks([](spar::threads& net) {
+    auto x = input(net.rank());
+    spar::allreduce(net, x, spar::compose(spar::selector::nonzeros{}, star{}));
+    EXPECT_EQ(x, plain(net.size()));
+  });
+}
+
+TEST(OwnSchedule, AStorageThatRounds) {
+  on_all_ranks([](spar::threads& net) {
+    auto x = input(net.rank());
+    spar::allreduce(net, x, spar::compose(spar::storage::bfloat16{}, star{}));
+    const auto all = plain(net.size());
+    for (std::size_t i = 0; i < n; ++i) { // each contribution is rounded, and the sum
+      EXPECT_LE(std::abs(x[i] - all[i]), 2 * 500.0F * static_cast<float>(net.size()) / 256) << i;
+    }
+    std::vector<float> first = x;
+    spar::broadcast(net, first, 0);
+    EXPECT_EQ(x, first); // the same bits on all ranks
+  });
+}
+
+/// The sums so far and what all ranks keep are all that was brought.
+template <class Algorithm>
+void expect_nothing_lost(const Algorithm& algorithm) {
+  on_all_ranks([&](spar::threads& net) {
+    auto reduce = spar::with_error_feedback<float>(algorithm);
+    std::vector<float> sums(n), brought(n);
+    for (int step = 0; step < steps; ++step) {
+      auto x = input(net.rank(), step);
+      reduce(net, std::span(x));
+      const auto all = plain(net.size(), step);
+      for (std::size_t i = 0; i < n; ++i) sums[i] += x[i], brought[i] += all[i];
+    }
+    std::vector<float> left(reduce.residual().begin(), reduce.residual().end());
+    spar::allreduce(net, left);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(sums[i] + left[i], brought[i], 0.01) << i;
+  });
+}
+TEST(OwnSchedule, ErrorFeedback) {
+  expect_nothing_lost(spar::compose(spar::selector::exact_topk{.density = 0.1}, star{}));
+}
+TEST(OwnSchedule, ErrorFeedbackOfAStorageThatRounds) {
+  using spar::storage::coo, spar::storage::qsgd, spar::storage::then;
+  expect_nothing_lost(spar::compose(qsgd<8>{}, star{}));
+  expect_nothing_lost(spar::compose(spar::selector::exact_topk{.density = 0.4}, then<coo, qsgd<8>>{}, star{}));
+}
+
+TEST(OwnSchedule, PartialAllreduceOfValues) {
+  on_all_ranks([](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<float>(net, n, spar::everyone{}, star{});
+    for (int step = 0; step < steps; ++step) {
+      auto x = input(net.rank(), step);
+      reduce(std::span(x));
+      EXPECT_EQ(x, plain(net.size(), step));
+    }
+    std::vector<float> rest(n);
+    reduce.drain(std::span(rest));
+    EXPECT_EQ(rest, std::vector<float>(n));
+  });
+}
+
+/// Whoever is late: the rounds and what is held back to the end are all that was brought.
+TEST(OwnSchedule, PartialAllreduceOfStreams) {
+  on_all_ranks([](spar::threads& net) {
+    auto reduce = spar::partial_allreduce<spar::stream<float>>(net, n, spar::solo{}, star{});
+    std::vector<float> sums(n), brought(n);
+    const auto add = [&](const auto& part) { part.sum.for_each([&](std::uint32_t i, float v) { sums[i] += v; }); };
+    for (int step = 0; step < steps; ++step) {
+      auto x = input(net.rank(), step);
+      const auto mine = spar::selector::nonzeros{}(std::span(x), net.memory());
+      add(reduce(mine.view()));
+      const auto all = plain(net.size(), step);
+      for (std::size_t i = 0; i < n; ++i) brought[i] += all[i];
+    }
+    add(reduce.drain(spar::stream_view<float>::sparse(n, {}, {})));
+    EXPECT_EQ(sums, brought);
+  });
+}
+
+TEST(OwnSchedule, PartialAllreduceWithErrorFeedback) {
+  on_all_ranks([](spar::threads& net) {
+    const auto algorithm = spar::compose(spar::selector::exact_topk{.density = 0.1}, star{});
+    auto reduce = spar::partial_allreduce<float>(net, n, spar::solo{}, spar::with_error_feedback<float>(algorithm));
+    std::vector<float> sums(n), brought(n);
+    for (int step = 0; step < steps; ++step) {
+      auto x = input(net.rank(), step);
+      reduce(std::span(x));
+      const auto all = plain(net.size(), step);
+      for (std::size_t i = 0; i < n; ++i) sums[i] += x[i], brought[i] += all[i];
+    }
+    std::vector<float> rest(n);
+    reduce.drain(std::span(rest));
+    std::vector<float> left(reduce.algorithm().residual().begin(), reduce.algorithm().residual().end());
+    spar::allreduce(net, left);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(sums[i] + rest[i] + left[i], brought[i]) << i;
+  });
+}
+
+} // namespace
