@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <thread>
@@ -92,6 +93,25 @@ TEST(inquiry, of_the_same_call_changes_nothing) {
     second.wait();
     EXPECT_EQ(x[0], 3.0F);
     EXPECT_EQ(y[0], 6.0F);
+  });
+}
+
+/// What a rank tells of a call that is over: with its options where the call has failed, also after it has been refused
+/// another one; else the names.
+TEST(inquiry, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
+  if (!has_threads) return;
+  spar::thread_group group{3};
+  group.run([](spar::threads& net) {
+    const auto told = [&](std::uint64_t call) {
+      return std::string(spar::detail::view_of(net, call).algorithm.view());
+    };
+    std::vector<float> x(100, 1.0F);
+    spar::ok_topk<float> reduce{{.select = {.k = 10 + static_cast<std::size_t>(net.rank())}}};
+    spar::allreduce(net, std::span(x), spar::ring{});
+    EXPECT_EQ(told(0), "ring of dense values, in a call that it has ended");
+    for (int calls = 0; calls < 2; ++calls) EXPECT_ANY_THROW(reduce(net, std::span(x)));
+    const std::string front = "balanced_owners(select=threshold_reuse(k=" + std::to_string(10 + net.rank()) + ",";
+    EXPECT_EQ(told(1).substr(0, front.size()), front);
   });
 }
 

@@ -145,6 +145,7 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
     co_return co_await algorithm(net, args...);
   } catch (...) {
     failure = std::current_exception();
+    net.net().node().keep_options(*call);
     detail::abort(net.net(), what_of(failure));
   }
   loans lent(net.net().node());
@@ -225,6 +226,7 @@ auto run(Net& net, const signature& agreed, const Algorithm& algorithm, Args... 
     while (!work.done()) net.progress(true);
     return work.result();
   } catch (...) {
+    net.node().keep_options(call);
     detail::abort(net, what_of(std::current_exception()));
     detail::await_loans(net);
     throw;

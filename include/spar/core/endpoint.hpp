@@ -141,6 +141,22 @@ class endpoint {
     total_ += call.cost;
   }
 
+  /// A collective has failed. If it is the one that ended last, its options are kept, as its algorithm goes: ranks that
+  /// disagree may ask for them later.
+  [[gnu::noinline, gnu::cold]] void keep_options(const call_record& call) noexcept {
+    if (call.sequence != last_ended_.sequence || call.describe.write == nullptr) return;
+    failed_options_.shrink(0);
+    call.describe.write(call.describe.object, failed_options_);
+    failed_sequence_ = call.sequence;
+  }
+  /// What has been kept of the call of that number, if it is the one that failed last.
+  [[nodiscard]] detail::description kept_options(std::uint64_t sequence) const noexcept {
+    if (failed_options_.empty() || sequence != failed_sequence_) return {};
+    return {&failed_options_, [](const void* text, detail::bounded_text& to) {
+              to.add(static_cast<const detail::bounded_text*>(text)->view());
+            }};
+  }
+
   /// Seconds for which an awaited message may stay away before the call ends in `timeout`; 600 unless set, infinite
   /// without the argument. Counted from the first look for it.
   void set_deadline(double seconds = infinity) {
@@ -337,6 +353,8 @@ class endpoint {
   detail::slab<call_record> calls_;
   detail::call_names names_;
   call_identity last_ended_;
+  std::uint64_t failed_sequence_ = 0;
+  detail::bounded_text failed_options_; // empty until a call fails
   spar::statistics last_;
   spar::statistics total_;
   detail::waiting_list waiting_;

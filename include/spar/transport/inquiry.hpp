@@ -43,8 +43,9 @@ static_assert(sizeof(call_note) == 24);
   if (call != nullptr && is_it(*call)) return view_of(*call, call->agreed, node.rank(), call->describe);
   const call_identity& ended = node.last_ended();
   if (!is_it(ended) || ended.agreed.form == nullptr) return {node.rank()};
-  call_view its = view_of(ended, ended.agreed, node.rank());
-  its.algorithm.add(", in a call that it has ended");
+  const description options = node.kept_options(ended.sequence);
+  call_view its = view_of(ended, ended.agreed, node.rank(), options);
+  if (options.write == nullptr) its.algorithm.add(", in a call that it has ended");
   return its;
 }
 
