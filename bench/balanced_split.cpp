@@ -2,7 +2,7 @@
 // What balanced ownership is worth where the ranks' entries lie close together: split-and-reduce with equal index
 // ranges against ranges with equally many entries, in the simulator (Ok-Topk, section 5.3, figure 7a).
 #include <spar/collective/balanced_ownership.hpp>
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // Each concept accepts an archetype, which has just what it asks for, and rejects models with exactly one defect.
 #include "support/compositions.hpp"
 
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>

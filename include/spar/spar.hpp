@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All of spar that needs neither MPI nor CUDA, but transport/faulty.hpp, transport/tracing.hpp, what is for trees
-// (tree.hpp) and what is partial (system/partial_allreduce.hpp, system/eager_sgd.hpp): few programs use them.
+// All of spar that needs neither MPI nor CUDA, except what few programs use: the simulated network (sim.hpp), trees
+// (tree.hpp), partial collectives (system/partial_allreduce.hpp, system/eager_sgd.hpp), a saved model of the network
+// (model/network_file.hpp), transport/faulty.hpp and transport/tracing.hpp.
 #pragma once
 
 #include <spar/collective/front.hpp>
 #include <spar/collective/progress_thread.hpp>
 #include <spar/collective/set_network.hpp>
 #include <spar/core/join.hpp>
-#include <spar/model/network_file.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
@@ -24,5 +24,4 @@
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
 #include <spar/transport/counting.hpp>
-#include <spar/transport/sim.hpp>
 #include <spar/transport/threads.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A schedule from outside the library, as CONTRIBUTING.md shows it, with any selector, storage and topology.
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
 #include <gtest/gtest.h>

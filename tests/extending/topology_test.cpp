@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A topology from outside the library, as CONTRIBUTING.md shows it, below all schedules that number the ranks by it.
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/tree.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <spar/core/crc32c.hpp>
 #include <spar/optimizer/saved_state.hpp>
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A network_model is read from a file; a file that says anything else is an error that names file and line.
-#include <spar/spar.hpp>
+#include <spar/model/network_file.hpp>
 
 #include <gtest/gtest.h>
 

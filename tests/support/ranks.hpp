@@ -5,7 +5,7 @@
 
 #include "support/extent.hpp"
 
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 
 #include <array>
 #include <cstdint>

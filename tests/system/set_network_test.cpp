@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ranks agree on the model of the network by which algorithms are chosen.
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 
 #include <gtest/gtest.h>
 

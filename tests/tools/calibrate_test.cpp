@@ -3,6 +3,7 @@
 #include "../../tools/spar_perf/calibrate.hpp"
 #include "../../tools/spar_perf/calibrate_ranks.hpp"
 
+#include <spar/model/network_file.hpp>
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>

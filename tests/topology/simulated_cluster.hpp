@@ -4,7 +4,7 @@
 
 #include "support/ranks.hpp"
 
-#include <spar/spar.hpp>
+#include <spar/sim.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <cstddef>

@@ -101,7 +101,7 @@ class activation {
     const bool sound = (made ? text.size() >= sizeof(note) : text.size() == sizeof(note)) &&
                        note.what <= round_note::kind::left && note.edge < edges() && note.who >= 0 &&
                        note.who < net_->size() && (note.round > 0 || made);
-    if (!sound) throw corrupt_message("a control message about a round is damaged");
+    if (!sound) raise<corrupt_message>({"a control message about a round is damaged"});
     listener_ = note.listener;
     if (made) {
       check(note, source, std::string(text.substr(sizeof(note))));

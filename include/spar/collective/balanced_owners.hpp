@@ -68,7 +68,7 @@ struct balanced_owners {
   };
 
   void validate(std::uint64_t) const {
-    if (tau == 0) throw invalid_argument("tau is 0 calls; expected at least 1");
+    if (tau == 0) raise<invalid_argument>({"tau is 0 calls; expected at least 1"});
   }
   template <class F>
   void options(F&& f) const {

@@ -99,7 +99,7 @@ class quantile_search {
   void write(std::span<std::uint64_t> bounds) const {
     for (std::size_t q = 0; q < quantiles_.size(); ++q) bounds[q + 1] = quantiles_[q].nearest().index;
     if (!spar::detail::ascends(bounds)) {
-      throw corrupt_message("counts of entries that arrived contradict each other");
+      raise<corrupt_message>({"counts of entries that arrived contradict each other"});
     }
   }
 

@@ -33,7 +33,7 @@ struct binomial_reduce : algorithm_defaults {
       message_buffer in(net.memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.piece<T>(0);
-      if (theirs.size() != x.size()) throw corrupt_message("a vector that arrived has the wrong length");
+      if (theirs.size() != x.size()) raise<corrupt_message>({"a vector that arrived has the wrong length"});
       kernel::reduce(x.data(), theirs.data(), x.size(), op);
       net.compute(x.size());
     }

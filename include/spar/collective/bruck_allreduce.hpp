@@ -42,7 +42,7 @@ struct bruck_allreduce {
       for (const std::size_t piece_number : {0U, 1U}) {
         const std::span<T> mine = piece(net.rank(), count, piece_number == 1);
         const auto theirs = in.piece<T>(piece_number);
-        if (theirs.size() != mine.size()) throw corrupt_message("counters that arrived are too many or too few");
+        if (theirs.size() != mine.size()) raise<corrupt_message>({"counters that arrived are too many or too few"});
         for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<T>(mine[i] + theirs[i]);
       }
       in.release();

@@ -18,7 +18,7 @@ namespace spar::detail {
 
 /// Throws `invalid_argument` for pieces of no values.
 inline void check_piece(std::uint64_t piece) {
-  if (piece == 0) throw invalid_argument("a compressed collective goes in pieces of 0 values, at least 1 is needed");
+  if (piece == 0) raise<invalid_argument>({"a compressed collective goes in pieces of 0 values, at least 1 is needed"});
 }
 
 /// A range of indices in pieces of equal length, the last one perhaps shorter; an empty range is one piece.

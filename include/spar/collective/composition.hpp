@@ -107,9 +107,9 @@ struct composition {
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     if constexpr (selects_entries) {
       if (op.template neutral<T>() != T{}) {
-        throw invalid_argument(
-            "a selector leaves zeros out, so a collective of selected entries needs an operation whose neutral element "
-            "is zero");
+        raise<invalid_argument>({"a selector leaves zeros out, so a collective of selected entries needs an operation "
+                                 "whose neutral element "
+                                 "is zero"});
       }
       if (n > std::numeric_limits<std::uint32_t>::max()) {
         raise<invalid_argument>({"a collective of selected entries has 32-bit indices, too few for ", n, " values"});

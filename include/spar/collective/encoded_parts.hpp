@@ -111,7 +111,8 @@ class encoded_parts {
   /// Entries of part i by its table, which are no more than `range` has; throws `corrupt_message` where it is dense.
   [[nodiscard]] std::uint64_t sparse_entries(std::size_t i, index_range range) const {
     const facts& what = parts_[i].what;
-    if (what.format() != wire_format::coded) throw corrupt_message("a dense stream arrived where a sparse one is due");
+    if (what.format() != wire_format::coded)
+      raise<corrupt_message>({"a dense stream arrived where a sparse one is due"});
     detail::check_count(what.count(), range);
     return what.count();
   }

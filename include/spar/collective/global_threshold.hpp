@@ -100,7 +100,7 @@ class threshold_search {
     while (passed < probes && counts_[passed] >= bounds_.k) ++passed;
     if (passed > 0) low_ = probes_[passed - 1];
     if (passed < probes) top_ = static_cast<key>(probes_[passed] - 1);
-    if (top_ < low_) throw corrupt_message("counts of entries that arrived contradict each other");
+    if (top_ < low_) raise<corrupt_message>({"counts of entries that arrived contradict each other"});
     galloping_ = false;
     look();
   }

@@ -159,8 +159,8 @@ class partial {
   // Calls.
 
   void check(const argument& x) const {
-    if (drained_) throw invalid_argument("a partial allreduce has been drained: no call can follow");
-    if (calling_) throw invalid_argument("a partial allreduce's call has not ended: they are made one at a time");
+    if (drained_) raise<invalid_argument>({"a partial allreduce has been drained: no call can follow"});
+    if (calling_) raise<invalid_argument>({"a partial allreduce's call has not ended: they are made one at a time"});
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
     }

@@ -68,7 +68,7 @@ class [[nodiscard]] pending {
 
   [[nodiscard]] bool await_ready() const {
     if (net_->node().shared() != nullptr) {
-      throw error("a coroutine awaits a collective on a communicator with a progress thread: wait() for it instead");
+      raise<error>({"a coroutine awaits a collective on a communicator with a progress thread: wait() for it instead"});
     }
     return work_.done();
   }

@@ -35,7 +35,7 @@ template <shareable Net>
 class progress_thread {
  public:
   explicit progress_thread(Net& net, const progress_options& options = {}) : net_(&net), options_(options) {
-    if (net.node().shared() != nullptr) throw invalid_argument("this rank has a progress thread already");
+    if (net.node().shared() != nullptr) raise<invalid_argument>({"this rank has a progress thread already"});
     net.share();
     net.node().share(&turns_);
     try {

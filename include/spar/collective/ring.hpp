@@ -39,7 +39,7 @@ struct ring_reduce_scatter : algorithm_defaults {
       message_buffer in(net.memory());
       co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
-      if (partial.size() != mine.size()) throw corrupt_message("a block of a ring has the wrong length");
+      if (partial.size() != mine.size()) raise<corrupt_message>({"a block of a ring has the wrong length"});
       kernel::reduce_left(x.data() + mine.begin, partial.data(), mine.size(), op);
       net.compute(mine.size());
       in.release();

@@ -83,7 +83,7 @@ task<stream<T, Index>> split(channel<Net> net, stream_view<T, Index> mine, Owner
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
     const auto part = arrived[i].view(net, slices, block);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
-      throw corrupt_message("a dense stream arrived where entries are due");
+      raise<corrupt_message>({"a dense stream arrived where entries are due"});
     }
     parts.span()[source] = part;
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;

@@ -88,7 +88,7 @@ stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const pay
     return out;
   }
   if (storage::plain_blocks<Storage> && came.format == wire_format::encoded) {
-    throw corrupt_message("an encoded block arrived where values travel as they are");
+    raise<corrupt_message>({"an encoded block arrived where values travel as they are"});
   }
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
@@ -152,8 +152,8 @@ template <class Storage, element T, index_type Index>
 class outgoing<Storage, T, Index> {
  public:
   template <transport Net>
-  payload operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v, index_range,
-                     std::uint64_t) const noexcept {
+  [[gnu::noinline]] payload operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v, index_range,
+                                       std::uint64_t) const noexcept {
     return v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries());
   }
   template <transport Net>
@@ -226,7 +226,7 @@ class incoming<Storage, T, Index> : public message_buffer {
   using message_buffer::message_buffer;
 
   template <transport Net>
-  stream_view<T, Index> view(channel<Net>, const Storage& store, index_range range) const {
+  [[gnu::noinline]] stream_view<T, Index> view(channel<Net>, const Storage& store, index_range range) const {
     if (head().format == wire_format::dense) return decode<T, Index>(*this, range);
     return storage::streams_of(store).template borrow<T, Index>(*this, range);
   }

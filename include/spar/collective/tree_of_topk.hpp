@@ -80,7 +80,7 @@ struct tree_of_topk {
       incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(net.rank() + distance, in);
       const auto theirs = in.view(net, store, all);
-      if (theirs.is_dense()) throw corrupt_message("a dense stream arrived where the k largest entries are due");
+      if (theirs.is_dense()) raise<corrupt_message>({"a dense stream arrived where the k largest entries are due"});
       sum = merge_topk(have, theirs, k, x, op, net.memory());
       net.compute(have.count() + theirs.count());
       have = sum.view();

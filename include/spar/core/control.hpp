@@ -45,7 +45,7 @@ struct control_message {
   void validate(rank_t ranks) const {
     if (checksum != expected_checksum() || what < purpose::abort || what > purpose::left || last > 1 ||
         length > text.size() || source < 0 || source >= ranks) {
-      throw corrupt_message("a control message is damaged");
+      raise<corrupt_message>({"a control message is damaged"});
     }
   }
 };

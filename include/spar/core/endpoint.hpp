@@ -257,12 +257,12 @@ class endpoint {
       return;
     }
     if (part.what == control_message::purpose::name) {
-      if (part.source != 0) throw corrupt_message("a rank other than 0 numbers a collective");
+      if (part.source != 0) raise<corrupt_message>({"a rank other than 0 numbers a collective"});
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
       return;
     }
     if (part.what != control_message::purpose::abort) { // it is for the transport
-      throw corrupt_message("a control message means nothing to this rank");
+      raise<corrupt_message>({"a control message means nothing to this rank"});
     }
     if (arrived_ > 0 && part.source != arriving_from_) return; // one failure is enough
     arriving_from_ = part.source;

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/bounded_text.hpp>
 #include <spar/core/record_queue.hpp>
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
-#include <utility>
 
 namespace spar::detail {
 
@@ -35,11 +34,10 @@ class listeners {
   /// Gives it the next number, and tells it what has come for that number already; not added where it throws.
   void add(listener& l) {
     l.number = next_++;
-    while (early_note* note = early_.take([&](const early_note& n) { return number_of(n.text) == l.number; })) {
-      const rank_t source = note->source;
-      const std::string text = std::move(note->text);
+    while (early_note* note = early_.take([&](const early_note& n) { return number_of(n.text.view()) == l.number; })) {
+      const early_note came = *note;
       delete note;
-      l.hear(l.self, source, text);
+      l.hear(l.self, came.source, came.text.view());
     }
     all_.push_back(&l);
   }
@@ -50,7 +48,7 @@ class listeners {
   /// What comes for a listener that has gone is of no use any more.
   void hear(rank_t source, std::string_view text) {
     const std::uint32_t number = number_of(text);
-    if (number >= next_) return early_.push_back(new early_note{source, std::string(text)});
+    if (number >= next_) return early_.push_back(new early_note(source, text));
     for (listener* l = all_.first(); l != nullptr; l = l->next) {
       if (l->number == number) return l->hear(l->self, source, text);
     }
@@ -58,8 +56,9 @@ class listeners {
 
  private:
   struct early_note {
+    early_note(rank_t from, std::string_view what) noexcept : source(from) { text.add(what); }
     rank_t source;
-    std::string text;
+    bounded_text text{};
     early_note* next = nullptr;
   };
   static std::uint32_t number_of(std::string_view text) noexcept {

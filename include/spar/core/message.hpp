@@ -83,15 +83,15 @@ struct header {
 
   /// Throws `corrupt_message` unless this is an undamaged header of this version.
   [[gnu::noinline]] void validate() const {
-    if (magic != expected_magic) throw corrupt_message("a message does not begin with spar's magic number");
+    if (magic != expected_magic) raise<corrupt_message>({"a message does not begin with spar's magic number"});
     if (version != current_version) {
       raise<corrupt_message>(
           {"a message has version ", version, " of the wire format; this is version ", current_version});
     }
-    if (checksum != expected_checksum()) throw corrupt_message("the checksum of a message's header is wrong");
+    if (checksum != expected_checksum()) raise<corrupt_message>({"the checksum of a message's header is wrong"});
     constexpr std::uint64_t limit = std::uint64_t{1} << 58;
     if (lengths[0] > limit || lengths[1] > limit || lengths[2] > limit) {
-      throw corrupt_message("a message's header gives a piece of more than 2^58 bytes");
+      raise<corrupt_message>({"a message's header gives a piece of more than 2^58 bytes"});
     }
   }
 };
@@ -159,7 +159,7 @@ class message_buffer {
   /// Throws `corrupt_message` unless the payload has the checksum that the header gives.
   [[gnu::noinline]] void verify_payload() const {
     if (head_.payload_checksum != checksum_of(pieces_)) {
-      throw corrupt_message("the checksum of a message's payload is wrong");
+      raise<corrupt_message>({"the checksum of a message's payload is wrong"});
     }
   }
 

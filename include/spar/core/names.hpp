@@ -75,10 +75,10 @@ class call_names {
       std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
     }
     if (number < first_named || number >= max_in_flight) {
-      throw corrupt_message("a control message gives a collective a number that is none");
+      raise<corrupt_message>({"a control message gives a collective a number that is none"});
     }
     call_name& name = find(hash);
-    if (name.number != 0 && name.number != number) throw corrupt_message("a collective is numbered a second time");
+    if (name.number != 0 && name.number != number) raise<corrupt_message>({"a collective is numbered a second time"});
     name.number = number;
     return name;
   }

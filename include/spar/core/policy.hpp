@@ -48,6 +48,12 @@ class option_text {
   void operator()(const option_name& name, const Value& value);
 
  private:
+  [[gnu::noinline, gnu::cold]] void label(const char* name) {
+    if (!std::exchange(first_, false)) to_->add(", ");
+    to_->add(name);
+    to_->add("=");
+  }
+
   bounded_text* to_;
   bool first_ = true;
 };
@@ -109,9 +115,7 @@ constexpr void detail::option_digest::operator()(const option_name& name, const 
 
 template <class Value>
 void detail::option_text::operator()(const option_name& name, const Value& value) {
-  if (!std::exchange(first_, false)) to_->add(", ");
-  to_->add(name.text);
-  to_->add("=");
+  label(name.text);
   if constexpr (std::is_arithmetic_v<Value>)
     to_->add_part(value);
   else if constexpr (std::convertible_to<const Value&, std::string_view>)

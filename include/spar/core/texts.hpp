@@ -35,7 +35,7 @@ class texts {
     }
     last_ = one->whole;
     delete one;
-    if (!fits) throw corrupt_message("a text of control messages is too long");
+    if (!fits) raise<corrupt_message>({"a text of control messages is too long"});
     return &last_;
   }
 

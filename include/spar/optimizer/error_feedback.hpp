@@ -143,15 +143,15 @@ class error_feedback {
     check_idle();
     detail::saved_state<T> loaded = detail::from_bytes<T>(saved);
     if (loaded.names.empty()) {
-      throw invalid_argument(
-          "a saved state has an earlier layout, which does not name its selector, storage and topology: take_over() "
-          "takes its residual, and the next calls find thresholds and boundaries anew");
+      raise<invalid_argument>(
+          {"a saved state has an earlier layout, which does not name its selector, storage and topology: take_over() "
+           "takes its residual, and the next calls find thresholds and boundaries anew"});
     }
     detail::check_names(loaded.names, detail::names_of(algorithm_));
     state now = state_;
     detail::state_reader words{loaded.words};
     visit_state(now, words);
-    if (!words.words.empty()) throw invalid_argument("a saved state is too long");
+    if (!words.words.empty()) raise<invalid_argument>({"a saved state is too long"});
     residual_ = std::move(loaded.residual);
     state_ = std::move(now);
     hash_state();
@@ -275,7 +275,8 @@ class error_feedback {
     return *this;
   }
   void check_idle() const {
-    if (busy_) throw invalid_argument("an error feedback's call has not ended: it has one residual for one at a time");
+    if (busy_)
+      raise<invalid_argument>({"an error feedback's call has not ended: it has one residual for one at a time"});
   }
 
   static void check_numbers(std::span<const T> x) {

@@ -59,7 +59,7 @@ struct state_reader {
   std::span<const std::uint64_t> words;
 
   std::uint64_t next() {
-    if (words.empty()) throw invalid_argument("a saved state is too short");
+    if (words.empty()) raise<invalid_argument>({"a saved state is too short"});
     const std::uint64_t word = words.front();
     words = words.subspan(1);
     return word;
@@ -70,7 +70,7 @@ struct state_reader {
   }
   void operator()(std::vector<std::uint64_t>& numbers) {
     const std::uint64_t size = next();
-    if (size > words.size()) throw invalid_argument("a saved state is too short");
+    if (size > words.size()) raise<invalid_argument>({"a saved state is too short"});
     numbers.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(size));
     words = words.subspan(size);
   }
@@ -140,9 +140,9 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
   std::memcpy(&checksum, saved.data() + body, sizeof checksum);
   if ((head.magic != saved_header::version_1 && head.magic != saved_header::version_2) ||
       head.reserved != saved_header{}.reserved || checksum != crc32c(saved.data(), body)) {
-    throw invalid_argument("a saved residual is invalid: its magic number or its checksum is wrong");
+    raise<invalid_argument>({"a saved residual is invalid: its magic number or its checksum is wrong"});
   }
-  if (head.element != code_of<T>) throw invalid_argument("a saved residual has another type of values");
+  if (head.element != code_of<T>) raise<invalid_argument>({"a saved residual has another type of values"});
   const std::size_t names = head.magic == saved_header::version_2 ? head.names : 0;
   const std::size_t rest = body - sizeof head;
   if (names > rest || head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||

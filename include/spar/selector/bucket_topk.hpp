@@ -24,7 +24,7 @@ struct bucket_topk {
   std::uint64_t bucket = 512;
 
   void validate(std::uint64_t) const {
-    if (bucket == 0) throw invalid_argument("a selector's buckets have 0 entries");
+    if (bucket == 0) raise<invalid_argument>({"a selector's buckets have 0 entries"});
     if (k > bucket) raise<invalid_argument>({"a selector of k = ", k, " entries is given buckets of ", bucket});
   }
 

@@ -53,7 +53,7 @@ struct threshold_reuse {
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
     check_threads(threads);
-    if (period == 0) throw invalid_argument("the period is 0 calls; expected at least 1");
+    if (period == 0) raise<invalid_argument>({"the period is 0 calls; expected at least 1"});
     if (!(epsilon >= 0 && epsilon < 1)) {
       raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1)"});
     }

@@ -77,7 +77,7 @@ class gathered {
     std::uint64_t last = 0;
     for (std::size_t i = 0; i < parts; last = ends[i++]) {
       if (ends[i] < last || ends[i] > total)
-        throw corrupt_message("the sizes of streams in a message are out of order");
+        raise<corrupt_message>({"the sizes of streams in a message are out of order"});
       check(i, indices.subspan(last, ends[i] - last));
     }
     gathered sum(dimension(), count() + total, begins_.size() - 1, memory);

@@ -33,7 +33,7 @@ class fused_allreduce {
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
       : net_(&net), algorithm_(std::move(algorithm)), op_(op) {
-    if (options.bucket_bytes == 0) throw invalid_argument("a fusion's buckets have 0 bytes: no tensor fits");
+    if (options.bucket_bytes == 0) raise<invalid_argument>({"a fusion's buckets have 0 bytes: no tensor fits"});
     const std::size_t room = std::max<std::size_t>(1, options.bucket_bytes / sizeof(T));
     for (const std::size_t size : sizes) {
       if (buckets_.empty() || buckets_.back().size + size > room) {

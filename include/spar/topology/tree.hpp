@@ -52,7 +52,7 @@ class tree {
   /// root with a link to a parent, and leaves that are not exactly the ranks; names the place, as in
   /// "root.children[1]".
   explicit tree(const tree_node& root) {
-    if (root.link) throw invalid_argument("root of the tree has a link to a parent");
+    if (root.link) raise<invalid_argument>({"root of the tree has a link to a parent"});
     add(root, 0, {}, 0, "root");
     check_ranks();
   }

@@ -53,7 +53,7 @@ class short_header {
   void expand(header& h, std::size_t payload) const {
     const auto element = static_cast<element_code>(fields_ >> 8 & 0xF);
     const std::size_t size = size_of(element);
-    if (checksum_ != expected_checksum()) throw corrupt_message("the checksum of a message's header is wrong");
+    if (checksum_ != expected_checksum()) raise<corrupt_message>({"the checksum of a message's header is wrong"});
     // More than is ever enclosed would be taken for announced, and waited for.
     if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
       raise<corrupt_message>(

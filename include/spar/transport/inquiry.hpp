@@ -103,7 +103,7 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   const std::size_t line = text.find('\n', sizeof(note));
   if (line != text.npos) std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
   if (line == text.npos || note.what > call_note::kind::answer) {
-    throw corrupt_message("a control message about a call is malformed");
+    raise<corrupt_message>({"a control message about a call is malformed"});
   }
   call_view said{source, {note.digest, note.element, note.index, note.dimension}};
   said.operation.add(text.substr(sizeof(note), line - sizeof(note)));

@@ -22,7 +22,8 @@ class owned_communicator {
                                  ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
                                  : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
     }
-    if (comm == MPI_COMM_NULL) throw invalid_argument("a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks");
+    if (comm == MPI_COMM_NULL)
+      raise<invalid_argument>({"a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks"});
     owned_communicator own;
     check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
@@ -31,7 +32,8 @@ class owned_communicator {
   [[nodiscard]] owned_communicator split(int colour, int key) const {
     owned_communicator own;
     check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
-    if (own.comm_ == MPI_COMM_NULL) throw invalid_argument("a rank that splits off with MPI_UNDEFINED is in no group");
+    if (own.comm_ == MPI_COMM_NULL)
+      raise<invalid_argument>({"a rank that splits off with MPI_UNDEFINED is in no group"});
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }

@@ -69,7 +69,7 @@ class mpi_segments {
                        " of the wire format, this rank has version ", version});
     }
     if ((least >> order_at & 1) != big_endian) {
-      throw mismatch("ranks run on machines of different byte orders, of which spar needs one");
+      raise<mismatch>({"ranks run on machines of different byte orders, of which spar needs one"});
     }
     return least & ((std::int64_t{1} << order_at) - 1);
   }

@@ -29,16 +29,17 @@ class [[nodiscard]] operation {
     net_->abandon(record_);
   }
 
-  [[nodiscard]] bool await_ready() const noexcept { return record_ == nullptr || record_->done || failed(); }
-  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
+  // Out of line: every await of every coroutine would compile them again.
+  [[nodiscard, gnu::noinline]] bool await_ready() const noexcept {
+    return record_ == nullptr || record_->done || record_->error || net_->node().dead();
+  }
+  [[gnu::noinline]] void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
   /// Throws the operation's error, or `peer_failed` where the communicator died before it ended.
   void await_resume() const {
     if (record_ != nullptr && (!record_->done || record_->error)) throw_error();
   }
 
  private:
-  [[nodiscard, gnu::noinline]] bool failed() const noexcept { return record_->error || net_->node().dead(); }
-
   [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const {
     if (!record_->error) net_->node().throw_dead();
     try {

@@ -160,7 +160,7 @@ struct qsgd_codec {
   using bits_of_real = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
 
   static constexpr void check(std::size_t bucket) {
-    if (bucket == 0) throw invalid_argument("a QSGD bucket has 0 entries, at least 1 is needed");
+    if (bucket == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries, at least 1 is needed"});
   }
 
   static constexpr std::size_t packed(std::size_t count) {

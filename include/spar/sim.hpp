@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// All of spar and the simulated network.
+#pragma once
+
+#include <spar/spar.hpp>
+#include <spar/transport/sim.hpp>
