@@ -4,6 +4,8 @@
 
 #include "measure.hpp"
 
+#include <spar/sim.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
