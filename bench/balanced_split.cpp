@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What balanced ownership is worth where the ranks' entries lie close together: split-and-reduce with equal index
 // ranges against ranges with equally many entries, in the simulator (Ok-Topk, section 5.3, figure 7a).
-#include <spar/collective/balanced_ownership.hpp>
+#include <spar/collective/topk/balanced_ownership.hpp>
 #include <spar/sim.hpp>
 
 #include <algorithm>
@@ -34,20 +34,22 @@ std::vector<std::uint32_t> clustered(spar::rank_t rank) {
 struct naive_split : spar::algorithm_defaults {
   static constexpr std::string_view name = "naive_split";
   template <class Net, class Op>
-  spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op op) const& {
+  spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine,
+                                                    Op op) const& {
     const spar::uniform_ownership owner{n, net.size()};
-    return spar::split(net, mine, owner, op, static_cast<float*>(nullptr));
+    return spar::split_phase(net, mine, owner, op, static_cast<float*>(nullptr));
   }
 };
 struct balanced_split : spar::algorithm_defaults {
   static constexpr std::string_view name = "balanced_split";
   template <class Net, class Op>
-  spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op op) const& {
+  spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine,
+                                                    Op op) const& {
     std::vector<std::uint64_t> bounds(static_cast<std::size_t>(net.size()) + 1);
     const spar::uniform_ownership due{n, net.size()};
     co_await spar::balance_ownership(net, mine.indices(), due, std::span(bounds), true, k + k / 10);
     const spar::bounded_ownership owner{bounds};
-    auto work = spar::split(net, mine, owner, op, static_cast<float*>(nullptr));
+    auto work = spar::split_phase(net, mine, owner, op, static_cast<float*>(nullptr));
     co_return co_await std::move(work);
   }
 };
@@ -69,7 +71,7 @@ cost of(spar::rank_t ranks, const std::vector<std::vector<std::uint32_t>>& indic
                                    const std::vector<float>* values, double* bytes) {
         const auto mine = spar::sparse_view(n, *indices, *values);
         const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(n, Algorithm{});
-        auto pending = spar::start(net, agreed, Algorithm{}, mine, spar::sum{});
+        auto pending = spar::start_collective(net, agreed, Algorithm{}, mine, spar::sum{});
         const auto block = co_await std::move(pending);
         const spar::statistics& cost = pending.statistics();
         *bytes = static_cast<double>(std::max(cost.bytes_sent, cost.bytes_received));

@@ -62,7 +62,7 @@ template <class T>
 }
 
 template <class T>
-void put_back(const spar::stream<T>& selected, std::vector<T>& x) {
+void put_back(const spar::sparse_stream<T>& selected, std::vector<T>& x) {
   spar::kernel::scatter_assign(selected.view().entries(), 0, x.data());
 }
 
@@ -74,7 +74,7 @@ void threshold_pass(benchmark::State& state) {
   auto x = input<T>();
   spar::pool pool;
   const auto where = spar::kernel::largest<T>(x, entries(state), pool);
-  auto out = spar::stream<T>::sparse(pool, n, entries(state) + entries(state) / 10);
+  auto out = spar::sparse_stream<T>::sparse(pool, n, entries(state) + entries(state) / 10);
   std::vector<double> ratios;
   for (auto _ : state) {
     const double reading = seconds([&] { benchmark::DoNotOptimize(read(x)); });
@@ -111,7 +111,7 @@ void selection(benchmark::State& state, Selector select) {
   (void)[&] { put_back(select(std::span(x), pool), x); }
   ();
   for (auto _ : state) {
-    spar::stream<T> selected;
+    spar::sparse_stream<T> selected;
     times.push_back(seconds([&] { selected = select(std::span(x), pool); }));
     state.SetIterationTime(times.back());
     put_back(selected, x);
@@ -149,7 +149,7 @@ template <class T>
 void exact_threshold(benchmark::State& state) {
   selection<T>(state, [&](std::span<T> x, spar::pool& pool) {
     benchmark::DoNotOptimize(spar::kernel::largest<T>(x, entries(state), pool));
-    return spar::stream<T>::sparse(pool, n, 0);
+    return spar::sparse_stream<T>::sparse(pool, n, 0);
   });
 }
 

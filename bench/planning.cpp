@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The time to plan a FlexReduce over 1024 ranks, and the cells of Ok-Topk on a tree.
-#include <spar/collective/flex_plan.hpp>
-#include <spar/collective/tree_cells.hpp>
+#include <spar/topology/flex_plan.hpp>
+#include <spar/topology/tree_cells.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -497,7 +497,7 @@ enum class lack { none, not_const, task_of_another_type, no_task, whole_vector_o
 
 template <lack Is>
 struct stream_algorithm {
-  using stream = spar::stream<float>;
+  using stream = spar::sparse_stream<float>;
   using view = spar::stream_view<float>;
   template <class Net, class Op>
   spar::task<stream> operator()(spar::channel<Net>, view, Op) const&
@@ -608,7 +608,8 @@ struct selecting_algorithm : state_if<Is>, report_if<Is> {
       spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) &
       requires(Is == shortage::not_const);
   template <class Index, class Net, class State, class Report, class Op, class Prepare>
-  spar::task<spar::stream<float>> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
+  spar::task<spar::sparse_stream<float>> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op,
+                                                  Prepare) const&
     requires(Is == shortage::another_result);
   template <class Index, class Net, class State, class Report, class Op, class Prepare>
   sum selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
@@ -669,13 +670,13 @@ struct model_selector : name_if<Is != want::no_name>, selecting_if<Is>, copyable
   void validate(std::uint64_t)
     requires(Is == want::validate_not_const);
   template <class Index>
-  spar::stream<float, Index> operator()(std::span<float>, spar::pool&) const
+  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&) const
     requires(Is != want::no_call && Is != want::call_not_const && Is != want::another_stream && Is != want::reads_only);
   template <class Index>
-  spar::stream<float, Index> operator()(std::span<float>, spar::pool&)
+  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&)
     requires(Is == want::call_not_const);
   template <class Index>
-  spar::stream<double, Index> operator()(std::span<float>, spar::pool&) const
+  spar::sparse_stream<double, Index> operator()(std::span<float>, spar::pool&) const
     requires(Is == want::another_stream);
   template <class Index>
   void operator()(std::span<const float>, spar::pool&) const
@@ -695,10 +696,10 @@ struct stateful_selector : name_if<true>, selecting_if<want::none> {
   };
   void validate(std::uint64_t) const;
   template <class Index>
-  spar::stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const
+  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const
     requires(Is != want::no_call && Is != want::call_not_const);
   template <class Index>
-  spar::stream<float, Index> operator()(std::span<float>, spar::pool&, state&)
+  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&, state&)
     requires(Is == want::call_not_const);
 };
 
@@ -803,9 +804,10 @@ static_assert(!runs_on_a_temporary<spar::recursive_doubling> && !runs_on_a_tempo
               !runs_on_a_temporary<spar::sparcml>);
 
 static_assert(!std::is_copy_constructible_v<spar::task<int>> && std::is_nothrow_move_constructible_v<spar::task<int>>);
-static_assert(!std::is_copy_constructible_v<spar::stream<float>> && std::is_move_assignable_v<spar::stream<float>>);
+static_assert(!std::is_copy_constructible_v<spar::sparse_stream<float>> &&
+              std::is_move_assignable_v<spar::sparse_stream<float>>);
 static_assert(std::is_trivially_copyable_v<spar::stream_view<float>>);
-using pending_sum = spar::pending<spar::threads, spar::stream<float>>;
+using pending_sum = spar::pending<spar::threads, spar::sparse_stream<float>>;
 static_assert(!std::is_copy_constructible_v<pending_sum> && std::is_nothrow_move_constructible_v<pending_sum>);
 
 TEST(concepts, own_elements_travel) {

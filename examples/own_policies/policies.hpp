@@ -29,8 +29,8 @@ struct at_least {
   }
 
   template <class Index = std::uint32_t>
-  spar::stream<float, Index> operator()(std::span<float> x, spar::pool& memory) const {
-    auto selected = spar::stream<float, Index>::sparse(memory, x.size(), x.size());
+  spar::sparse_stream<float, Index> operator()(std::span<float> x, spar::pool& memory) const {
+    auto selected = spar::sparse_stream<float, Index>::sparse(memory, x.size(), x.size());
     std::size_t kept = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (x[i] == 0 || std::abs(x[i]) < threshold) continue; // a NaN is selected
@@ -87,8 +87,8 @@ struct there_and_back {
   void options(F&&) const {} // none
 
   template <spar::transport Net, class T, class Index, class Op, class Storage>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                Storage store, std::span<T> residual) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                       Storage store, std::span<T> residual) const& {
     const spar::binomial_reduce reduce;
     const spar::binomial_broadcast broadcast;
     const auto sum = co_await reduce(net, mine, 0, op, store, residual);
@@ -101,17 +101,17 @@ struct star : spar::algorithm_defaults {
   static constexpr std::string_view name = "star";
 
   template <spar::transport Net, class T, class Index, class Op>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
-                                                Op op) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
+                                                       Op op) const& {
     const spar::index_range all{0, mine.dimension()};
     const std::uint64_t limit = spar::dense_threshold<T, Index>(mine.dimension());
     if (net.rank() != 0) {
       co_await net.send(0, spar::encode(mine));
       spar::message_buffer in(net.memory());
       co_await net.receive(0, in);
-      co_return spar::stream<T, Index>::copy(net.memory(), spar::decode<T, Index>(in, all));
+      co_return spar::sparse_stream<T, Index>::copy(net.memory(), spar::decode<T, Index>(in, all));
     }
-    auto sum = spar::stream<T, Index>::copy(net.memory(), mine);
+    auto sum = spar::sparse_stream<T, Index>::copy(net.memory(), mine);
     for (spar::rank_t r = 1; r < net.size(); ++r) {
       spar::message_buffer in(net.memory());
       co_await net.receive(r, in);

@@ -4,4 +4,4 @@
 
 #include <spar/spar.hpp>
 #include <spar/transport/mpi.hpp>
-#include <spar/transport/mpi_hosts.hpp>
+#include <spar/transport/mpi/hosts.hpp>

@@ -4,11 +4,9 @@
 // (model/network_file.hpp), transport/faulty.hpp and transport/tracing.hpp.
 #pragma once
 
-#include <spar/collective/front.hpp>
-#include <spar/collective/progress_thread.hpp>
-#include <spar/collective/set_network.hpp>
-#include <spar/core/join.hpp>
 #include <spar/optimizer/sgd.hpp>
+#include <spar/runtime/progress_thread.hpp>
+#include <spar/runtime/tasks/when_all.hpp>
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
@@ -16,11 +14,13 @@
 #include <spar/selector/nonzeros.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/gaussiank.hpp>
 #include <spar/system/gtopk.hpp>
 #include <spar/system/ok_topk.hpp>
 #include <spar/system/quantised_sparcml.hpp>
+#include <spar/system/set_network.hpp>
 #include <spar/system/topka.hpp>
 #include <spar/system/topkdsa.hpp>
 #include <spar/transport/counting.hpp>

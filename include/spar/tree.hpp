@@ -3,10 +3,10 @@
 // systems made of these.
 #pragma once
 
-#include <spar/collective/chains.hpp>
-#include <spar/collective/on_tree.hpp>
-#include <spar/collective/quantile_owners.hpp>
-#include <spar/collective/tree_plans.hpp>
+#include <spar/collective/topk/quantile_owners.hpp>
+#include <spar/collective/tree/chains.hpp>
+#include <spar/collective/tree/on_tree.hpp>
+#include <spar/collective/tree/tree_plans.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>

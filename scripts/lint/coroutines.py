@@ -22,7 +22,7 @@ COROUTINE = {"co_await", "co_return", "co_yield"}
 KEYWORDS = COROUTINE | {"return", "else", "throw", "case", "new", "delete", "sizeof", "do"}
 HARMLESS = re.compile(r"(\w+_t|bool|char|short|int|long|unsigned|float|double|byte|span|sum|product|minimum|maximum)$")
 VOUCH = "coroutine-lint: trivial"
-CANARY = "tests/core/coroutine_canary_test.cpp"  # breaks the rules to show what the compiler does
+CANARY = "tests/runtime/coroutine_canary_test.cpp"  # breaks the rules to show what the compiler does
 BLOCK_AFTER = {None, ";", "{", "}", ")", ":", "]]", '""', "&&", "&", "...", "else", "do", "try", "const", "noexcept",
                "mutable", "override", "final"}
 LIST_AFTER = {"=", ",", "(", "?", "<", "return", "co_return", "co_yield", "co_await"}
@@ -254,7 +254,8 @@ GOOD = [
     "task<void> f(net& n) { co_await n.send(tag_t{3}, std::uint64_t{4}); }",
     "task<void> f(net& n) { const auto h = [&](int i) { return i; }; co_await n.send(h(1)); }",
     "struct s : base<int> { task<void> operator()(net& n) const& { co_await g(n); } int a{1}; };",
-    "template <transport Net>\nauto f(Net& n) -> spar::task<spar::stream<float>> { message m{1}; co_await g(n, m); }",
+    "template <transport Net>\nauto f(Net& n) -> spar::task<spar::sparse_stream<float>> {"
+    " message m{1}; co_await g(n, m); }",
     "template <class T>\n  requires number<T>\ntask<T> f(net& n) { auto x = co_await g(n); switch (x) { case 1: {} } }",
     "s::s(int a) : a_{a}, b_{a} { h(); }\ntask<void> f(net& n) { co_await g(n); }",
     "void f() { use(options{1}); }\n// co_await h({1});\ntask<void> g(net& n) { co_await n.barrier(); }",

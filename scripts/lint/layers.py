@@ -1,30 +1,42 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Includes go down only: a folder of include/spar is a layer and includes itself and the layers below."""
+"""Includes go down only: a folder of include/spar is a layer and includes itself and the layers below. Subfolders
+of a layer have levels within it. A folder holds at most 16 headers."""
 
+import collections
 import re
 
 import tree
 
 LEVEL = {
     "core": 0,
-    "transport": 1,
-    "storage": 1,
-    "topology": 1,
-    "selector": 2,
-    "model": 2,
-    "collective": 3,
-    "cuda": 4,
-    "optimizer": 5,
-    "system": 6,
+    "runtime": 1,
+    "transport": 2,
+    "storage": 2,
+    "topology": 2,
+    "selector": 3,
+    "model": 3,
+    "collective": 4,
+    "cuda": 5,
+    "optimizer": 6,
+    "system": 7,
 }
+# Of the subfolders of a layer; the headers directly in it have the level of "".
+WITHIN = {
+    "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
+    "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
+    "transport": {"mpi": 0, "sim": 0, "": 1},
+    "storage": {"kernel": 0, "": 1},
+    "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk": 4, "tree": 4, "partial": 4},
+}
+MOST_HEADERS = 16
 # Headers directly under include/spar stand above every layer; what may name a library from outside, by layer and name.
 OUTSIDE = {
-    r"mpi\.h": r"^(transport/mpi[^/]*|mpi\.hpp)$",
+    r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|mpi\.hpp)$",
     r"nccl\.h": r"^transport/nccl",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
     r"zfp.*": r"^storage/zfp",
-    r"nlohmann/.*": r"^(topology/tree|collective/plan)_json\.hpp$",
+    r"nlohmann/.*": r"^topology/(tree|flex_plan)_json\.hpp$",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -33,11 +45,19 @@ def layer_of(header):
     return header.split("/")[0] if "/" in header else None
 
 
+def room_of(header):
+    """The subfolder of its layer in which a header lies; "" where it lies directly in the layer."""
+    return "/".join(header.split("/")[1:-1])
+
+
 def violations(header, source):
     """(line, sentence) for each include of `header` (relative to include/spar) that goes up, sideways or outside."""
     own = layer_of(header)
     if own is not None and own not in LEVEL:
-        yield 1, f"the folder {own} is no layer of the design"
+        yield 1, f"the folder {own} is not a layer of the design"
+        return
+    if own is not None and room_of(header) not in WITHIN.get(own, {"": 0}):
+        yield 1, f"the folder {own}/{room_of(header)} has no level within {own}"
         return
     for match in INCLUDE.finditer(source):
         line = source.count("\n", 0, match.start()) + 1
@@ -57,10 +77,27 @@ def violations(header, source):
             yield line, f"{own} includes <{target}>, which stands above all layers"
         elif other != own and LEVEL.get(other, 99) >= LEVEL[own]:
             yield line, f"{own} includes <{target}>: {other} is not below {own}"
+        elif other == own:
+            levels, from_room, to_room = WITHIN.get(own, {"": 0}), room_of(header), room_of(target[len("spar/"):])
+            if to_room != from_room and levels.get(to_room, 99) >= levels[from_room]:
+                yield line, f"{own}/{from_room} includes <{target}>: {own}/{to_room} is not below {own}/{from_room}"
+
+
+def crowded(names):
+    """(name of a header, sentence) for each folder with too many headers."""
+    folders = collections.defaultdict(list)
+    for name in names:
+        folders[name.rpartition("/")[0]].append(name)
+    for folder, headers in folders.items():
+        if len(headers) > MOST_HEADERS:
+            yield headers[0], f"{folder} holds {len(headers)} headers, more than {MOST_HEADERS}"
 
 
 def check():
-    for name in tree.files(".hpp", ".cuh", under="include/spar/"):
+    headers = tree.files(".hpp", ".cuh", under="include/spar/")
+    for name, sentence in crowded(headers):
+        yield name, 1, sentence
+    for name in headers:
         # Comments may show an include; string literals are what an include consists of, so only comments go.
         source = re.sub(r"//[^\n]*", "", tree.text(name))
         for line, sentence in violations(name[len("include/spar/"):], source):
@@ -76,6 +113,9 @@ def self_test():
         "quotes": ("core/a.hpp", '#include "error.hpp"\n'),
         "mpi.h outside its transport": ("collective/a.hpp", "#  include <mpi.h>\n"),
         "an unknown folder": ("misc/a.hpp", "#include <vector>\n"),
+        "an unknown subfolder": ("core/misc/a.hpp", "#include <vector>\n"),
+        "a subfolder includes one above it": ("runtime/tasks/a.hpp", "#include <spar/runtime/channel.hpp>\n"),
+        "a subfolder includes its sibling": ("collective/topk/a.hpp", "#include <spar/collective/tree/chains.hpp>\n"),
     }
     good = {
         "own layer": ("storage/a.hpp", "#include <spar/storage/coo.hpp>\n#include <spar/core/error.hpp>\n"),
@@ -83,6 +123,8 @@ def self_test():
         "mpi.h in its transport": ("transport/mpi.hpp", "#include <mpi.h>\n#include <vector>\n"),
         "system includes all": ("system/a.hpp", "#include <spar/model/cost.hpp>\n#include <spar/optimizer/sgd.hpp>\n"),
     }
+    yield "accepted: 17 headers", len(list(crowded([f"a/{i}.hpp" for i in range(17)]))) == 1
+    yield "refused: 16 headers", not list(crowded([f"a/{i}.hpp" for i in range(16)]))
     for what, (header, source) in bad.items():
         yield f"accepted: {what}", len(list(violations(header, source))) == 1
     for what, (header, source) in good.items():

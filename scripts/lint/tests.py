@@ -31,7 +31,7 @@ def self_test():
     lists = "spar_add_test(core/op)\n# spar_add_test(core/old)\nspar_add_test(model/x SOURCES model/cost_test.cpp)\n"
     yield "refused: a listed test", listed("tests/core/op_test.cpp", lists)
     yield "refused: a listed source", listed("tests/model/cost_test.cpp", lists)
-    yield "accepted: an unlisted test", not listed("tests/core/task_test.cpp", lists)
+    yield "accepted: an unlisted test", not listed("tests/runtime/task_test.cpp", lists)
     yield "accepted: a test in a comment", not listed("tests/core/old_test.cpp", lists)
 
 

@@ -2,7 +2,7 @@
 // Nobody is through a barrier before all have come.
 #include "support/ranks.hpp"
 
-#include <spar/collective/barrier.hpp>
+#include <spar/collective/basic/barrier.hpp>
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // GCC 12 destroys aggregate temporaries of a full expression with co_await twice; task refuses them as awaiters.
-#include <spar/core/task.hpp>
+#include <spar/runtime/tasks/task.hpp>
 
 #include <memory>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A buffer's elements are sent as their bytes: a type whose bytes are not its value is refused.
-#include <spar/core/buffer.hpp>
+#include <spar/core/memory/buffer.hpp>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A coroutine needs a parameter whose scheduler resumes it.
-#include <spar/core/task.hpp>
+#include <spar/runtime/tasks/task.hpp>
 
 struct node {
   spar::scheduler& scheduler();

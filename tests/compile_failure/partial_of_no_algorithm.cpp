@@ -10,5 +10,5 @@ constexpr spar::selector::nonzeros chosen{}; // of dense values
 #endif
 
 void f(spar::threads& net) {
-  (void)spar::partial_allreduce<spar::stream<float>>(net, 10, spar::solo{}, spar::compose(chosen));
+  (void)spar::partial_allreduce<spar::sparse_stream<float>>(net, 10, spar::solo{}, spar::compose(chosen));
 }

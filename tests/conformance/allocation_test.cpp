@@ -149,7 +149,7 @@ struct threaded {
   spar::thread_group group;
   template <class Program>
   void run(const Program& program) {
-    group.run([&](spar::threads& net) { spar::wait(net, program(net)); });
+    group.run([&](spar::threads& net) { spar::run_until_done(net, program(net)); });
   }
 };
 
@@ -428,7 +428,7 @@ TEST(allocations_of_a_decorator, none_after_the_first_call) {
 TEST(allocations_of_a_transport, are_given_back) {
   counting_resource upstream;
   {
-    std::vector<spar::stream<float, index>> kept(4);
+    std::vector<spar::sparse_stream<float, index>> kept(4);
     {
       spar::thread_options options;
       options.memory = &upstream;

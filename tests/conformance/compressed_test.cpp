@@ -4,7 +4,7 @@
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
 
-#include <spar/collective/compressed_messages.hpp>
+#include <spar/collective/compressed/p2p_compressed.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
@@ -68,11 +68,11 @@ struct program {
     case flexreduce:
       return with(spar::flexreduce(*plan, codec));
     case ring_of_messages:
-      return with(spar::ring_of_compressed_messages<named>{codec});
+      return with(spar::p2p_compressed_ring<named>{codec});
     case chosen:
       return with(spar::compose(codec, spar::cheapest{}));
     default:
-      return with(spar::doubling_of_compressed_messages<named>{codec});
+      return with(spar::p2p_compressed_doubling<named>{codec});
     }
   }
   template <class Net>
@@ -91,7 +91,7 @@ double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
   case flexreduce:
     return static_cast<double>(spar::chains::encodings(plan));
   case ring_of_messages:
-    return static_cast<double>(spar::ring_of_compressed_messages<named>::encodings(ranks));
+    return static_cast<double>(spar::p2p_compressed_ring<named>::encodings(ranks));
   default:
     return static_cast<double>(spar::recursive_doubling::encodings(ranks));
   }
@@ -485,8 +485,8 @@ struct keeping_program {
     const auto rank = static_cast<std::size_t>(net.rank());
     const std::span<float> mine((*x)[rank]), lost((*residuals)[rank]);
     const keeper call{algorithm, lost};
-    auto pending = spar::start(net, spar::signature_of<float, std::uint32_t, spar::sum>(mine.size(), algorithm), call,
-                               mine, spar::sum{});
+    auto pending = spar::start_collective(
+        net, spar::signature_of<float, std::uint32_t, spar::sum>(mine.size(), algorithm), call, mine, spar::sum{});
     co_await pending;
   }
 

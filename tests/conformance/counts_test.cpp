@@ -294,7 +294,7 @@ TEST(counts, sparcml_is_an_agreement_and_its_choice) {
         spar::simulator engine{1};
         spar::thread_group group{1};
         const spar::network_model model = where == mode::sim ? engine.rank(0).network() : group.rank(0).network();
-        const spar::problem call{ranks, n, k, 4, 4};
+        const spar::call_shape call{ranks, n, k, 4, 4};
         const auto choice = spar::choose_sparcml(model, call, 4);
         seen.insert(choice);
         std::vector<measured> chosen;

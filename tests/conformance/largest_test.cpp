@@ -26,8 +26,8 @@ struct find_each {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start(net, spar::signature_of<std::uint64_t, std::uint32_t, spar::maximum>(1, find{}), find{},
-                               &(*numbers)[rank]);
+    auto pending = spar::start_collective(
+        net, spar::signature_of<std::uint64_t, std::uint32_t, spar::maximum>(1, find{}), find{}, &(*numbers)[rank]);
     co_await std::move(pending);
     (*costs)[rank] = net.last_call();
   }

@@ -33,7 +33,7 @@ struct shuffled {
     for (int round = 0; round < 2; ++round) {
       std::shuffle(order.begin(), order.end(), random);
       std::vector<spar::pending<Net, void>> dense;
-      std::vector<spar::pending<Net, spar::stream<float>>> sparse;
+      std::vector<spar::pending<Net, spar::sparse_stream<float>>> sparse;
       std::vector<std::size_t> sparse_calls;
       for (const std::size_t c : order) {
         x[c].assign(1 + c % 7 * 300, static_cast<float>(c + 1));

@@ -27,7 +27,7 @@ constexpr std::size_t calls = 12;
 /// The inputs and results of many calls, on each rank.
 struct many_calls {
   std::vector<std::vector<input>> inputs; // [call][rank]
-  std::vector<std::vector<spar::stream<float, index>>> results;
+  std::vector<std::vector<spar::sparse_stream<float, index>>> results;
   std::vector<std::vector<std::vector<float>>> dense;
 
   explicit many_calls(spar::rank_t ranks) {
@@ -53,7 +53,7 @@ struct many_calls {
 };
 
 template <class Net>
-using pending_sum = spar::pending<Net, spar::stream<float, index>>;
+using pending_sum = spar::pending<Net, spar::sparse_stream<float, index>>;
 
 /// Starts the sparse call `c` by an algorithm that depends on c.
 template <class Net>
@@ -306,7 +306,7 @@ TEST(nonblocking, a_call_has_its_number_before_progress_lets_another_one_begin) 
       waits.arrive_and_wait();
       std::this_thread::sleep_for(std::chrono::milliseconds(700));
       spar::allreduce(net, std::span(z));
-      spar::wait(net, std::move(follower));
+      spar::run_until_done(net, std::move(follower));
     } else {
       waits.arrive_and_wait();
       auto first = spar::start_allreduce(net, std::span<float>(&x, 1));

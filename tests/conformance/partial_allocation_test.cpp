@@ -98,8 +98,8 @@ TEST(partial_allocations, none_after_some_rounds_of_dense_values) {
 }
 
 TEST(partial_allocations, none_after_some_rounds_of_streams) {
-  expect_none_in_the_simulator<spar::stream<float>>(spar::solo{});
-  expect_none_in_the_simulator<spar::stream<float>>(spar::quorum{1});
+  expect_none_in_the_simulator<spar::sparse_stream<float>>(spar::solo{});
+  expect_none_in_the_simulator<spar::sparse_stream<float>>(spar::quorum{1});
 }
 
 /// Waits until all ranks have come so far, without allocating.
@@ -150,7 +150,7 @@ void expect_none_with_threads(const Participation& who) {
         meet.wait();
       }
       if (role == stalls) {
-        const spar::detail::turn taken_from_the_progress_thread(net.node().shared());
+        const spar::detail::rank_lock taken_from_the_progress_thread(net.node().shared());
         meet.wait();
         meet.wait();
       } else {
@@ -180,7 +180,7 @@ void expect_none_with_threads(const Participation& who) {
 
 TEST(partial_allocations, none_after_some_rounds_among_threads) {
   expect_none_with_threads<float>(spar::solo{});
-  expect_none_with_threads<spar::stream<float>>(spar::solo{});
+  expect_none_with_threads<spar::sparse_stream<float>>(spar::solo{});
 }
 
 } // namespace

@@ -148,8 +148,8 @@ TEST(partial_endings, an_abort_at_any_time_ends_every_rank) {
   check_aborts<number>(spar::solo{});
   check_aborts<number>(spar::majority{});
   check_aborts<number>(spar::quorum{2});
-  check_aborts<spar::stream<number>>(spar::solo{});
-  check_aborts<spar::stream<number>>(spar::quorum{2});
+  check_aborts<spar::sparse_stream<number>>(spar::solo{});
+  check_aborts<spar::sparse_stream<number>>(spar::quorum{2});
 }
 
 /// Ranks drain or leave, often all after as many calls. A drain ends well if and only if all drain after as many; and

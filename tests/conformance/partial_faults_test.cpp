@@ -54,14 +54,14 @@ inline constexpr bool waits_idly<partial_rounds<Of, Participation, Algorithm>> =
     !std::is_same_v<Participation, spar::solo>;
 /// A rank that brings nothing sends no entries.
 template <class Participation, class Algorithm>
-inline constexpr bool empty_payloads<partial_rounds<spar::stream<float>, Participation, Algorithm>> = true;
+inline constexpr bool empty_payloads<partial_rounds<spar::sparse_stream<float>, Participation, Algorithm>> = true;
 
 namespace {
 
 template <class Participation>
 using dense_rounds = partial_rounds<float, Participation, spar::recursive_doubling>;
 template <class Participation>
-using sparse_rounds = partial_rounds<spar::stream<float>, Participation, spar::ssar_split>;
+using sparse_rounds = partial_rounds<spar::sparse_stream<float>, Participation, spar::ssar_split>;
 using partial_collectives =
     testing::Types<dense_rounds<spar::solo>, dense_rounds<spar::majority>, dense_rounds<quorum_of_two>,
                    sparse_rounds<spar::solo>, sparse_rounds<spar::majority>, sparse_rounds<quorum_of_two>>;

@@ -16,7 +16,7 @@ namespace spar_test {
 namespace {
 
 using index = std::uint32_t;
-using part = spar::stream<float, index>;
+using part = spar::sparse_stream<float, index>;
 using parts = std::vector<part>;
 using inputs = std::vector<contribution<float, index>>;
 using vectors = std::vector<std::vector<float>>;

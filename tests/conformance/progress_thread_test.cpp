@@ -54,7 +54,7 @@ TEST(progress_thread, calls_go_on_while_the_application_is_elsewhere) {
 TEST(progress_thread, every_form_of_call_and_results_that_outlive_it) {
   spar::thread_group group{3};
   group.run([&](spar::threads& net) {
-    std::vector<spar::stream<float>> kept;
+    std::vector<spar::sparse_stream<float>> kept;
     for (int round = 0; round < 20; ++round) {
       auto progress = std::make_unique<spar::progress_thread<spar::threads>>(net);
       std::vector<float> x(1000, 1.0F);
@@ -137,7 +137,7 @@ TEST(progress_thread, tells_that_a_coroutine_cannot_wait) {
     co_await std::move(call);
   };
   try {
-    spar::wait(net, awaiting(net, &x));
+    spar::run_until_done(net, awaiting(net, &x));
     ADD_FAILURE() << "no error";
   } catch (const spar::error& e) {
     EXPECT_NE(std::string(e.what()).find("progress thread"), std::string::npos) << e.what();

@@ -33,7 +33,7 @@ struct selecting : spar::algorithm_defaults {
 
   selecting(const Composition& its, typename Composition::state& state) : parts(&its), now(&state) {}
   template <class Net, class T, class Op>
-  spar::task<spar::stream<T, index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
+  spar::task<spar::sparse_stream<T, index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
     const spar::selector::nothing_to_prepare nothing;
     typename Composition::report last;
     auto result = co_await parts->by.template selected<index>(net, parts, now, &last, x, op, nothing);
@@ -63,7 +63,7 @@ struct tree_ok_topk {
 
 struct outcome {
   std::vector<std::vector<float>> x; // of each rank: what it has left
-  std::vector<std::vector<spar::stream<float, index>>> sums;
+  std::vector<std::vector<spar::sparse_stream<float, index>>> sums;
   std::vector<std::uint64_t> bytes;
 };
 
@@ -80,7 +80,7 @@ struct program {
       const std::span<float> x(out->x[rank]);
       const selecting reduce(algorithm, now);
       const auto agreed = spar::signature_of<float, index, spar::sum>(n, reduce);
-      auto pending = spar::start(net, agreed, reduce, x, spar::sum{});
+      auto pending = spar::start_collective(net, agreed, reduce, x, spar::sum{});
       out->sums[rank].push_back(co_await std::move(pending));
       out->bytes[rank] += net.node().last_call().bytes_sent;
     }
@@ -100,7 +100,8 @@ std::vector<std::vector<float>> inputs(spar::rank_t ranks) {
 template <class System, class Storage>
 outcome outcome_of(mode where, spar::rank_t ranks) {
   const auto p = static_cast<std::size_t>(ranks);
-  outcome out{inputs(ranks), std::vector<std::vector<spar::stream<float, index>>>(p), std::vector<std::uint64_t>(p)};
+  outcome out{inputs(ranks), std::vector<std::vector<spar::sparse_stream<float, index>>>(p),
+              std::vector<std::uint64_t>(p)};
   run(where, ranks, program<System, Storage>{&out});
   return out;
 }

@@ -27,8 +27,8 @@ struct storing : spar::algorithm_defaults {
   std::span<T> residual{};
 
   template <spar::transport Net, spar::index_type Index, class Op>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
-                                                Op op) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
+                                                       Op op) const& {
     return algorithm(net, mine, op, store, residual);
   }
 };
@@ -37,8 +37,8 @@ struct storing : spar::algorithm_defaults {
 struct planned_flexreduce {
   static constexpr std::string_view name = spar::chains::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                Storage store, std::span<T> residual) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                       Storage store, std::span<T> residual) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine.dimension());
     const spar::on_plan over(plan);
     const spar::chains algorithm;
@@ -48,8 +48,8 @@ struct planned_flexreduce {
 struct planned_tree_sparcml {
   static constexpr std::string_view name = spar::quantile_owners::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                Storage store, std::span<T> residual) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                       Storage store, std::span<T> residual) const& {
     const spar::tree_plans plans(two_hosts(net.size()));
     const spar::quantile_owners algorithm;
     co_return co_await algorithm(net, spar::on_tree(plans), mine, op, store, residual);
@@ -59,8 +59,8 @@ struct planned_tree_sparcml {
 struct reduce_and_broadcast {
   static constexpr std::string_view name = spar::binomial_reduce::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                Storage store, std::span<T> residual) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                       Storage store, std::span<T> residual) const& {
     const spar::rank_t root = net.size() / 2;
     const spar::binomial_reduce reduce;
     const spar::binomial_broadcast broadcast;
@@ -72,8 +72,8 @@ struct reduce_and_broadcast {
 struct early_dense_doubling {
   static constexpr std::string_view name = spar::recursive_doubling::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                Storage store, std::span<T> residual) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                       Storage store, std::span<T> residual) const& {
     const spar::recursive_doubling algorithm{.dense_from = 0.3};
     co_return co_await algorithm(net, mine, op, store, residual);
   }
@@ -81,7 +81,7 @@ struct early_dense_doubling {
 
 template <class T, class Index>
 struct storage_results {
-  std::vector<spar::stream<T, Index>> sums; // of each rank
+  std::vector<spar::sparse_stream<T, Index>> sums; // of each rank
   std::vector<std::vector<T>> residuals;
   std::vector<std::uint64_t> bytes;
 };
@@ -112,7 +112,7 @@ results_of(mode where, spar::rank_t ranks, const std::vector<allreduce_case<T, I
   const auto p = static_cast<std::size_t>(ranks);
   std::vector<storage_results<T, Index>> results(cases.size());
   for (std::size_t c = 0; c < cases.size(); ++c) {
-    results[c].sums = std::vector<spar::stream<T, Index>>(p);
+    results[c].sums = std::vector<spar::sparse_stream<T, Index>>(p);
     results[c].residuals.assign(p, std::vector<T>(cases[c].n));
     results[c].bytes.resize(p);
   }
@@ -121,7 +121,7 @@ results_of(mode where, spar::rank_t ranks, const std::vector<allreduce_case<T, I
 }
 
 template <class T, class Index>
-std::vector<T> values_of(const spar::stream<T, Index>& s) {
+std::vector<T> values_of(const spar::sparse_stream<T, Index>& s) {
   std::vector<T> x(s.dimension());
   s.to_dense(x);
   return x;

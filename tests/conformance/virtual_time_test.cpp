@@ -299,7 +299,7 @@ TEST(virtual_time, is_what_the_cost_model_says_of_dense_algorithms) {
   model.gamma_dense = gamma_;
   constexpr std::uint64_t length = 16ULL * 3 * 5 * 7 * 13;
   for (const spar::rank_t ranks : {1, 2, 4, 8, 16, 3, 5, 7, 13}) {
-    const spar::problem call{ranks, static_cast<double>(length), static_cast<double>(length), 4, 4};
+    const spar::call_shape call{ranks, static_cast<double>(length), static_cast<double>(length), 4, 4};
     const double doubling = dense_seconds<spar::recursive_doubling>(ranks, length);
     if (power_of_two(ranks)) {
       EXPECT_DOUBLE_EQ(doubling, spar::seconds_dense_recursive_doubling(model, call));

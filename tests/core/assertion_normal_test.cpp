@@ -15,13 +15,13 @@ using spar::assertion_level;
 TEST(assertion_normal, is_the_level) { EXPECT_EQ(spar::active_assertions, assertion_level::normal); }
 
 TEST(assertion_normal, what_holds_passes) {
-  EXPECT_NO_THROW(spar::check(true, "holds"));
+  EXPECT_NO_THROW(spar::ensure(true, "holds"));
   EXPECT_NO_THROW(spar::check<assertion_level::communication>(true, "holds"));
 }
 
 TEST(assertion_normal, local_conditions_are_checked) {
   try {
-    spar::check(false, "the sum is wrong");
+    spar::ensure(false, "the sum is wrong");
     ADD_FAILURE() << "no error";
   } catch (const spar::assertion_failed& e) {
     EXPECT_EQ(std::string(e.what()), "the sum is wrong");

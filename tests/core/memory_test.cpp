@@ -2,9 +2,9 @@
 // The pool, which recycles every block, and what is built on it: buffers and vectors of fixed capacity.
 #include "support/counting_resource.hpp"
 
-#include <spar/core/buffer.hpp>
-#include <spar/core/fixed_vector.hpp>
-#include <spar/core/pool.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/memory/pool.hpp>
 
 #include <gtest/gtest.h>
 

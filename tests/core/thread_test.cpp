@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Threads, and the signal that wakes them.
-#include <spar/core/endpoint.hpp>
-#include <spar/core/parallel.hpp>
-#include <spar/core/thread.hpp>
+#include <spar/core/util/parallel.hpp>
+#include <spar/core/util/thread.hpp>
+#include <spar/runtime/endpoint.hpp>
 
 #include <gtest/gtest.h>
 

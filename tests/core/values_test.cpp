@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Narrowing, sentences, element types, reduction operations and checksums.
-#include <spar/core/checked_cast.hpp>
-#include <spar/core/crc32c.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/op.hpp>
+#include <spar/core/util/checked_cast.hpp>
+#include <spar/core/util/crc32c.hpp>
 
 #include <gtest/gtest.h>
 

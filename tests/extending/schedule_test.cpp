@@ -30,12 +30,12 @@ struct star {
 
   /// `residual`, where it is not empty, gets what the storage loses of what this rank encodes.
   template <spar::transport Net, class T, class Index, class Op, class Storage>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                Storage store, std::span<T> residual) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
+                                                       Storage store, std::span<T> residual) const& {
     const spar::index_range all{0, mine.dimension()};
     const std::uint64_t limit = spar::storage::delta<T, Index>(store, mine.dimension());
     spar::relayed<Storage, T, Index> result; // encoded once, so that all ranks decode the same bytes
-    spar::stream<T, Index> sum;
+    spar::sparse_stream<T, Index> sum;
     if (net.rank() != 0) {
       spar::outgoing<Storage, T, Index> out;
       co_await net.send(0, out(net, store, mine, all, spar::step_of(0, net.rank())));
@@ -178,7 +178,7 @@ TEST(OwnSchedule, PartialAllreduceOfValues) {
 /// Whoever is late: the rounds and what is held back to the end are all that was brought.
 TEST(OwnSchedule, PartialAllreduceOfStreams) {
   on_all_ranks([](spar::threads& net) {
-    auto reduce = spar::partial_allreduce<spar::stream<float>>(net, n, spar::solo{}, star{});
+    auto reduce = spar::partial_allreduce<spar::sparse_stream<float>>(net, n, spar::solo{}, star{});
     std::vector<float> sums(n), brought(n);
     const auto add = [&](const auto& part) { part.sum.for_each([&](std::uint32_t i, float v) { sums[i] += v; }); };
     for (int step = 0; step < steps; ++step) {

@@ -42,8 +42,8 @@ struct in_turn {
   spar::selector::topk_bounds bounds(std::uint64_t) const { return {.least = k, .k = k, .most = k}; }
 
   template <class Index = std::uint32_t, class T>
-  spar::stream<T, Index> operator()(std::span<T> x, spar::pool& memory, state& now) const {
-    auto selected = spar::stream<T, Index>::sparse(memory, x.size(), k);
+  spar::sparse_stream<T, Index> operator()(std::span<T> x, spar::pool& memory, state& now) const {
+    auto selected = spar::sparse_stream<T, Index>::sparse(memory, x.size(), k);
     std::size_t count = 0;
     const auto take = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {

@@ -21,7 +21,7 @@ struct selecting : spar::algorithm_defaults {
   explicit selecting(const Algorithm& its) : algorithm(its) {}
 
   template <class Net, class T, class Op>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
     typename Algorithm::state now;
     typename Algorithm::report last;
     const spar::selector::nothing_to_prepare nothing;
@@ -47,7 +47,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return net.run(spar::signature_of<T, Index, spar::sum>(n, algorithm), algorithm, args...);
   };
   const auto sparse = [&](const auto& algorithm, auto... args) { // a sum of all, or this rank's block of it
-    const spar::stream<T, Index> sum = run(algorithm, args...);
+    const spar::sparse_stream<T, Index> sum = run(algorithm, args...);
     fuzz::demand(valid(sum.view().indices()), "a result is no stream");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
   };

@@ -72,9 +72,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (node.dead()) {
     fuzz::demand(node.failed_rank() >= 0 && node.failed_rank() < node.size(), "a rank that there is not has failed");
     try {
-      node.throw_dead();
+      node.throw_peer_failed();
     } catch (const spar::peer_failed& e) {
-      fuzz::demand(std::string(e.what()).size() < spar::told_length + 100, "the reason is too long");
+      fuzz::demand(std::string(e.what()).size() < spar::max_text_length + 100, "the reason is too long");
     }
   }
   return 0;

@@ -2,7 +2,7 @@
 // What the fuzz targets share: an input that is taken apart, messages made of it, and demands on what was accepted.
 #pragma once
 
-#include <spar/core/message.hpp>
+#include <spar/runtime/messages/message.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include "fuzz/hostile.hpp"
 #include "support/varint.hpp"
 
-#include <spar/collective/encoded_parts.hpp>
+#include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
 

@@ -21,7 +21,7 @@ class hostile : public spar::endpoint {
   template <class Algorithm, class... Args>
   auto run(const spar::signature& agreed, const Algorithm& algorithm, Args... args) {
     agreed_ = agreed;
-    return spar::run(*this, agreed, algorithm, args...);
+    return spar::run_collective(*this, agreed, algorithm, args...);
   }
 
   /// Whether a message had another size than its place: then the call has no result.

@@ -3,7 +3,7 @@
 // that other ranks take, no more than one a round over each edge.
 #include "fuzz/hostile.hpp"
 
-#include <spar/collective/activation.hpp>
+#include <spar/collective/partial/activation.hpp>
 
 #include <map>
 #include <utility>

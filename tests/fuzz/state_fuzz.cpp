@@ -3,7 +3,7 @@
 // ranks that have loaded it go on.
 #include "fuzz/fuzz.hpp"
 
-#include <spar/core/crc32c.hpp>
+#include <spar/core/util/crc32c.hpp>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/sim.hpp>
 

@@ -56,10 +56,10 @@ struct receive_one : spar::algorithm_defaults {
   using storage = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
 
   template <class Net>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::index_range range) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::index_range range) const& {
     spar::incoming<storage, T, Index> in(net.memory());
     co_await net.receive(1, in);
-    co_return spar::stream<T, Index>::copy(net.memory(), in.view(net, storage(), range));
+    co_return spar::sparse_stream<T, Index>::copy(net.memory(), in.view(net, storage(), range));
   }
 };
 

@@ -12,18 +12,18 @@ namespace {
 constexpr spar::network_model network{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 2e-9, .gamma_dense = 5e-10};
 
 TEST(cost_model, expected_union) {
-  const spar::problem p{8, 1000, 100, 4, 4};
+  const spar::call_shape p{8, 1000, 100, 4, 4};
   EXPECT_DOUBLE_EQ(p.expected_union(1), 100);
   EXPECT_NEAR(p.expected_union(2), 190, 1e-9); // 100 + 100 of which a tenth is there already
   EXPECT_LT(p.expected_union(8), 800);
   EXPECT_NEAR(p.expected_union(1e6), 1000, 1e-6);
-  EXPECT_EQ((spar::problem{4, 1000, 0, 4, 4}.expected_union(4)), 0);
-  EXPECT_EQ((spar::problem{4, 1000, 1000, 4, 4}.expected_union(3)), 1000);
-  EXPECT_EQ((spar::problem{4, 0, 0, 4, 4}.expected_union(3)), 0);
+  EXPECT_EQ((spar::call_shape{4, 1000, 0, 4, 4}.expected_union(4)), 0);
+  EXPECT_EQ((spar::call_shape{4, 1000, 1000, 4, 4}.expected_union(3)), 1000);
+  EXPECT_EQ((spar::call_shape{4, 0, 0, 4, 4}.expected_union(3)), 0);
 }
 
 TEST(cost_model, dense_where_that_is_smaller_or_merging_costs_more) {
-  const spar::problem p{8, 1000, 100, 4, 4};
+  const spar::call_shape p{8, 1000, 100, 4, 4};
   spar::network_model free_merging = network;
   free_merging.gamma_sparse = 0;
   free_merging.gamma_dense = 0;
@@ -38,7 +38,7 @@ TEST(cost_model, dense_where_that_is_smaller_or_merging_costs_more) {
 }
 
 TEST(cost_model, one_rank_sends_nothing) {
-  const spar::problem p{1, 1000, 100, 4, 4};
+  const spar::call_shape p{1, 1000, 100, 4, 4};
   EXPECT_EQ(spar::seconds_split(network, p), 0);
   EXPECT_EQ(spar::seconds_recursive_doubling(network, p), 0);
   EXPECT_EQ(spar::seconds_dense_recursive_doubling(network, p), 0);
@@ -49,11 +49,11 @@ TEST(cost_model, one_rank_sends_nothing) {
 TEST(cost_model, is_the_papers_where_local_work_is_free) {
   const spar::network_model wire{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0};
   // Few entries in a huge vector hardly overlap: 2^t k in round t.
-  const spar::problem p{16, 1e12, 100, 4, 4};
+  const spar::call_shape p{16, 1e12, 100, 4, 4};
   EXPECT_NEAR(spar::seconds_recursive_doubling(wire, p), 4 * 1e-5 + 15 * 100 * 8 * 1e-9, 1e-12);
   EXPECT_NEAR(spar::seconds_ssar_split(wire, p),
               15 * 1e-5 + 100 * 8 * 15 / 16.0 * 1e-9 + 4 * 1e-5 + 1600 * 8 * 15 / 16.0 * 1e-9, 1e-12);
-  const spar::problem q{16, 1e6, 100, 4, 4};
+  const spar::call_shape q{16, 1e6, 100, 4, 4};
   EXPECT_NEAR(spar::seconds_dsar_split(wire, q, 4),
               15 * 1e-5 + 100 * 8 * 15 / 16.0 * 1e-9 + 4 * 1e-5 + 1e6 * 4 * 15 / 16.0 * 1e-9, 1e-12);
   EXPECT_NEAR(spar::seconds_dsar_split(wire, q, 4) - spar::seconds_dsar_split(wire, q, 1), 1e6 * 3 * 15 / 16.0 * 1e-9,
@@ -64,7 +64,7 @@ TEST(cost_model, more_entries_never_cost_less) {
   for (const std::int64_t ranks : {2, 3, 8, 13, 64}) {
     double doubling = 0, ssar = 0, dsar = 0;
     for (const double k : {0.0, 1.0, 10.0, 100.0, 1000.0, 10'000.0}) {
-      const spar::problem p{ranks, 1e6, k, 4, 4};
+      const spar::call_shape p{ranks, 1e6, k, 4, 4};
       EXPECT_GE(spar::seconds_recursive_doubling(network, p), doubling);
       EXPECT_GE(spar::seconds_ssar_split(network, p), ssar);
       EXPECT_GE(spar::seconds_dsar_split(network, p, 4), dsar);
@@ -83,7 +83,7 @@ TEST(cost_model, chooses_what_the_paper_recommends) {
   EXPECT_EQ(spar::choose_sparcml(network, {8, 1e7, 4e6, 4, 4}, 4), spar::sparcml_choice::dsar);
   EXPECT_EQ(spar::choose_sparcml(network, {1, 1e7, 1e5, 4, 4}, 4), spar::sparcml_choice::doubling);
   // A cheap second phase pays earlier.
-  const spar::problem p{8, 1e6, 3e4, 4, 4};
+  const spar::call_shape p{8, 1e6, 3e4, 4, 4};
   EXPECT_EQ(spar::choose_sparcml(network, p, 4), spar::sparcml_choice::ssar);
   EXPECT_EQ(spar::choose_sparcml(network, p, 0.25), spar::sparcml_choice::dsar);
 }

@@ -2,7 +2,7 @@
 // The model of FlexReduce: by hand, against BlueConnect's formula, and against its execution in the simulator.
 #include "topology/simulated_cluster.hpp"
 
-#include <spar/collective/flex_cost.hpp>
+#include <spar/model/flex_cost.hpp>
 #include <spar/model/tree_cost.hpp>
 #include <spar/system/flexreduce.hpp>
 

@@ -38,7 +38,7 @@ template <class Call>
 void expect_none_after_one(const Call& call, const Call& smaller) {
   counting_resource upstream;
   spar::mpi net(MPI_COMM_WORLD, {.memory = &upstream});
-  const auto run = [&](const repeated<Call>& program) { spar::wait(net, program(net)); };
+  const auto run = [&](const repeated<Call>& program) { spar::run_until_done(net, program(net)); };
   run({call, 1});
   const std::uint64_t before = upstream.allocations();
   for (int round = 0; round < 2; ++round) {

@@ -89,12 +89,12 @@ void check(const Participation& who, spar::rank_t at_least) {
 
 TEST(mpi_partial, solo_keeps_every_call_once) {
   check<number>(spar::solo{}, 1);
-  check<spar::stream<number>>(spar::solo{}, 1);
+  check<spar::sparse_stream<number>>(spar::solo{}, 1);
 }
 
 TEST(mpi_partial, majority_keeps_every_call_once) {
   check<number>(spar::majority{}, 1);
-  check<spar::stream<number>>(spar::majority{}, 1);
+  check<spar::sparse_stream<number>>(spar::majority{}, 1);
 }
 
 TEST(mpi_partial, a_quorum_is_kept_in_every_round) {
@@ -102,7 +102,7 @@ TEST(mpi_partial, a_quorum_is_kept_in_every_round) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const spar::quorum who{.q = (ranks + 1) / 2};
   check<number>(who, who.q);
-  check<spar::stream<number>>(who, who.q);
+  check<spar::sparse_stream<number>>(who, who.q);
 }
 
 /// Rank 0 is in MPI, not in spar, until the others have had all their rounds.

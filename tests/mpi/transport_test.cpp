@@ -22,11 +22,11 @@ using index = std::uint32_t;
 
 /// The stream that rank 0 has, by MPI's own broadcast.
 template <class T, class Index>
-spar::stream<T, Index> of_rank_0(spar::pool& memory, const spar::stream<T, Index>& mine) {
+spar::sparse_stream<T, Index> of_rank_0(spar::pool& memory, const spar::sparse_stream<T, Index>& mine) {
   std::uint64_t shape[3] = {mine.dimension(), mine.count(), mine.is_dense() ? 1U : 0U};
   MPI_Bcast(shape, 3, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-  auto copy = shape[2] != 0 ? spar::stream<T, Index>::dense(memory, shape[0], 0, shape[1])
-                            : spar::stream<T, Index>::sparse(memory, shape[0], shape[1]);
+  auto copy = shape[2] != 0 ? spar::sparse_stream<T, Index>::dense(memory, shape[0], 0, shape[1])
+                            : spar::sparse_stream<T, Index>::sparse(memory, shape[0], shape[1]);
   if (mine.dimension() == shape[0] && mine.count() == shape[1] && mine.is_dense() == (shape[2] != 0)) {
     std::copy(mine.indices().begin(), mine.indices().end(), copy.indices().data());
     std::copy(mine.values().begin(), mine.values().end(), copy.values().data());
@@ -46,7 +46,7 @@ void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
   auto simulated = make_cases<T, Index>(net.size(), dimensions, shapes, value);
   using program = allreduce_program<T, Index, Algorithm, Op>;
   const program on_mpi{&cases, algorithm, op};
-  spar::wait(net, on_mpi(net));
+  spar::run_until_done(net, on_mpi(net));
   if (!depends_on_the_network<Algorithm>) run(mode::sim, net.size(), program{&simulated, algorithm, op});
   const auto rank = static_cast<std::size_t>(net.rank());
   for (std::size_t c = 0; c < cases.size(); ++c) {
@@ -62,7 +62,7 @@ void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
     double largest = 0;
     for (const double x : expected.weight) largest = std::max(largest, x);
     const double bound = loss_of<Algorithm>::bound(largest);
-    std::vector<spar::stream<T, Index>> own(1);
+    std::vector<spar::sparse_stream<T, Index>> own(1);
     own[0] = std::move(mine);
     expect_result(own, expected, op, [&](std::size_t i) {
       return bound + (std::is_integral_v<T> ? 0 : expected.weight[i] * net.size() * 0x1p-24);
@@ -198,7 +198,7 @@ TEST(mpi_nonblocking, finished_in_another_order_than_started) {
   std::vector<std::vector<double>> x(calls);
   std::vector<std::vector<contribution<float, index>>> inputs;
   std::vector<spar::pending<spar::mpi, void>> dense;
-  std::vector<spar::pending<spar::mpi, spar::stream<float, index>>> sparse;
+  std::vector<spar::pending<spar::mpi, spar::sparse_stream<float, index>>> sparse;
   for (std::size_t c = 0; c < calls; ++c) {
     x[c].assign(c % 3 == 0 ? 50'000 : 10 + c, static_cast<double>(net.rank()) + static_cast<double>(c));
     inputs.push_back(

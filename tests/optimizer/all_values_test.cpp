@@ -3,7 +3,7 @@
 // ever brought.
 #include "support/ranks.hpp"
 
-#include <spar/collective/compose.hpp>
+#include <spar/collective/allreduce/compose.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/system/flexreduce.hpp>

@@ -3,7 +3,7 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
-#include <spar/core/crc32c.hpp>
+#include <spar/core/util/crc32c.hpp>
 #include <spar/system/gaussiank.hpp>
 #include <spar/system/ok_topk.hpp>
 #include <spar/system/topka.hpp>

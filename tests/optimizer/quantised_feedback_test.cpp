@@ -168,7 +168,7 @@ TYPED_TEST(quantised_feedback, what_is_no_number_leaves_nothing_behind) {
 TEST(quantised_feedback, sparcml_chooses_the_lossy_algorithm) {
   for (const spar::rank_t ranks : all_ranks) {
     if (ranks == 1) continue;
-    const spar::problem call{ranks, 1500, 1125, 4, 4};
+    const spar::call_shape call{ranks, 1500, 1125, 4, 4};
     EXPECT_EQ(spar::choose_sparcml(dear_bytes, call, 0.5), spar::sparcml_choice::dsar) << ranks;
   }
 }

@@ -228,7 +228,7 @@ TEST(sgd_step, refuses_other_lengths_before_anything_is_sent) {
 
 TEST(descend, wants_as_many_weights_as_the_update_has_dimensions) {
   spar::pool memory;
-  const auto update = spar::stream<float>::sparse(memory, 100, 0);
+  const auto update = spar::sparse_stream<float>::sparse(memory, 100, 0);
   std::vector<float> weights(2);
   EXPECT_THROW(spar::descend(std::span(weights), update), spar::invalid_argument);
 }

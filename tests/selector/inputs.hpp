@@ -2,7 +2,7 @@
 // Vectors for the tests of selectors, and what selectors must take of them, by sorting.
 #pragma once
 
-#include <spar/storage/stream.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <gtest/gtest.h>
 
@@ -124,13 +124,14 @@ inline std::vector<index32> first_of(const std::vector<index32>& order, std::uin
 }
 
 template <class T, class Index>
-std::vector<index32> indices_of(const spar::stream<T, Index>& s) {
+std::vector<index32> indices_of(const spar::sparse_stream<T, Index>& s) {
   return {s.indices().begin(), s.indices().end()};
 }
 
 /// Each place is either selected with its bits, and left as zero, or left as it was.
 template <class T>
-void expect_moved(std::span<const T> before, std::span<const T> residual, const spar::stream<T, index32>& selected) {
+void expect_moved(std::span<const T> before, std::span<const T> residual,
+                  const spar::sparse_stream<T, index32>& selected) {
   ASSERT_FALSE(selected.is_dense());
   ASSERT_NO_THROW(spar::validate(selected.view()));
   ASSERT_EQ(selected.dimension(), before.size());

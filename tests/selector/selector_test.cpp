@@ -19,7 +19,7 @@ static_assert(spar::selects<spar::selector::nonzeros, float, std::uint32_t>);
 static_assert(spar::selects<spar::selector::exact_topk, double, std::uint64_t>);
 struct without_name {
   template <class Index>
-  spar::stream<float, Index> operator()(std::span<float>, spar::pool&) const;
+  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&) const;
 };
 static_assert(!spar::selects<without_name, float, std::uint32_t>);
 static_assert(!spar::selects<spar::selector::nonzeros, float, int>);
@@ -28,7 +28,7 @@ struct with_a_state_of_unnamed_numbers : spar::selector::nonzeros {
     std::uint64_t calls = 0;
   };
   template <class Index>
-  spar::stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const;
+  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const;
 };
 static_assert(!spar::selects<with_a_state_of_unnamed_numbers, float, std::uint32_t>);
 

@@ -20,7 +20,7 @@ struct stateful {
   threshold_reuse::state now{};
 
   template <class Index = index32, class T, class... Prepare>
-  spar::stream<T, Index> operator()(std::span<T> x, spar::pool& memory, const Prepare&... prepare) {
+  spar::sparse_stream<T, Index> operator()(std::span<T> x, spar::pool& memory, const Prepare&... prepare) {
     return options.template operator()<Index>(x, memory, now, prepare...);
   }
 };

@@ -98,7 +98,8 @@ TYPED_TEST(selector_topk, of_a_stream) {
           // Values that some operation made, zeros among them, at every third index, or from index 5 on.
           const auto values = make_input<T>(n, which, n);
           const std::uint64_t dimension = 3 * n + 10;
-          auto s = dense ? spar::stream<T>::dense(pool, dimension, 5, n) : spar::stream<T>::sparse(pool, dimension, n);
+          auto s = dense ? spar::sparse_stream<T>::dense(pool, dimension, 5, n)
+                         : spar::sparse_stream<T>::sparse(pool, dimension, n);
           std::copy(values.begin(), values.end(), s.values().begin());
           for (std::size_t e = 0; e < s.indices().size(); ++e) s.indices()[e] = static_cast<index32>(3 * e);
           const auto place = [&](std::size_t e) { return static_cast<index32>(dense ? 5 + e : 3 * e); };

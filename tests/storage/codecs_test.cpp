@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Codecs of blocks: sizes, errors, special values, agreement of options; all but QSGD's own, which kernel_qsgd tests.
-#include <spar/core/policy.hpp>
+#include <spar/core/policy/policy.hpp>
 #include <spar/storage/named_codec.hpp>
 
 #include <gtest/gtest.h>

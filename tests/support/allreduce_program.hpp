@@ -23,7 +23,7 @@ struct allreduce_case {
   pattern shape;
   std::uint64_t n;
   std::vector<contribution<T, Index>> inputs;
-  std::vector<spar::stream<T, Index>> results;
+  std::vector<spar::sparse_stream<T, Index>> results;
 };
 
 /// The calls one after the other on the same transport.
@@ -51,7 +51,7 @@ std::vector<allreduce_case<T, Index>> make_cases(spar::rank_t ranks, const std::
     for (const pattern shape : shapes) {
       cases.push_back({shape, n,
                        contributions<T, Index>(shape, ranks, n, 17 * n + static_cast<std::uint64_t>(ranks), value),
-                       std::vector<spar::stream<T, Index>>(static_cast<std::size_t>(ranks))});
+                       std::vector<spar::sparse_stream<T, Index>>(static_cast<std::size_t>(ranks))});
     }
   }
   return cases;

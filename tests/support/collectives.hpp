@@ -49,7 +49,7 @@ inline bits bits_of(std::span<const float> values) {
   append(all, values);
   return all;
 }
-inline bits bits_of(const spar::stream<float, index>& s) {
+inline bits bits_of(const spar::sparse_stream<float, index>& s) {
   bits all;
   append<index>(all, s.indices());
   append<float>(all, s.values());

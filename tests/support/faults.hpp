@@ -192,7 +192,7 @@ std::vector<rank_outcome> run_as_threads(const setting& s) {
         net.progress(false);
       }
     } else {
-      spar::wait(net, program(net));
+      spar::run_until_done(net, program(net));
     }
     while (net.holds_back() && !inner.dead()) net.progress(false);
   });

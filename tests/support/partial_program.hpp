@@ -31,7 +31,7 @@ struct history {
   std::uint64_t tau;
 };
 
-/// `Of`: `number` for dense values, `stream<number>` for streams.
+/// `Of`: `number` for dense values, `sparse_stream<number>` for streams.
 template <class Of, class Algorithm, class Participation>
 struct program {
   history* all;
@@ -89,7 +89,7 @@ inline std::vector<spar::rank_t> check(const history& all, spar::rank_t ranks) {
   return check_all_rounds(marked, all.rounds[0], ranks);
 }
 
-using sparse_number = spar::stream<number>;
+using sparse_number = spar::sparse_stream<number>;
 
 template <class Of>
 using usual = std::conditional_t<std::is_same_v<Of, number>, spar::recursive_doubling, spar::sparcml>;

@@ -54,7 +54,7 @@ using on_rank = std::function<spar::task<void>(Net&)>;
 inline void run_on_threads(spar::rank_t ranks, const on_rank<spar::threads>& program,
                            const spar::thread_options& options) {
   spar::thread_group group{ranks, options};
-  group.run([&](spar::threads& net) { spar::wait(net, program(net)); });
+  group.run([&](spar::threads& net) { spar::run_until_done(net, program(net)); });
 }
 template <class Program>
 void run_threads(spar::rank_t ranks, const Program& program, const spar::thread_options& options = {}) {

@@ -217,7 +217,7 @@ bool same_bits(std::span<const T> a, std::span<const T> b) {
 
 /// Both streams have the same representation, indices, and bits.
 template <class T, class Index>
-testing::AssertionResult same_stream(const spar::stream<T, Index>& a, const spar::stream<T, Index>& b) {
+testing::AssertionResult same_stream(const spar::sparse_stream<T, Index>& a, const spar::sparse_stream<T, Index>& b) {
   if (a.dimension() != b.dimension()) return testing::AssertionFailure() << a.dimension() << " != " << b.dimension();
   if (a.is_dense() != b.is_dense()) return testing::AssertionFailure() << "one is dense";
   if (a.count() != b.count()) return testing::AssertionFailure() << a.count() << " and " << b.count() << " entries";
@@ -229,7 +229,7 @@ testing::AssertionResult same_stream(const spar::stream<T, Index>& a, const spar
 /// The results of all ranks are one and the same stream; it is well formed and equals `expected`, to within
 /// `bound(index)`.
 template <class T, class Index, class Op, class Bound>
-void expect_result(const std::vector<spar::stream<T, Index>>& results, const expectation<T>& expected, Op op,
+void expect_result(const std::vector<spar::sparse_stream<T, Index>>& results, const expectation<T>& expected, Op op,
                    const Bound& bound) {
   for (std::size_t r = 1; r < results.size(); ++r)
     ASSERT_TRUE(same_stream(results[0], results[r])) << "ranks 0 and " << r;

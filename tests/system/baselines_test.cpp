@@ -32,7 +32,7 @@ using vectors = std::vector<std::vector<float>>;
 
 /// What a rank ended with.
 struct outcome {
-  spar::stream<float> sum;
+  spar::sparse_stream<float> sum;
   std::vector<std::uint32_t> contributed;
   spar::statistics cost;
 };
@@ -102,7 +102,7 @@ vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed, std
   return x;
 }
 
-std::vector<float> dense_of(const spar::stream<float>& sum) {
+std::vector<float> dense_of(const spar::sparse_stream<float>& sum) {
   std::vector<float> x(sum.dimension());
   sum.to_dense(x);
   return x;

@@ -95,7 +95,7 @@ TEST(composition, refuses_operations_that_zeros_matter_to) {
     spar::thread_group group{ranks};
     EXPECT_THROW(group.run([&](spar::threads& net) {
       try {
-        spar::wait(net, program(net));
+        spar::run_until_done(net, program(net));
       } catch (const spar::invalid_argument&) {
         EXPECT_EQ(net.statistics().messages_sent, 0U);
         throw;

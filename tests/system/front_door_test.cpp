@@ -151,7 +151,7 @@ TEST(front_door, allreduce_in_every_form) {
     EXPECT_EQ(x, mine.x);
 
     const auto view = mine.view();
-    const auto owned = spar::stream<float>::copy(net.memory(), view);
+    const auto owned = spar::sparse_stream<float>::copy(net.memory(), view);
     EXPECT_EQ(dense_of(call(view)), multiples(10, 2));
     EXPECT_EQ(dense_of(call(owned, spar::ring{})), multiples(10, 2));
     EXPECT_EQ(dense_of(call(owned, spar::sparcml{}, spar::average{})), multiples(2.5, 2));
@@ -176,7 +176,7 @@ TEST(front_door, reduce_scatter_in_every_form) {
     EXPECT_EQ(own(x), own(multiples(2.5)));
 
     const auto view = mine.view();
-    const auto owned = spar::stream<float>::copy(net.memory(), view);
+    const auto owned = spar::sparse_stream<float>::copy(net.memory(), view);
     EXPECT_EQ(dense_of(call(view)), own(multiples(10, 2)));
     EXPECT_EQ(dense_of(call(owned, spar::split_reduce_scatter{})), own(multiples(10, 2)));
     EXPECT_EQ(dense_of(call(owned, spar::split_reduce_scatter{}, spar::average{})), own(multiples(2.5, 2)));
@@ -197,7 +197,7 @@ TEST(front_door, allgather_in_every_form) {
 
     const contribution mine(net.rank());
     const auto view = mine.view();
-    const auto owned = spar::stream<float>::copy(net.memory(), view);
+    const auto owned = spar::sparse_stream<float>::copy(net.memory(), view);
     const auto check = [](const spar::gathered<float>& all) {
       ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks));
       for (std::size_t r = 0; r < all.size(); ++r) {
@@ -233,7 +233,7 @@ TEST(front_door, reduce_in_every_form) {
       expect(x, 2.5);
 
       const auto view = mine.view();
-      const auto owned = spar::stream<float>::copy(net.memory(), view);
+      const auto owned = spar::sparse_stream<float>::copy(net.memory(), view);
       EXPECT_EQ(dense_of(call(view, root)), here ? multiples(10, 2) : values(n));
       EXPECT_EQ(dense_of(call(owned, root, spar::binomial_reduce{})), here ? multiples(10, 2) : values(n));
       const auto mean = call(owned, root, spar::binomial_reduce{}, spar::average{});
@@ -257,7 +257,7 @@ TEST(front_door, broadcast_in_every_form) {
       EXPECT_EQ(x, multiples(factor));
 
       const auto view = mine.view();
-      const auto owned = spar::stream<float>::copy(net.memory(), view);
+      const auto owned = spar::sparse_stream<float>::copy(net.memory(), view);
       EXPECT_EQ(dense_of(call(view, root)), multiples(factor, 2));
       EXPECT_EQ(dense_of(call(owned, root, spar::binomial_broadcast{})), multiples(factor, 2));
     }
@@ -275,7 +275,7 @@ constexpr spar::network_model models[] = {
 };
 
 TEST(front_door, the_models_of_this_test_choose_differently) {
-  const spar::problem of_stream{ranks, 10'000, 500, 4, 4};
+  const spar::call_shape of_stream{ranks, 10'000, 500, 4, 4};
   EXPECT_EQ(spar::choose_sparcml(models[0], of_stream, 4), spar::sparcml_choice::doubling);
   EXPECT_EQ(spar::choose_sparcml(models[1], of_stream, 4), spar::sparcml_choice::dsar);
   EXPECT_EQ(spar::choose_sparcml(models[2], of_stream, 4), spar::sparcml_choice::ssar);

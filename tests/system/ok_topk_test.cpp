@@ -71,7 +71,7 @@ void load_state(reducer& reduce, const spar::balanced_owners::state& by) {
   reduce.load(spar::detail::to_bytes<float>(words.words, reduce.residual(), names));
 }
 
-std::vector<float> dense_of(const spar::stream<float>& s) {
+std::vector<float> dense_of(const spar::sparse_stream<float>& s) {
   std::vector<float> x(s.dimension());
   s.to_dense(std::span<float>(x));
   return x;
@@ -320,12 +320,12 @@ struct shares_to_gather : spar::algorithm_defaults {
   shares_to_gather(bool are_even, bool* where) : even(are_even), evened(where) {}
 
   template <class Net, class Op>
-  spar::task<spar::stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op) const& {
+  spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op) const& {
     std::vector<std::uint64_t> bounds{0};
     for (spar::rank_t r = 0; r < net.size(); ++r) {
       bounds.push_back(even ? bounds.back() + mine.count() : (r == 0 ? 400 : bounds.back()));
     }
-    auto own = spar::stream<float>::copy(net.memory(), mine);
+    auto own = spar::sparse_stream<float>::copy(net.memory(), mine);
     const std::span<const std::uint64_t> shares(bounds);
     auto all = co_await spar::balance_and_allgather(net, std::move(own), shares, *evened);
     co_return all;
@@ -346,7 +346,7 @@ struct gathering {
     const auto mine = spar::sparse_view(1000, indices, values);
     const shares_to_gather gather(even, &(*evened)[rank]);
     const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(1000, gather);
-    auto pending = spar::start(net, agreed, gather, mine, spar::sum{});
+    auto pending = spar::start_collective(net, agreed, gather, mine, spar::sum{});
     const auto all = co_await std::move(pending);
     EXPECT_EQ(all.count(), 400U);
     all.for_each([&, next = 0U](std::uint32_t i, float value) mutable {

@@ -174,7 +174,7 @@ struct idle_rank {
   std::vector<std::uint64_t>* bytes;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    auto reduce = spar::partial_allreduce<spar::stream<float>>(net, 1000, spar::solo{}, spar::ssar_split{});
+    auto reduce = spar::partial_allreduce<spar::sparse_stream<float>>(net, 1000, spar::solo{}, spar::ssar_split{});
     const std::vector<std::uint32_t> indices{1, 600};
     const std::vector<float> values{1.0F, 2.0F};
     if (net.rank() != 0) co_await net.sleep(1.0);
@@ -428,7 +428,7 @@ TEST(partial_allreduce, bad_input_is_told_and_changes_nothing) {
 
 TEST(partial_allreduce, a_bad_stream_is_refused_before_the_call_counts) {
   spar::thread_group group{1};
-  auto reduce = spar::partial_allreduce<spar::stream<float>>(group.rank(0), 10);
+  auto reduce = spar::partial_allreduce<spar::sparse_stream<float>>(group.rank(0), 10);
   const std::vector<std::uint32_t> indices{5, 3};
   const std::vector<float> values{1.0F, 2.0F};
   expect_error<spar::invalid_argument>("indices must ascend", [&] { reduce(spar::sparse_view(10, indices, values)); });
@@ -451,7 +451,7 @@ TEST(partial_allreduce, values_are_free_once_a_failed_call_has_ended) {
           co_await std::move(pending);
         }
       };
-      spar::wait(net, program(net));
+      spar::run_until_done(net, program(net));
     });
     for (const auto& e : errors) EXPECT_NE(e.find("enough"), std::string::npos) << e;
   }

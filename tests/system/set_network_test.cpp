@@ -18,7 +18,7 @@ namespace {
 constexpr spar::network_model models[] = {{.alpha = 1, .beta = 1e-12, .gamma_sparse = 0, .gamma_dense = 0},
                                           {.alpha = 0, .beta = 1e-9, .gamma_sparse = 1e-6, .gamma_dense = 0},
                                           {.alpha = 0, .beta = 1e-12, .gamma_sparse = 1e-6, .gamma_dense = 1e-3}};
-const spar::problem call{4, 10'000, 500, 4, 4};
+const spar::call_shape call{4, 10'000, 500, 4, 4};
 
 TEST(set_network, the_models_of_this_test_choose_differently) {
   EXPECT_EQ(spar::choose_sparcml(models[0], call, 4), spar::sparcml_choice::doubling);

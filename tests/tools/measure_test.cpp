@@ -20,8 +20,8 @@ struct defective : spar::algorithm_defaults {
   static constexpr std::string_view name = "defective";
 
   template <spar::transport Net, spar::element T, spar::index_type Index, spar::reduction<T> Op>
-  spar::task<spar::stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
-                                                Op op) const& {
+  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
+                                                       Op op) const& {
     const spar::recursive_doubling right;
     auto sum = co_await right(net, mine, op);
     Defect{}(net.rank(), sum);

@@ -107,7 +107,7 @@ TEST(faulty, a_delay_ends_when_so_many_more_have_been_sent) {
     std::vector<arrival> arrivals;
     std::vector<float> sent;
     const numbers program{lanes, &arrivals, &sent};
-    spar::wait(net, program(net));
+    spar::run_until_done(net, program(net));
     EXPECT_EQ(net.holds_back(), false);
   });
   EXPECT_EQ(order, (std::vector<std::uint8_t>{1, 2, 0, 3}));

@@ -32,7 +32,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 struct allreduce_twice {
   const std::vector<contribution<float, std::uint32_t>>* inputs;
-  std::vector<spar::stream<float, std::uint32_t>>* results;
+  std::vector<spar::sparse_stream<float, std::uint32_t>>* results;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
@@ -49,14 +49,14 @@ TEST(simulator, the_same_seed_gives_the_same_trace_and_any_seed_the_same_result)
   const auto inputs = contributions<float, std::uint32_t>(pattern::random, ranks, 2000, 3, real_value<float>);
   struct outcome {
     std::vector<spar::simulator::trace_entry> trace;
-    std::vector<spar::stream<float, std::uint32_t>> results;
+    std::vector<spar::sparse_stream<float, std::uint32_t>> results;
     double time;
   };
   const auto simulate = [&](std::uint64_t seed) {
     auto options = random_order(seed);
     options.record = true;
     spar::simulator engine{ranks, options};
-    std::vector<spar::stream<float, std::uint32_t>> results(ranks);
+    std::vector<spar::sparse_stream<float, std::uint32_t>> results(ranks);
     const allreduce_twice program{&inputs, &results};
     engine.run([&](spar::sim& net) { return program(net); });
     return outcome{engine.trace(), std::move(results), engine.time()};
@@ -79,7 +79,7 @@ TEST(simulator, a_trace_has_every_message_in_order_of_arrival) {
   spar::simulator_options options;
   options.record = true;
   spar::simulator engine{4, options};
-  std::vector<spar::stream<float, std::uint32_t>> results(4);
+  std::vector<spar::sparse_stream<float, std::uint32_t>> results(4);
   const allreduce_twice program{&inputs, &results};
   engine.run([&](spar::sim& net) { return program(net); });
   std::uint64_t messages = 0;

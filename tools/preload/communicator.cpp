@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "communicator.hpp"
 
-#include <spar/collective/chains.hpp>
-#include <spar/collective/compose.hpp>
-#include <spar/collective/on_tree.hpp>
-#include <spar/collective/rabenseifner.hpp>
-#include <spar/collective/recursive_doubling.hpp>
-#include <spar/collective/ring.hpp>
+#include <spar/collective/allreduce/compose.hpp>
+#include <spar/collective/allreduce/rabenseifner.hpp>
+#include <spar/collective/allreduce/recursive_doubling.hpp>
+#include <spar/collective/allreduce/ring.hpp>
+#include <spar/collective/tree/chains.hpp>
+#include <spar/collective/tree/on_tree.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/topology/hosts.hpp>
-#include <spar/transport/mpi_hosts.hpp>
+#include <spar/transport/mpi/hosts.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -95,7 +95,7 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   const auto with = [&](const auto&... parts) {
     const auto algorithm = spar::compose(parts...);
     const auto agreed = spar::signature_of<Word, std::uint32_t, any_reduction<Word>>(n, algorithm, what.code);
-    spar::run(*net_, agreed, algorithm, all, op);
+    spar::run_collective(*net_, agreed, algorithm, all, op);
   };
   switch (settings_.chosen) {
   case algorithm::rabenseifner:

@@ -5,9 +5,9 @@
 #include "reductions.hpp"
 #include "settings.hpp"
 
-#include <spar/collective/flex_plan.hpp>
 #include <spar/core/statistics.hpp>
 #include <spar/mpi.hpp>
+#include <spar/topology/flex_plan.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <algorithm>

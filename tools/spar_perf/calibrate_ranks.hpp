@@ -86,7 +86,7 @@ spar::network_model calibrate(Net& net, const options& o) {
         const std::span<const float> sent(out.data(), q.values);
         const std::span<float> received(in.data(), q.values);
         const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(q.values, exchange{});
-        spar::start(net, agreed, exchange{}, sent, received, q.turns).wait();
+        spar::start_collective(net, agreed, exchange{}, sent, received, q.turns).wait();
       };
       timed(send, static_cast<double>(q.turns) * static_cast<double>(net.size() - 1), q.seconds, i >= 0);
     }

@@ -6,7 +6,7 @@
 #include "partial_name.hpp"
 #include "systems.hpp"
 
-#include <spar/collective/compressed_messages.hpp>
+#include <spar/collective/compressed/p2p_compressed.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/flexreduce.hpp>
 
@@ -43,12 +43,12 @@ void register_compressed(registry<Net, T, Index>& all) {
       };
       using spar::compose, spar::ring, spar::recursive_doubling;
       if (its->algorithm == "ring" && its->messages) {
-        const spar::ring_of_compressed_messages<named> algorithm{codec};
+        const spar::p2p_compressed_ring<named> algorithm{codec};
         add_values(algorithm, algorithm.encodings(ranks));
       } else if (its->algorithm == "ring") {
         add_values(compose(codec, ring{}), ring::encodings(ranks));
       } else if (its->algorithm == "rec_doubling" && its->messages) {
-        const spar::doubling_of_compressed_messages<named> algorithm{codec};
+        const spar::p2p_compressed_doubling<named> algorithm{codec};
         add_values(algorithm, algorithm.encodings(ranks));
       } else if (its->algorithm == "rec_doubling") {
         add_values(compose(codec, recursive_doubling{}), recursive_doubling::encodings(ranks));

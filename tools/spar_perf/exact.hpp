@@ -5,7 +5,7 @@
 #include "patterns.hpp"
 
 #include <spar/core/index_range.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -29,7 +29,7 @@ struct selection {
   spar::selector::exact_topk select;
   double seconds = 0; ///< of the last call
   std::vector<T> left;
-  spar::stream<T, Index> mine;
+  spar::sparse_stream<T, Index> mine;
 };
 
 } // namespace perf

@@ -4,7 +4,7 @@
 
 #include "measure.hpp"
 
-#include <spar/collective/progress_thread.hpp>
+#include <spar/runtime/progress_thread.hpp>
 
 #include <algorithm>
 #include <array>
@@ -54,7 +54,7 @@ call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_dat
     if (partial) serving.emplace(net);
   }
   rest_until(net, begin, partial && !has_thread);
-  return spar::wait(net, system.call(net, data));
+  return spar::run_until_done(net, system.call(net, data));
 }
 
 /// Makes one rank's record that of all ranks.
@@ -130,7 +130,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       net.count_in(i >= 0 ? &r.root_link_bytes : nullptr);
       const double late = o.skew.of(static_cast<int>(net.rank()), w.ranks, i);
       const call_cost call = o.skew.any() ? call_late(net, own[s], data, systems[s].partial, late)
-                                          : spar::wait(net, own[s].call(net, data));
+                                          : spar::run_until_done(net, own[s].call(net, data));
       net.count_in(nullptr);
       if (i >= 0) {
         r.seconds.push_back(call.seconds);
@@ -155,7 +155,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
   }
   for (std::size_t s = 0; s < systems.size(); ++s) {
     if (systems[s].partial) {
-      spar::wait(net, own[s].drain(net, data));
+      spar::run_until_done(net, own[s].drain(net, data));
       balances[s].take(data.result);
       if (o.check) check_balance(s);
     }

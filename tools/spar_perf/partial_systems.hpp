@@ -57,7 +57,7 @@ struct solo_or_majority {
   }
 };
 
-/// One rank's end of a partial allreduce of `Values`: T, or stream<T, Index>.
+/// One rank's end of a partial allreduce of `Values`: T, or sparse_stream<T, Index>.
 template <class Net, class Argument, class Result>
 struct rounds {
   std::function<spar::pending<Net, Result>(const Argument&)> call, drain;
@@ -170,7 +170,7 @@ rank_system<Net, float, std::uint32_t> partial_on_rank(const options& o, const p
     if (its->inner.dense)
       its->dense = open_rounds<dense_rounds<Net>, float>(net, o, name, its->inner.dense);
     else
-      its->streams = open_rounds<stream_rounds<Net>, spar::stream<float>>(net, o, name, its->inner.streams);
+      its->streams = open_rounds<stream_rounds<Net>, spar::sparse_stream<float>>(net, o, name, its->inner.streams);
   };
   system.call = [begin](Net& net, data_type& data) { return begin(net, data, false); };
   system.drain = [begin](Net& net, data_type& data) { return begin(net, data, true); };

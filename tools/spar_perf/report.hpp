@@ -4,7 +4,7 @@
 
 #include "options.hpp"
 
-#include <spar/collective/flex_plan.hpp>
+#include <spar/topology/flex_plan.hpp>
 
 #include <array>
 #include <cstdint>

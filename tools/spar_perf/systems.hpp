@@ -7,7 +7,7 @@
 #include "options.hpp"
 #include "partial_name.hpp"
 
-#include <spar/collective/flex_cost.hpp>
+#include <spar/model/flex_cost.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>
@@ -37,7 +37,7 @@ struct rank_data {
   std::vector<T> dense_out;
   bool in_place = false; ///< dense_out is the input as well
 
-  spar::stream<T, Index> sum;
+  spar::sparse_stream<T, Index> sum;
   spar::stream_view<T, Index> result;
 
   [[nodiscard]] auto sparse() const { return spar::sparse_view(n, indices, values); }
@@ -67,7 +67,7 @@ struct rank_system {
 template <class Net, class T, class Index>
 struct inner_system {
   std::function<spar::task<void>(spar::channel<Net>, std::span<T>, spar::sum)> dense{};
-  std::function<spar::task<spar::stream<T, Index>>(spar::channel<Net>, spar::stream_view<T, Index>, spar::sum)>
+  std::function<spar::task<spar::sparse_stream<T, Index>>(spar::channel<Net>, spar::stream_view<T, Index>, spar::sum)>
       streams{};
   std::function<std::span<const T>()> residual{};
 };
@@ -97,7 +97,7 @@ namespace detail {
 // How a system's calls begin is all that is compiled for each system: what follows is the same code for all of them.
 template <class Net, class T, class Index>
 using begin_sparse =
-    std::function<spar::pending<Net, spar::stream<T, Index>>(Net&, const spar::stream_view<T, Index>&)>;
+    std::function<spar::pending<Net, spar::sparse_stream<T, Index>>(Net&, const spar::stream_view<T, Index>&)>;
 template <class Net, class T, class Index>
 using begin_dense = std::function<spar::pending<Net, void>(Net&, rank_data<T, Index>&)>;
 template <class Net, class T, class Index>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // spar_topology: shows a tree of a network, and what FlexReduce plans for it.
-#include <spar/collective/plan_json.hpp>
 #include <spar/model/tree_cost.hpp>
+#include <spar/topology/flex_plan_json.hpp>
 #include <spar/topology/tree_json.hpp>
 
 #include <CLI/CLI.hpp>

@@ -5,12 +5,12 @@
 
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/op.hpp>
-#include <spar/core/policy.hpp>
-#include <spar/core/slot.hpp>
-#include <spar/core/task.hpp>
+#include <spar/core/policy/policy.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/selector.hpp>
-#include <spar/storage/stream.hpp>
-#include <spar/transport/channel.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -37,11 +37,11 @@ concept checked = requires(const Algorithm& algorithm, std::uint64_t n, rank_t r
   { algorithm.template validate<T>(n, ranks, op) } -> std::same_as<void>;
 };
 
-/// An allreduce of streams: called on a channel with a stream_view<T, Index> and an Op it is a task<stream<T, Index>>.
-/// Rejects one that can only be called on an lvalue that changes: a call may be in flight more than once.
+/// An allreduce of streams: called on a channel with a stream_view<T, Index> and an Op it is a task<sparse_stream<T,
+/// Index>>. Rejects one that can only be called on an lvalue that changes: a call may be in flight more than once.
 template <class Algorithm, class Net, class T, class Index, class Op>
 concept stream_allreduce = requires(const Algorithm& algorithm, channel<Net> net, stream_view<T, Index> mine, Op op) {
-  { algorithm(net, mine, op) } -> std::same_as<task<stream<T, Index>>>;
+  { algorithm(net, mine, op) } -> std::same_as<task<sparse_stream<T, Index>>>;
 };
 
 /// An allreduce of dense values in place.

@@ -4,14 +4,14 @@
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/selected_sum.hpp>
-#include <spar/core/algobase.hpp>
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
 #include <spar/selector/everything.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/storage.hpp>
 #include <spar/topology/flat.hpp>
-#include <spar/transport/channel.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -121,7 +121,7 @@ struct composition {
   /// Sums streams; needs the selector `everything`.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires(!selects_entries && storage_policy<Storage, T, Index>)
-  task<stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     return reduce_stream(net, mine, op, std::span<T>());
   }
 
@@ -172,8 +172,8 @@ struct composition {
   }
 
   template <transport Net, element T, index_type Index, class Op>
-  task<stream<T, Index>> reduce_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
-                                       std::span<T> residual) const& {
+  task<sparse_stream<T, Index>> reduce_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
+                                              std::span<T> residual) const& {
     if constexpr (has_stream_codec<Storage>)
       return call(net, mine, op, store, residual);
     else if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
@@ -190,16 +190,17 @@ struct composition {
   }
 
   template <transport Net, element T, index_type Index, class Op>
-  task<stream<T, Index>> as_values(channel<Net> net, stream_view<T, Index> mine, Op op, std::span<T> residual) const& {
-    stream<T, Index> sum = to_dense(mine, op, net.memory());
+  task<sparse_stream<T, Index>> as_values(channel<Net> net, stream_view<T, Index> mine, Op op,
+                                          std::span<T> residual) const& {
+    sparse_stream<T, Index> sum = to_dense(mine, op, net.memory());
     auto running = call(net, sum.values(), op, store, residual);
     co_await std::move(running);
     co_return sum;
   }
   template <transport Net, element T, index_type Index, class Op>
-  task<stream<T, Index>> as_dense_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
-                                         std::span<T> residual) const& {
-    const stream<T, Index> all = to_dense(mine, op, net.memory());
+  task<sparse_stream<T, Index>> as_dense_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
+                                                std::span<T> residual) const& {
+    const sparse_stream<T, Index> all = to_dense(mine, op, net.memory());
     auto running = call(net, all.view(), op, store, residual);
     co_return co_await std::move(running);
   }
@@ -210,7 +211,7 @@ struct composition {
           {"this schedule reduces dense values as a stream with 32-bit indices, too few for ", x.size(), " values"});
     }
     auto running = call(net, dense_view(std::span<const T>(x)), op, store, residual);
-    const stream<T> sum = co_await std::move(running);
+    const sparse_stream<T> sum = co_await std::move(running);
     sum.to_dense(x, op.template neutral<T>());
   }
 
@@ -226,18 +227,18 @@ struct composition {
   template <index_type Index, transport Net, element T, class Op, class Prepare>
   task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                                  Prepare prepare) const& {
-    stream<T, Index> mine = select_for<Index>(net, *this, now, last, x, prepare);
+    sparse_stream<T, Index> mine = select_for<Index>(net, *this, now, last, x, prepare);
     auto running = reduce_stream(net, mine.view(), op, x);
-    stream<T, Index> sum = co_await std::move(running);
+    sparse_stream<T, Index> sum = co_await std::move(running);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
   template <index_type Index, transport Net, element T, class Op, class Prepare>
   task<selected_sum<T, Index>> take_all(channel<Net> net, report* last, std::span<T> x, Op op, Prepare prepare) const& {
     prepare(0, x.size());
     *last = {.selected = x.size()};
-    auto sum = stream<T, Index>::dense(net.memory(), x.size(), 0, x.size());
+    auto sum = sparse_stream<T, Index>::dense(net.memory(), x.size(), 0, x.size());
     std::copy(x.begin(), x.end(), sum.values().begin());
-    auto own = stream<T, Index>::copy(net.memory(), std::as_const(sum).view());
+    auto own = sparse_stream<T, Index>::copy(net.memory(), std::as_const(sum).view());
     std::fill(x.begin(), x.end(), T{});
     auto running = reduce_values(net, sum.values(), op, x);
     co_await std::move(running);

@@ -2,10 +2,10 @@
 // What an allreduce of selected entries returns, and what it leaves behind.
 #pragma once
 
-#include <spar/core/pool.hpp>
+#include <spar/core/memory/pool.hpp>
+#include <spar/runtime/channel.hpp>
 #include <spar/selector/selector.hpp>
-#include <spar/storage/stream.hpp>
-#include <spar/transport/channel.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace spar {
 template <element T, index_type Index>
 struct selected_sum {
   selected_sum() = default;
-  selected_sum(stream<T, Index> all, stream<T, Index> own) noexcept
+  selected_sum(sparse_stream<T, Index> all, sparse_stream<T, Index> own) noexcept
       : sum(std::move(all)), contributed(std::move(own)) {}
 
-  stream<T, Index> sum;         ///< the same on every rank
-  stream<T, Index> contributed; ///< what this rank brought; an inner node of gTopk may have kept part of it
+  sparse_stream<T, Index> sum;         ///< the same on every rank
+  sparse_stream<T, Index> contributed; ///< what this rank brought; an inner node of gTopk may have kept part of it
 };
 
 /// Puts those entries of `mine` back to `x` that have no place in `sum`; the others stay.
 template <element T, index_type Index>
-void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
-  auto losers = stream<T, Index>::sparse(memory, x.size(), mine.count());
+void put_back_losers(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
+  auto losers = sparse_stream<T, Index>::sparse(memory, x.size(), mine.count());
   Index* const indices = mine.indices().data();
   T* const values = mine.values().data();
   Index* const lost_indices = losers.indices().data();
@@ -61,10 +61,10 @@ void put_back_losers(stream<T, Index>& mine, const stream_view<T, Index>& sum, s
 /// Takes from `x` what the composition's selector selects, and reports it. Throws `invalid_argument` where a selector
 /// returns a stream that is not well formed.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
-stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
-                            typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
+sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
+                                   typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
   const double begin = net.net().now();
-  stream<T, Index> mine = select_from<Index>(parts.select, x, net.memory(), now->select, prepare);
+  sparse_stream<T, Index> mine = select_from<Index>(parts.select, x, net.memory(), now->select, prepare);
   *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
   validate(mine.view());
   return mine;

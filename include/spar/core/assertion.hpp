@@ -27,7 +27,7 @@ struct assertion_failed : error {
 
 /// Throws `assertion_failed` with `sentence` where `condition` is false and the level is active.
 template <assertion_level Level = assertion_level::normal>
-constexpr void check(bool condition, const char* sentence) {
+constexpr void ensure(bool condition, const char* sentence) {
   if constexpr (active_assertions >= Level) {
     if (!condition) raise<assertion_failed>({sentence});
   }

@@ -115,7 +115,7 @@ struct transport_error : error {
 };
 
 /// What an exception says.
-[[gnu::noinline, gnu::cold]] inline std::string what_of(const std::exception_ptr& why) {
+[[gnu::noinline, gnu::cold]] inline std::string message_of(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
   } catch (const std::exception& e) {

@@ -2,7 +2,7 @@
 // Expected times of compressed allreduces, and whether compression pays (Zhou et al., section IV-A).
 #pragma once
 
-#include <spar/core/algobase.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/model/cost.hpp>
 
 #include <array>
@@ -28,7 +28,8 @@ codec_model model_of(const Codec& codec, const network_model& net) {
 
 /// The compressed ring: P encodings and 2 P - 1 decodings of blocks. As if nothing overlapped, in these estimates: over
 /// a network much does, but among ranks of one host messages take the processors, too.
-inline double seconds_compressed_ring(const network_model& net, const problem& p, const codec_model& codec) noexcept {
+inline double seconds_compressed_ring(const network_model& net, const call_shape& p,
+                                      const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
   const auto ranks = static_cast<double>(p.ranks);
   const double sending = 2 * p.others() * p.n * codec.value_bytes * net.beta;
@@ -37,7 +38,7 @@ inline double seconds_compressed_ring(const network_model& net, const problem& p
 }
 
 /// Compressed recursive doubling: an encoding and two decodings of the vector in each round.
-inline double seconds_compressed_doubling(const network_model& net, const problem& p,
+inline double seconds_compressed_doubling(const network_model& net, const call_shape& p,
                                           const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
   const double rounds = p.rounds() + (p.power_of_two() ? 0 : 1);
@@ -56,7 +57,7 @@ struct compression_choice {
   double codec_seconds = 0; ///< of the faster compressed one, for the codec alone
   algorithm chosen = algorithm::plain;
 
-  compression_choice(const network_model& net, const problem& p, const codec_model& codec) noexcept
+  compression_choice(const network_model& net, const call_shape& p, const codec_model& codec) noexcept
       : plain_seconds(std::min(seconds_dense_recursive_doubling(net, p),
                                std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)))),
         ring_seconds(seconds_compressed_ring(net, p, codec)),

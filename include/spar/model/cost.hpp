@@ -2,8 +2,8 @@
 // Expected times of the algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/network_model.hpp>
+#include <spar/core/util/algobase.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace spar {
 
 /// One call: P ranks, dimension n, at most k entries on each rank, bytes of a value and of an index.
-struct problem {
+struct call_shape {
   std::int64_t ranks = 1;
   double n = 0;
   double k = 0;
@@ -61,7 +61,7 @@ struct problem {
 };
 
 /// Sparse recursive doubling: sum over the rounds t of alpha + beta * (bytes of 2^t ranks' union) + merging.
-inline double seconds_recursive_doubling(const network_model& net, const problem& p) noexcept {
+inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
@@ -76,32 +76,32 @@ inline double seconds_recursive_doubling(const network_model& net, const problem
 }
 
 /// The split phase: P - 1 messages with (P - 1) / P of the entries.
-inline double seconds_split(const network_model& net, const problem& p) noexcept {
+inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
   return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
 }
 
 /// SSAR split-allgather: P k / P entries are merged into a block, the result's are copied and checked on their way.
-inline double seconds_ssar_split(const network_model& net, const problem& p) noexcept {
+inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
   const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
          net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }
 
 /// DSAR split-allgather with `second_phase_bytes` a value in the second phase (4 for floats, Bits / 8 for QSGD).
-inline double seconds_dsar_split(const network_model& net, const problem& p, double second_phase_bytes) noexcept {
-  return seconds_split(net, p) + problem::scatter_seconds(net, p.k) +
+inline double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
+  return seconds_split(net, p) + call_shape::scatter_seconds(net, p.k) +
          p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
          net.beta * p.others() * p.n * second_phase_bytes;
 }
 
 /// Dense recursive doubling.
-inline double seconds_dense_recursive_doubling(const network_model& net, const problem& p) noexcept {
+inline double seconds_dense_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   const double extra = p.power_of_two() ? 0 : 1; // ceil(log2 P) counts one of the two rounds of folding
   return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
 }
 
 /// Rabenseifner's algorithm.
-inline double seconds_rabenseifner(const network_model& net, const problem& p) noexcept {
+inline double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept {
   const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
   const double rounds = static_cast<double>(std::bit_width(active) - 1);
   const double sent = 1.0 - 1.0 / static_cast<double>(active);
@@ -111,7 +111,7 @@ inline double seconds_rabenseifner(const network_model& net, const problem& p) n
 }
 
 /// The ring.
-inline double seconds_ring(const network_model& net, const problem& p) noexcept {
+inline double seconds_ring(const network_model& net, const call_shape& p) noexcept {
   return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
          p.others() * p.n * net.gamma_dense;
 }

@@ -2,9 +2,9 @@
 // A network_model in a text file.
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
+#include <spar/core/util/algobase.hpp>
 
 #include <array>
 #include <cerrno>

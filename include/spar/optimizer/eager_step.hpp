@@ -2,7 +2,7 @@
 // The step of SGD that does not wait for late ranks (eager-SGD, algorithm 2).
 #pragma once
 
-#include <spar/collective/partial.hpp>
+#include <spar/collective/partial/partial.hpp>
 #include <spar/optimizer/sgd.hpp>
 
 #include <cstddef>

@@ -5,11 +5,11 @@
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/composition.hpp>
-#include <spar/collective/finishing.hpp>
-#include <spar/collective/pending.hpp>
+#include <spar/collective/finalize.hpp>
 #include <spar/collective/selected_sum.hpp>
-#include <spar/core/algobase.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
+#include <spar/runtime/pending.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
 #include <concepts>
@@ -220,7 +220,7 @@ class error_feedback {
       const std::span<T> values(its.accumulated_);
       auto running = its.algorithm_.template selected<Index>(net, &its.next_, &its.report_, values, op, add);
       selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::finishes<Op, T>) detail::finish_values(result.sum.values(), op, net.size());
+      if constexpr (detail::finishes<Op, T>) detail::finalize_values(result.sum.values(), op, net.size());
       std::swap(its.residual_, its.accumulated_);
       std::swap(its.state_, its.next_);
       its.hash_state();

@@ -2,12 +2,12 @@
 // A residual and an algorithm's state as bytes, to be kept between jobs.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/crc32c.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/mix.hpp>
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/crc32c.hpp>
+#include <spar/core/util/splitmix.hpp>
 
 #include <array>
 #include <concepts>

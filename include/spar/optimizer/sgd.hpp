@@ -3,10 +3,10 @@
 // algorithm 2) are one step that differs by what it reduces with; and the dense step.
 #pragma once
 
-#include <spar/collective/compose.hpp>
-#include <spar/collective/finishing.hpp>
-#include <spar/collective/pending.hpp>
+#include <spar/collective/allreduce/compose.hpp>
+#include <spar/collective/finalize.hpp>
 #include <spar/optimizer/error_feedback.hpp>
+#include <spar/runtime/pending.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace spar {
 /// `auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);`
 /// Throws `invalid_argument` where there are not as many weights as the update has dimensions.
 template <element T, index_type Index>
-void descend(std::type_identity_t<std::span<T>> weights, const stream<T, Index>& update) {
+void descend(std::type_identity_t<std::span<T>> weights, const sparse_stream<T, Index>& update) {
   if (weights.size() != update.dimension()) {
     raise<invalid_argument>(
         {"there are ", weights.size(), " weights, but an update of dimension ", update.dimension()});
@@ -71,8 +71,8 @@ void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& g
   const auto algorithm = detail::as_algorithm(given);
   algorithm.template validate<T>(x.size(), net.size(), average{});
   detail::scale_gradient<T>(weights, x, rate);
-  run(net, signature_of<T, no_indices, average>(x.size(), algorithm), detail::with_finish<average, T>(algorithm), x,
-      average{});
+  run_collective(net, signature_of<T, no_indices, average>(x.size(), algorithm),
+                 detail::with_finalize<average, T>(algorithm), x, average{});
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - x[i]);
 }
 

@@ -2,9 +2,9 @@
 // How many entries a selector is asked for: a number, or a share of the vector; and by how much it may miss that.
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
 
 #include <concepts>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Top-k of each bucket of consecutive entries (SparCML, section 8.3).
 #pragma once
 
-#include <spar/core/algobase.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/kernel/largest.hpp>
@@ -40,11 +40,11 @@ struct bucket_topk {
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>
-  stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     validate(x.size());
     const std::size_t n = x.size(), length = std::min<std::uint64_t>(bucket, std::max<std::size_t>(n, 1));
     const std::size_t room = n / length * std::min<std::uint64_t>(k, length) + std::min<std::uint64_t>(k, n % length);
-    auto selected = stream<T, Index>::sparse(memory, n, room);
+    auto selected = sparse_stream<T, Index>::sparse(memory, n, room);
     std::size_t count = 0;
     for (std::size_t first = 0; first < n; first += length) {
       const auto part = x.subspan(first, std::min(length, n - first));

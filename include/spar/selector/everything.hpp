@@ -2,7 +2,7 @@
 // The selector that keeps all values: dense values stay dense, and streams are what the caller made them.
 #pragma once
 
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
 
 #include <cstdint>
 #include <string_view>

@@ -39,12 +39,12 @@ struct exact_topk {
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>
-  stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     validate(x.size());
     const int sharing = spar::detail::useful_threads(threads, x.size());
     const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory, sharing);
     const std::size_t room = kernel::part_room(where.count, x.size(), sharing);
-    auto selected = stream<T, Index>::sparse(memory, x.size(), static_cast<std::size_t>(sharing) * room);
+    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), static_cast<std::size_t>(sharing) * room);
     selected.shrink(kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data(), sharing));
     return selected;
   }

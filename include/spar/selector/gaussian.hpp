@@ -41,9 +41,9 @@ struct gaussian {
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>
-  stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     const std::uint64_t wanted = detail::amount(k, density, x.size());
-    if (wanted == 0) return stream<T, Index>::sparse(memory, x.size(), 0);
+    if (wanted == 0) return sparse_stream<T, Index>::sparse(memory, x.size(), 0);
     double t = normal_threshold<T>(x, static_cast<double>(wanted) / static_cast<double>(x.size()));
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
@@ -55,7 +55,7 @@ struct gaussian {
       if (nearest<T>(t) > enough) t = 0;
       count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     }
-    auto selected = stream<T, Index>::sparse(memory, x.size(), count);
+    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), count);
     kernel::take_at_least(x.data(), x.size(), nearest<T>(t), 0, selected.indices().data(), selected.values().data(),
                           count);
     return selected;

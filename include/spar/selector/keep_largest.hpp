@@ -14,16 +14,16 @@ namespace spar::selector {
 /// (zeros that a sparse stream stores are among the others). Both are in order of their indices. A dense stream is
 /// sparse afterwards, and the others are dense.
 template <kernel::ranked T, index_type Index>
-stream<T, Index> keep_largest(stream<T, Index>& s, std::uint64_t k, pool& memory) {
+sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k, pool& memory) {
   const auto where = kernel::largest<T>(s.values(), k, memory);
   if (s.is_dense()) {
-    auto kept = stream<T, Index>::sparse(memory, s.dimension(), where.count);
+    auto kept = sparse_stream<T, Index>::sparse(memory, s.dimension(), where.count);
     kernel::take_largest(s.values(), where, s.first(), kept.indices().data(), kept.values().data());
     std::swap(s, kept);
     return kept;
   }
   // Both places are written, and one of them counts: whether an entry stays is as good as random.
-  auto dropped = stream<T, Index>::sparse(memory, s.dimension(), s.count() - where.count + 1);
+  auto dropped = sparse_stream<T, Index>::sparse(memory, s.dimension(), s.count() - where.count + 1);
   std::size_t kept = 0, gone = 0, ties = where.ties;
   for (std::size_t e = 0; e < s.count(); ++e) {
     const Index index = s.indices()[e];

@@ -20,8 +20,8 @@ struct nonzeros {
   void options(F&&) const noexcept {}
 
   template <index_type Index = std::uint32_t, element T>
-  stream<T, Index> operator()(std::span<T> x, pool& memory) const {
-    auto selected = stream<T, Index>::sparse(memory, x.size(), kernel::count_nonzero(x.data(), x.size()));
+  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), kernel::count_nonzero(x.data(), x.size()));
     kernel::gather_nonzero(x.data(), x.size(), 0, selected.indices().data(), selected.values().data());
     for (const Index i : selected.indices()) x[i] = T{};
     return selected;

@@ -2,8 +2,8 @@
 // The selector concept: which entries of a dense vector are sent (SparCML, section 2.2).
 #pragma once
 
-#include <spar/core/slot.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -26,11 +26,11 @@ namespace detail {
 
 template <class Selector, class T, class Index>
 concept selects_at_once = requires(const Selector& select, std::span<T> x, pool& memory) {
-  { select.template operator()<Index>(x, memory) } -> std::same_as<stream<T, Index>>;
+  { select.template operator()<Index>(x, memory) } -> std::same_as<sparse_stream<T, Index>>;
 };
 template <class Selector, class T, class Index>
 concept selects_with_state = requires(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now) {
-  { select.template operator()<Index>(x, memory, now) } -> std::same_as<stream<T, Index>>;
+  { select.template operator()<Index>(x, memory, now) } -> std::same_as<sparse_stream<T, Index>>;
 } && requires(state_of<Selector>& now, void (*f)(std::uint64_t)) {
   now.shared_state(f);
   now.own_state(f);
@@ -57,8 +57,8 @@ concept selects = element<T> && index_type<Index> && part_for<Selector, slot::se
 /// Calls a selector of either kind; `prepare(begin, end)` makes the values of [begin, end), once for each, before they
 /// are looked at.
 template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
-stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
-                             const Prepare& prepare = {}) {
+sparse_stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
+                                    const Prepare& prepare = {}) {
   if constexpr (requires { select.template operator()<Index>(x, memory, now, prepare); }) {
     return select.template operator()<Index>(x, memory, now, prepare);
   } else {

@@ -2,7 +2,7 @@
 // Top-k by a threshold that is found now and then and reused in between (Ok-Topk, section 3.1.3).
 #pragma once
 
-#include <spar/core/algobase.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/keep_largest.hpp>
 #include <spar/selector/selector.hpp>
@@ -74,7 +74,7 @@ struct threshold_reuse {
   /// looked at, block by block: whoever makes the values then needs no pass of his own. It throws nothing; the threads
   /// call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
-  stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
+  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
     static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
     validate(x.size());
     const std::size_t n = x.size();
@@ -83,7 +83,7 @@ struct threshold_reuse {
     const std::size_t limit = std::min<std::uint64_t>(bounds.k + bounds.most, n);
     const std::size_t room = kernel::part_room(limit, n, sharing);
     const std::size_t rooms = static_cast<std::size_t>(sharing) * room;
-    auto selected = stream<T, Index>::sparse(memory, n, rooms); // as large in every call
+    auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms); // as large in every call
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
     if (now.calls != 0 && now.calls < period) {
@@ -135,7 +135,7 @@ struct threshold_reuse {
 
   /// The old threshold has become too low: the k largest are among the entries that reach it.
   template <kernel::ranked T, index_type Index>
-  static void keep_largest_of(stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
+  static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
                               state& now) {
     const auto dropped = keep_largest(selected, wanted, memory);
     kernel::scatter_assign(dropped.view().entries(), 0, x.data());

@@ -4,7 +4,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 

@@ -2,9 +2,9 @@
 // Streams of adjacent index ranges joined into one (SparCML, section 5.1: the disjoint case of summation).
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/index_range.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace spar {
 /// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while it has
 /// at most `limit` entries and no part is dense; else dense over the range, absent entries as `absent`.
 template <element T, index_type Index>
-stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, T absent,
-                             pool& memory, std::uint64_t limit) {
+sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
+                                    T absent, pool& memory, std::uint64_t limit) {
   std::uint64_t count = 0;
   bool dense = false;
   for (const auto& part : parts) {
@@ -24,7 +24,7 @@ stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::
     dense = dense || (part.is_dense() && part.count() > 0);
   }
   if (dense || count > limit) {
-    auto out = stream<T, Index>::dense(memory, n, range.begin, range.size());
+    auto out = sparse_stream<T, Index>::dense(memory, n, range.begin, range.size());
     T* values = out.values().data();
     if (count < range.size()) std::fill_n(values, range.size(), absent);
     for (const auto& part : parts) {
@@ -35,7 +35,7 @@ stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::
     }
     return out;
   }
-  auto out = stream<T, Index>::sparse(memory, n, count);
+  auto out = sparse_stream<T, Index>::sparse(memory, n, count);
   std::size_t at = 0;
   for (const auto& part : parts) {
     std::copy(part.indices().begin(), part.indices().end(), out.indices().data() + at);
@@ -47,8 +47,8 @@ stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::
 
 /// The same, sparse while its entries are at most delta of the range.
 template <element T, index_type Index>
-stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, T absent,
-                             pool& memory) {
+sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
+                                    T absent, pool& memory) {
   return concatenate(parts, n, range, absent, memory, dense_threshold<T, Index>(range.size()));
 }
 

@@ -2,8 +2,8 @@
 // The streams of many ranks side by side: the result of a sparse allgather (SparCML, section 5.3).
 #pragma once
 
-#include <spar/core/message.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/runtime/messages/message.hpp>
+#include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/stream_codec.hpp>
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class gathered {
  public:
   /// One part, with room for `parts` in all.
   gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
-      : entries_(stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
+      : entries_(sparse_stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
     begin(0) = 0;
     begin(1) = first.count();
   }
@@ -37,7 +37,7 @@ class gathered {
   }
 
   /// All entries as one stream; only where the parts' ranges ascend with their number.
-  [[nodiscard]] stream<T, Index> joined() && { return std::move(entries_); }
+  [[nodiscard]] sparse_stream<T, Index> joined() && { return std::move(entries_); }
 
   // For the algorithm.
 
@@ -47,7 +47,7 @@ class gathered {
       : begins_(memory, parts + 1), parts_(parts) {
     begin(0) = 0;
     for (std::size_t i = 0; i < parts; ++i) begin(i + 1) = begin(i) + entries(i);
-    entries_ = stream<T, Index>::sparse(memory, n, begin(parts));
+    entries_ = sparse_stream<T, Index>::sparse(memory, n, begin(parts));
   }
   [[nodiscard]] entry_room<T, Index> room(std::size_t i) noexcept {
     const std::size_t length = begin(i + 1) - begin(i);
@@ -104,14 +104,14 @@ class gathered {
  private:
   /// No part yet; room for `entries` in `parts`.
   gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, pool& memory)
-      : entries_(stream<T, Index>::sparse(memory, n, entries)), begins_(memory, parts + 1) {
+      : entries_(sparse_stream<T, Index>::sparse(memory, n, entries)), begins_(memory, parts + 1) {
     begin(0) = 0;
   }
 
   [[nodiscard]] std::uint64_t& begin(std::size_t part) noexcept { return begins_.data()[part]; }
   [[nodiscard]] std::uint64_t begin(std::size_t part) const noexcept { return begins_.data()[part]; }
 
-  stream<T, Index> entries_;
+  sparse_stream<T, Index> entries_;
   buffer<std::uint64_t> begins_; // of each part in the arrays, and the end of the last
   std::size_t parts_ = 0;
 };

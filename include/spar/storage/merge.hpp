@@ -2,12 +2,12 @@
 // Reduction of streams, which turn dense where that is smaller (SparCML, section 5.1, "efficient summation").
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/fixed_vector.hpp>
 #include <spar/core/index_range.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/kernel/merge_many.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <cstdint>
 #include <span>
@@ -52,16 +52,16 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
 /// left op right, both in `range`: sparse while it may have at most `limit` entries, by the bound |left| + |right|;
 /// else dense over the range.
 template <element T, index_type Index, reduction<T> Op>
-stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right, index_range range,
-                       std::uint64_t limit, Op op, pool& memory) {
+sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right, index_range range,
+                              std::uint64_t limit, Op op, pool& memory) {
   const std::uint64_t n = left.dimension();
   const std::uint64_t bound = left.count() + right.count();
   if (!left.is_dense() && !right.is_dense() && bound <= limit) {
-    auto out = stream<T, Index>::sparse(memory, n, bound);
+    auto out = sparse_stream<T, Index>::sparse(memory, n, bound);
     out.shrink(kernel::merge(left.entries(), right.entries(), out.indices().data(), out.values().data(), op));
     return out;
   }
-  auto out = stream<T, Index>::dense(memory, n, range.begin, range.size());
+  auto out = sparse_stream<T, Index>::dense(memory, n, range.begin, range.size());
   const bool whole =
       left.is_dense() && right.is_dense() && left.count() == range.size() && right.count() == range.size();
   if (whole) {
@@ -76,15 +76,15 @@ stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, I
 
 /// The fold, from the left, of many sparse parts that lie in `range`; stays sparse.
 template <element T, index_type Index, reduction<T> Op>
-stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range, Op op,
-                            pool& memory) {
+sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
+                                   Op op, pool& memory) {
   fixed_vector<kernel::coo_span<T, Index>> entries(memory, parts.size());
   std::uint64_t bound = 0;
   for (const auto& part : parts) {
     entries.emplace_back(part.entries());
     bound += part.count();
   }
-  auto out = stream<T, Index>::sparse(memory, n, std::min(bound, range.size()));
+  auto out = sparse_stream<T, Index>::sparse(memory, n, std::min(bound, range.size()));
   out.shrink(kernel::merge_many(entries.span(), range.begin, range.end, out.indices().data(), out.values().data(), op,
                                 memory));
   return out;
@@ -92,9 +92,9 @@ stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::u
 
 /// The entries of a stream that differ from the neutral element (NaN does), by coordinates.
 template <element T, index_type Index, reduction<T> Op>
-stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& memory) {
+sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& memory) {
   const T neutral = op.template neutral<T>();
-  auto out = stream<T, Index>::sparse(memory, v.dimension(), v.count());
+  auto out = sparse_stream<T, Index>::sparse(memory, v.dimension(), v.count());
   Index* index = out.indices().data();
   T* value = out.values().data();
   std::size_t kept = 0;
@@ -109,8 +109,8 @@ stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& memory) 
 
 /// The whole vector, absent entries as the neutral element.
 template <element T, index_type Index, reduction<T> Op>
-stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
-  auto out = stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());
+sparse_stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
+  auto out = sparse_stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());
   v.to_dense(out.values(), op.template neutral<T>());
   return out;
 }

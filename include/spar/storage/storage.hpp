@@ -2,7 +2,7 @@
 // The storage of a collective's messages: how sparse streams travel, and how blocks of dense values do.
 #pragma once
 
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/stream_codec.hpp>
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <spar/core/index_range.hpp>
-#include <spar/core/message.hpp>
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/runtime/messages/message.hpp>
 #include <spar/storage/kernel/coo.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
 
 #include <concepts>

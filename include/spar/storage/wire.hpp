@@ -3,8 +3,8 @@
 #pragma once
 
 #include <spar/core/index_range.hpp>
-#include <spar/core/message.hpp>
-#include <spar/storage/stream.hpp>
+#include <spar/runtime/messages/message.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <span>
 #include <string>

@@ -4,8 +4,8 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/fixed_vector.hpp>
-#include <spar/core/parallel.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/parallel.hpp>
 #include <spar/storage/codec.hpp>
 
 #include <zfp.h>

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
-#include <spar/collective/compose.hpp>
-#include <spar/collective/finishing.hpp>
-#include <spar/collective/front.hpp>
-#include <spar/collective/pending.hpp>
-#include <spar/core/algobase.hpp>
+#include <spar/collective/allreduce/compose.hpp>
+#include <spar/collective/finalize.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/pending.hpp>
+#include <spar/system/collectives.hpp>
 #include <spar/system/sparcml.hpp>
 
 #include <cstdint>
@@ -36,17 +36,18 @@ struct allreduce_forms {
     static_assert(!selects_entries<Algorithm>,
                   "a selector takes entries from dense values: a stream is reduced as it is, so its composition has "
                   "the selector everything");
-    static_assert(stream_allreduce<Algorithm, Net, T, Index, Op>,
-                  "this algorithm does not allreduce sparse streams of these values: it must be callable as "
-                  "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<stream<T, Index>>, and a storage that "
-                  "rounds takes floating-point values only");
+    static_assert(
+        stream_allreduce<Algorithm, Net, T, Index, Op>,
+        "this algorithm does not allreduce sparse streams of these values: it must be callable as "
+        "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
+        "rounds takes floating-point values only");
     validate(mine);
     algorithm.template validate<T>(mine.dimension(), net.size(), op);
     const signature agreed = signature_of<T, Index, Op>(mine.dimension(), algorithm);
-    return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), mine, op);
+    return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), mine, op);
   }
   template <class Mode, transport Net, element T, index_type Index, class... Rest>
-  auto operator()(Mode begin, Net& net, const stream<T, Index>& mine, Rest&&... rest) const {
+  auto operator()(Mode begin, Net& net, const sparse_stream<T, Index>& mine, Rest&&... rest) const {
     return (*this)(begin, net, mine.view(), std::forward<Rest>(rest)...);
   }
 
@@ -67,7 +68,7 @@ struct allreduce_forms {
                   "floating-point values only");
     algorithm.template validate<T>(x.size(), net.size(), op);
     const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
-    return begin(net, agreed, with_finish<Op, T>(std::move(algorithm)), std::span<T>(x), op);
+    return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), op);
   }
   template <class Mode, transport Net, dense_values In, dense_values Out, class... Rest>
   auto operator()(Mode begin, Net& net, In&& input, Out&& output, Rest&&... rest) const {

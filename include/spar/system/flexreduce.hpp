@@ -3,9 +3,9 @@
 // values, with a block codec or without, and of streams.
 #pragma once
 
-#include <spar/collective/chains.hpp>
-#include <spar/collective/compose.hpp>
-#include <spar/collective/on_tree.hpp>
+#include <spar/collective/allreduce/compose.hpp>
+#include <spar/collective/tree/chains.hpp>
+#include <spar/collective/tree/on_tree.hpp>
 
 namespace spar {
 

@@ -2,8 +2,8 @@
 // Many small tensors in few messages: buckets of tensors, each reduced as one vector.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/buffer.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/system/allreduce.hpp>
 
 #include <cstddef>

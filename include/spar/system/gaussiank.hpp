@@ -3,8 +3,8 @@
 // 5).
 #pragma once
 
+#include <spar/collective/allreduce/gather_and_merge.hpp>
 #include <spar/collective/composition.hpp>
-#include <spar/collective/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/gaussian.hpp>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <spar/collective/composition.hpp>
-#include <spar/collective/tree_of_topk.hpp>
+#include <spar/collective/topk/tree_of_topk.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
 

@@ -2,8 +2,8 @@
 // Ok-Topk: the k largest entries of the sum of every rank's k largest, in O(k) words (Ok-Topk, algorithm 1).
 #pragma once
 
-#include <spar/collective/balanced_owners.hpp>
 #include <spar/collective/composition.hpp>
+#include <spar/collective/topk/balanced_owners.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 

@@ -2,7 +2,7 @@
 // Any allreduce as a partial collective: solo, majority, quorum or everyone (eager-SGD, section 4).
 #pragma once
 
-#include <spar/collective/partial.hpp>
+#include <spar/collective/partial/partial.hpp>
 #include <spar/system/allreduce.hpp>
 
 #include <concepts>
@@ -23,7 +23,7 @@ struct held_back {
   using index = std::uint32_t;
 };
 template <class T, class Index, class Op>
-struct held_back<stream<T, Index>, Op> {
+struct held_back<sparse_stream<T, Index>, Op> {
   using type = held_stream<T, Index, Op>;
   using value = T;
   using index = Index;
@@ -77,8 +77,8 @@ concept reduces =
 } // namespace detail
 
 /// A partial allreduce of n values of T in place, `partial_allreduce<float>(net, n, majority{})`, or of streams,
-/// `partial_allreduce<stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for what it returns. `given` is any
-/// algorithm that `allreduce` takes, or an error_feedback. Collective: all ranks make theirs in the same order.
+/// `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for what it returns. `given` is
+/// any algorithm that `allreduce` takes, or an error_feedback. Collective: all ranks make theirs in the same order.
 /// Throws `invalid_argument` for a quorum that is no number of ranks, and for an algorithm's options.
 template <class T, transport Net, class Participation = solo, class Given = sparcml, class Op = sum>
 auto partial_allreduce(Net& net, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},

@@ -3,8 +3,8 @@
 // algorithm 1).
 #pragma once
 
+#include <spar/collective/allreduce/split_allgather.hpp>
 #include <spar/collective/composition.hpp>
-#include <spar/collective/split_allgather.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/storage/codec.hpp>

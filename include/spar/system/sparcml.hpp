@@ -2,7 +2,7 @@
 // SparCML: the sparse allreduce that takes the cheapest of its three algorithms (SparCML, sections 5.3 and 8.1).
 #pragma once
 
-#include <spar/collective/compose.hpp>
+#include <spar/collective/allreduce/compose.hpp>
 
 namespace spar {
 

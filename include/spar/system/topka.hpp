@@ -2,8 +2,8 @@
 // TopkA: exact top-k and an allgather (the baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
+#include <spar/collective/allreduce/gather_and_merge.hpp>
 #include <spar/collective/composition.hpp>
-#include <spar/collective/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
 

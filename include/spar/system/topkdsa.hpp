@@ -2,8 +2,8 @@
 // TopkDSA: exact top-k and SparCML's dynamic sparse allreduce (a baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
+#include <spar/collective/allreduce/split_allgather.hpp>
 #include <spar/collective/composition.hpp>
-#include <spar/collective/split_allgather.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
 

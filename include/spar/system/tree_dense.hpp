@@ -3,8 +3,8 @@
 // FlexReduce.
 #pragma once
 
-#include <spar/collective/compose.hpp>
-#include <spar/collective/on_tree.hpp>
+#include <spar/collective/allreduce/compose.hpp>
+#include <spar/collective/tree/on_tree.hpp>
 
 namespace spar {
 

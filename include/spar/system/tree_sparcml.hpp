@@ -2,9 +2,9 @@
 // SparCML's split-allgather over a tree: owners by the tree's portions of where the entries are. Beyond both papers.
 #pragma once
 
-#include <spar/collective/compose.hpp>
-#include <spar/collective/on_tree.hpp>
-#include <spar/collective/quantile_owners.hpp>
+#include <spar/collective/allreduce/compose.hpp>
+#include <spar/collective/topk/quantile_owners.hpp>
+#include <spar/collective/tree/on_tree.hpp>
 
 namespace spar {
 

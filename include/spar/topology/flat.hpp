@@ -3,7 +3,7 @@
 #pragma once
 
 #include <spar/core/address.hpp>
-#include <spar/core/slot.hpp>
+#include <spar/core/policy/slot.hpp>
 #include <spar/topology/ownership.hpp>
 
 #include <cstdint>

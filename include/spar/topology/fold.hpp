@@ -2,7 +2,7 @@
 // A power of two of active ranks out of any number P, for recursive doubling and halving (Rabenseifner 2004).
 #pragma once
 
-#include <spar/core/message.hpp>
+#include <spar/runtime/messages/message.hpp>
 
 #include <bit>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // The tree of a cluster: hosts with their ranks at one switch.
 #pragma once
 
-#include <spar/core/message.hpp>
+#include <spar/runtime/messages/message.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 // 3.1.1: a balanced one).
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/index_range.hpp>
-#include <spar/core/message.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/messages/message.hpp>
 
 #include <cstddef>
 #include <cstdint>

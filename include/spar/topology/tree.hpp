@@ -3,8 +3,8 @@
 #pragma once
 
 #include <spar/core/error.hpp>
-#include <spar/core/message.hpp>
 #include <spar/core/network_tree.hpp>
+#include <spar/runtime/messages/message.hpp>
 
 #include <algorithm>
 #include <cstddef>

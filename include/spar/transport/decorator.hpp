@@ -2,7 +2,7 @@
 // What transports that wrap another one have in common.
 #pragma once
 
-#include <spar/transport/transport.hpp>
+#include <spar/runtime/transport_concept.hpp>
 
 #include <atomic>
 #include <coroutine>

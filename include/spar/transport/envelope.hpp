@@ -2,8 +2,8 @@
 // The first bytes of a message on a wire: its header and, where they fit, its pieces.
 #pragma once
 
-#include <spar/core/endpoint.hpp>
-#include <spar/core/message.hpp>
+#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/messages/message.hpp>
 
 #include <array>
 #include <cstddef>

@@ -200,7 +200,7 @@ class faulty : public decorator<Net> {
   bool crashes(std::uint64_t messages) {
     if (!crashed_ && planned(fault::kind::crash, messages) != nullptr) {
       crashed_ = true;
-      node().die(rank(), "it has crashed, as planned");
+      node().mark_dead(rank(), "it has crashed, as planned");
     }
     return crashed_;
   }

@@ -2,7 +2,7 @@
 // Matching of arrived messages with posted receives, by (source, tag) in order; for the in-process transports.
 #pragma once
 
-#include <spar/core/record_queue.hpp>
+#include <spar/core/memory/record_queue.hpp>
 
 namespace spar::detail {
 

@@ -2,15 +2,16 @@
 // MPI as a transport: non-blocking point-to-point messages on a communicator of its own.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/checked_cast.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/checked_cast.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/transport_concept.hpp>
 #include <spar/transport/envelope.hpp>
-#include <spar/transport/inquiry.hpp>
-#include <spar/transport/mpi_communicator.hpp>
-#include <spar/transport/mpi_control.hpp>
-#include <spar/transport/mpi_segments.hpp>
-#include <spar/transport/operation.hpp>
-#include <spar/transport/transport.hpp>
+#include <spar/transport/mpi/communicator.hpp>
+#include <spar/transport/mpi/control.hpp>
+#include <spar/transport/mpi/segments.hpp>
+#include <spar/transport/mpi/wait_set.hpp>
 
 #include <sched.h>
 
@@ -41,7 +42,7 @@ class mpi : public endpoint {
   /// this communicator). Throws `invalid_argument` for the colour MPI_UNDEFINED, `peer_failed` and `timeout` as calls
   /// do.
   [[nodiscard]] mpi split(int colour, int key) {
-    const detail::turn mine(shared());
+    const detail::rank_lock lock(shared());
     control_.meet(*this, [this] { look_around(); }); // MPI's own split would wait for a rank that has failed
     return mpi(comm_.split(colour, key), options_, network());
   }
@@ -101,10 +102,7 @@ class mpi : public endpoint {
     bool opened = false; // the envelope has arrived
     message_buffer* into = nullptr;
   };
-  struct slot {
-    request_owner* owner;
-    bool is_envelope;
-  };
+  using wait_set = detail::mpi_wait_set<request_owner>;
 
   /// A message that is whole in its envelope, on its way out. A short one counts as sent at once, unless many are under
   /// way: MPI is trusted to send it without its sender's help, and is late, not wrong, where it does not. A longer one
@@ -160,7 +158,7 @@ class mpi : public endpoint {
     } catch (const deadlock&) {
       throw;
     } catch (...) {
-      detail::abort(*this, what_of(std::current_exception()));
+      detail::abort(*this, message_of(std::current_exception()));
     }
     scheduler().run();
   }
@@ -184,15 +182,10 @@ class mpi : public endpoint {
  private:
   mpi(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
-        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()) {
+        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()),
+        requests_(room() * detail::mpi_segments::window) { // pages that are not used cost nothing
     know(network);
-    const std::size_t requests = room() * detail::mpi_segments::window; // pages that are not used cost nothing
     leaving_.reserve(max_leaving);
-    requests_.reserve(requests);
-    slots_.reserve(requests);
-    finished_.reserve(requests);
-    statuses_.reserve(requests);
-    ended_.reserve(requests);
   }
 
   /// Operations of the usual call: none is allocated later.
@@ -216,10 +209,11 @@ class mpi : public endpoint {
       if (block && requests_.empty() && !awaits() && !awaits_idly() && !dead()) {
         raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
       }
-      const bool news = complete_some();
+      const bool news =
+          requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
       if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // notes may be all that is awaited
       // Polls that do not wait may be rare; but MPI may need some to see what has come.
-      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::look_at_waits(*this, now());
+      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }
@@ -254,8 +248,7 @@ class mpi : public endpoint {
   }
 
   void add(MPI_Request request, request_owner* owner, bool is_envelope = false) {
-    requests_.push_back(request);
-    slots_.push_back({owner, is_envelope});
+    requests_.add(request, owner, is_envelope);
     ++owner->outstanding;
   }
 
@@ -298,8 +291,8 @@ class mpi : public endpoint {
 
   /// Posts what is left of earlier sends to `peer` under `tag`.
   void post_all(rank_t peer, tag_t tag) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) { // one that has more to post has something under way
-      request_owner* s = slots_[i].owner;
+    for (std::size_t i = 0; i < requests_.size(); ++i) { // one that has more to post has something under way
+      request_owner* s = requests_[i].owner;
       if (!s->receives && s->piece < max_pieces && s->peer == peer && s->tag == tag) {
         post_segments(s, std::numeric_limits<std::size_t>::max());
       }
@@ -308,56 +301,10 @@ class mpi : public endpoint {
 
   /// What need not be looked at in each poll: control messages.
   [[gnu::noinline]] void look_around() {
-    for (control_message note; control_.take(note, size());) detail::heed(*this, note);
+    for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
   }
 
-  /// Looks at the requests; ends the operations whose requests have all ended. True where a request has ended.
-  bool complete_some() {
-    if (requests_.size() == 1) { // the usual case of a blocking call
-      MPI_Status status;
-      int ended = 0;
-      status.MPI_ERROR = MPI_Test(requests_.data(), &ended, &status);
-      if (ended == 0 && status.MPI_ERROR == MPI_SUCCESS) return false;
-      const slot its = slots_[0];
-      requests_.clear();
-      slots_.clear();
-      end(its, status);
-      return true;
-    }
-    const auto n = static_cast<int>(requests_.size());
-    finished_.resize(requests_.size());
-    statuses_.resize(requests_.size());
-    int count = 0;
-    const int code = MPI_Testsome(n, requests_.data(), &count, finished_.data(), statuses_.data());
-    if (code != MPI_ERR_IN_STATUS) {
-      detail::check_mpi(code, "MPI_Testsome");
-      for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
-    }
-    if (count <= 0) return false; // MPI_UNDEFINED where there are no requests
-    ended_.clear();
-    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-      slot& its = slots_[static_cast<std::size_t>(finished_[i])];
-      ended_.push_back({its, statuses_[i]});
-      its.owner = nullptr;
-    }
-    drop_slots(nullptr);
-    for (const auto& [its, status] : ended_) end(its, status);
-    return true;
-  }
-
-  /// Forgets the requests of `gone`.
-  void drop_slots(const request_owner* gone) noexcept {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].owner == gone) continue;
-      requests_[kept] = requests_[i];
-      slots_[kept++] = slots_[i];
-    }
-    requests_.resize(kept);
-    slots_.resize(kept);
-  }
-
-  void end(const slot& its, const MPI_Status& status) {
+  void end(const wait_set::slot& its, const MPI_Status& status) {
     request_owner* r = its.owner;
     --r->outstanding;
     if (r->done) return; // it has failed already
@@ -404,18 +351,19 @@ class mpi : public endpoint {
     for (departure& d : leaving_) {
       if (d.owner == r) d.owner = nullptr; // it leaves by itself
     }
-    for (std::size_t i = slots_.size(); i-- > 0;) { // the last first: a segment on its way must not fall to a later one
-      if (slots_[i].owner != r) continue;
+    for (std::size_t i = requests_.size();
+         i-- > 0;) { // the last first: a segment on its way must not fall to a later one
+      if (requests_[i].owner != r) continue;
       if (r->receives) {
-        MPI_Cancel(&requests_[i]); // in vain where the message is on its way: then its sender may be silent
-        if (!ends(requests_[i])) r->cover = nullptr, lost_ = true;
-      } else if (slots_[i].is_envelope) {
-        leaving_.push_back({requests_[i], std::exchange(r->cover, nullptr), nullptr});
+        MPI_Cancel(&requests_.request(i)); // in vain where the message is on its way: then its sender may be silent
+        if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
+      } else if (requests_[i].is_envelope) {
+        leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
       } else {
-        await_departure(requests_[i]);
+        await_departure(requests_.request(i));
       }
     }
-    drop_slots(r);
+    requests_.remove(r);
     r->outstanding = 0;
     if (r->piece < max_pieces) --cut_;
     r->piece = max_pieces;
@@ -489,12 +437,8 @@ class mpi : public endpoint {
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;
   std::vector<departure> leaving_;
-  std::vector<MPI_Request> requests_; // the wait set, and what each belongs to
-  std::vector<slot> slots_;
-  std::size_t cut_ = 0;       // operations with segments that are not posted yet
-  std::vector<int> finished_; // scratch of complete_some
-  std::vector<MPI_Status> statuses_;
-  std::vector<std::pair<slot, MPI_Status>> ended_;
+  wait_set requests_;
+  std::size_t cut_ = 0; // operations with segments that are not posted yet
 };
 
 } // namespace spar

@@ -2,20 +2,22 @@
 // Any number of ranks as coroutines on one thread, in virtual time over a network of links; deterministic from a seed.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/endpoint.hpp>
-#include <spar/core/fixed_vector.hpp>
-#include <spar/core/mix.hpp>
-#include <spar/core/task.hpp>
-#include <spar/transport/inquiry.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/splitmix.hpp>
+#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/tasks/task.hpp>
 #include <spar/transport/matching.hpp>
-#include <spar/transport/operation.hpp>
-#include <spar/transport/sim_network.hpp>
-#include <spar/transport/sim_options.hpp>
+#include <spar/transport/sim/cores.hpp>
+#include <spar/transport/sim/deadlock_report.hpp>
+#include <spar/transport/sim/events.hpp>
+#include <spar/transport/sim/network.hpp>
+#include <spar/transport/sim/options.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -38,6 +40,8 @@ class sim : public endpoint {
 
  private:
   friend class simulator;
+  template <class Ranks>
+  friend std::string detail::sim_deadlock_report(const Ranks& ranks);
 
   struct shipment : detail::operation_record {
     shipment* next = nullptr;
@@ -144,12 +148,11 @@ class simulator {
   explicit simulator(rank_t size, const simulator_options& options = {})
       : options_(detail::sim_network::checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
-        shipments_(messages(size)) {
+        cores_(options.cores < size ? static_cast<std::size_t>(options.cores) : 0), shipments_(messages(size)),
+        events_(3 * messages(size)) {
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
-    if (options.cores < size) cores_.assign(static_cast<std::size_t>(options.cores), 0);
-    events_.reserve(3 * messages(size));
     if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
   simulator(const simulator&) = delete;
@@ -204,34 +207,15 @@ class simulator {
  private:
   friend class sim;
 
-  /// A rank's program begins; a message comes to its first link, has left it, comes to another link, has arrived;
-  /// a control message has arrived; a rank's deadline may be over; its alarm goes off; its program has slept.
-  enum class event_kind { start, leave, left, reach, arrive, control, deadline, alarm, awake };
+  using event_kind = detail::sim_event_kind;
+  using event_queue = detail::sim_events<sim, sim::shipment>;
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
     return ranks * std::min<std::size_t>(2 * ranks, 64);
   }
-  struct event {
-    double time;
-    event_kind kind;
-    sim* rank;
-    sim::shipment* message;
-    std::uint64_t tie = 0;
-    std::uint64_t serial = 0;
-    friend bool operator<(const event& a, const event& b) noexcept { // the heap's first is the largest
-      if (a.time != b.time) return a.time > b.time;
-      if (a.tie != b.tie) return a.tie > b.tie;
-      return a.serial > b.serial;
-    }
-  };
 
-  void schedule(event e, std::uint64_t tie) {
-    e.tie = options_.seed != 0 ? tie : 0;
-    e.serial = next_serial_++;
-    events_.push_back(e);
-    std::push_heap(events_.begin(), events_.end());
-  }
+  void schedule(const event_queue::event& e, std::uint64_t tie) { events_.schedule(e, options_.seed != 0 ? tie : 0); }
 
   /// One value per (seed, source, destination, tag): messages that must stay in order have the same.
   [[nodiscard]] std::uint64_t hash(rank_t source, rank_t destination, tag_t tag) const noexcept {
@@ -248,10 +232,8 @@ class simulator {
   template <class Start>
   sim& step(const Start& start) {
     if (events_.empty()) ask_everyone();
-    if (events_.empty()) throw deadlock(who_waits());
-    const event e = events_.front();
-    std::pop_heap(events_.begin(), events_.end());
-    events_.pop_back();
+    if (events_.empty()) throw deadlock(detail::sim_deadlock_report(ranks_));
+    const event_queue::event e = events_.pop();
     now_ = e.time;
     sim& rank = *e.rank;
     rank.memory().charge(rank.requests_);
@@ -278,7 +260,7 @@ class simulator {
       const control_message note = first->text;
       rank.notes_.erase(first);
       if (rank.awaits() || rank.awaits_idly()) rank.clock_ = std::max(rank.clock_, now_);
-      detail::heed(rank, note);
+      detail::on_control_message(rank, note);
       break;
     }
     case event_kind::awake: {
@@ -301,15 +283,6 @@ class simulator {
     return rank;
   }
 
-  /// When work has been done that a rank has at the time `begin`: on a core of its own; or on the one that has rested
-  /// least, often its own of a moment ago; or else on the first that will be free.
-  [[nodiscard]] double worked(double begin, double seconds) noexcept {
-    if (cores_.empty() || seconds <= 0) return begin + seconds;
-    const auto order = [=](double free) { return std::pair(free > begin, std::abs(free - begin)); };
-    double& free = *detail::least_of(cores_, order);
-    return free = std::max(begin, free) + seconds;
-  }
-
   /// A message comes to a link.
   void transmit(sim::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
@@ -323,7 +296,7 @@ class simulator {
   /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
   [[nodiscard]] double delayed(rank_t source, rank_t destination, tag_t tag, double arrival) {
     if (options_.jitter <= 0) return arrival;
-    const std::uint64_t random = detail::splitmix(options_.seed ^ detail::splitmix(next_serial_));
+    const std::uint64_t random = detail::splitmix(options_.seed ^ detail::splitmix(events_.scheduled()));
     arrival += options_.jitter * static_cast<double>(random >> 11) * 0x1p-53;
     // Keys that share a slot are kept in order as well, which does no harm.
     double& last = last_arrival_[hash(source, destination, tag) % last_arrival_.size()];
@@ -340,44 +313,21 @@ class simulator {
     m->sender->engine_->drop(m);
   }
 
-  [[nodiscard]] std::string who_waits() const {
-    std::string text = "no rank can go on:";
-    std::size_t named = 0;
-    const auto add = [&](rank_t first, const char* what, rank_t second, tag_t tag) {
-      if (++named == 33) text += " and more";
-      if (named > 32) return;
-      text += sentence(named > 1 ? "; rank " : " rank ", first, what, second, " (collective ", tag / max_lanes,
-                       ", lane ", tag % max_lanes, ")");
-    };
-    for (const auto& r : ranks_) {
-      for (auto* e = r.matching_.receives().first(); e != nullptr; e = e->next) {
-        add(r.rank(), " waits for a message from rank ", e->peer, e->tag);
-      }
-    }
-    for (const auto& r : ranks_) {
-      for (auto* m = r.matching_.arrivals().first(); m != nullptr; m = m->next) {
-        add(r.rank(), " does not receive a message from rank ", m->source, m->tag);
-      }
-    }
-    return named > 0 ? text : text + " no message is under way";
-  }
-
   simulator_options options_;
   detail::sim_network network_;
   fixed_vector<sim> ranks_;
-  std::vector<double> cores_; // until when each core is taken
+  detail::sim_cores cores_;
   detail::slab<sim::shipment> shipments_;
-  std::vector<event> events_;        // a heap
+  event_queue events_;
   std::vector<double> last_arrival_; // with jitter, by hash of the key
   std::vector<trace_entry> trace_;
-  std::uint64_t next_serial_ = 0;
   double now_ = 0; // of the event that is being processed
   bool inside_ = false;
   std::string misuse_; // of blocking calls inside a program; a destructor cannot report it
 };
 
 inline void sim::compute(std::uint64_t entries) noexcept {
-  clock_ = engine_->worked(clock_, static_cast<double>(entries) * engine_->options_.compute);
+  clock_ = engine_->cores_.done_at(clock_, static_cast<double>(entries) * engine_->options_.compute);
 }
 
 inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
@@ -475,7 +425,7 @@ inline void sim::check_deadline() {
   deadline_scheduled_ = false;
   if (!awaits()) return;
   const double time = engine_->now_;
-  const double until = look_at_deadline(time);
+  const double until = expire_waits(time);
   if (until > time) {
     deadline_scheduled_ = true;
     engine_->schedule({until, simulator::event_kind::deadline, this, nullptr}, 0);

@@ -3,14 +3,14 @@
 // memory.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/endpoint.hpp>
-#include <spar/core/fixed_vector.hpp>
-#include <spar/core/thread.hpp>
-#include <spar/transport/inquiry.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/thread.hpp>
+#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/transport_concept.hpp>
 #include <spar/transport/matching.hpp>
-#include <spar/transport/operation.hpp>
-#include <spar/transport/transport.hpp>
 
 #include <array>
 #include <atomic>
@@ -102,7 +102,7 @@ class threads : public endpoint {
     s->awaited = false; // recycled when it comes back
     if (!taken) return;
     s->left = true;
-    leave_lent();
+    begin_loan();
   }
 
   void abandon(expectation* r) noexcept {
@@ -217,7 +217,7 @@ class thread_group {
         error_is_first_ = first;
       }
     }
-    abort(net, what_of(why));
+    abort(net, message_of(why));
   }
 
   fixed_vector<threads> ranks_;
@@ -277,7 +277,7 @@ inline bool threads::collect() {
     arrived.swap(incoming_);
     notes.swap(notes_);
     while (shipment* s = returned_.pop_front()) {
-      if (s->left) take_back();
+      if (s->left) end_loan_of_peer();
       if (s->awaited)
         s->complete(scheduler());
       else
@@ -291,9 +291,9 @@ inline bool threads::collect() {
       spare_notes_.recycle(n);
     }
     try {
-      detail::heed(*this, text);
+      detail::on_control_message(*this, text);
     } catch (...) {
-      detail::abort(*this, what_of(std::current_exception()));
+      detail::abort(*this, message_of(std::current_exception()));
     }
   }
   const bool any = !arrived.empty() || !scheduler().idle();
@@ -306,11 +306,11 @@ inline bool threads::collect() {
 inline void threads::progress(bool block) {
   const bool news = collect();
   if (block && !news && scheduler().idle() && (!dead() || lends())) {
-    const double until = detail::look_at_waits(*this, now());
+    const double until = detail::poll_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();
   } else if (!block || ++polls_ % 256 == 0) { // polls may be rare
-    detail::look_at_waits(*this, now());
+    detail::poll_waits(*this, now());
   }
   scheduler().run();
 }

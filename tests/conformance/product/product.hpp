@@ -32,7 +32,8 @@ struct product_cell {
   using selects =
       std::function<spar::task<product_sum>(spar::channel<product_net>, std::span<float>)>; // with a state of its own
   using values = std::function<spar::task<void>(spar::channel<product_net>, std::span<float>)>;
-  using streams = std::function<spar::task<spar::stream<float>>(spar::channel<product_net>, spar::stream_view<float>)>;
+  using streams =
+      std::function<spar::task<spar::sparse_stream<float>>(spar::channel<product_net>, spar::stream_view<float>)>;
 
   std::string name;
   double error = 0;   ///< of the storage, relative to the largest value that is encoded
@@ -70,7 +71,7 @@ template <class Call, class Argument>
 auto start_product(product_net& net, const Call& call, Argument x) {
   const product_call<Call> algorithm(call);
   const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(product_dimension, algorithm);
-  return spar::start(net, agreed, algorithm, x);
+  return spar::start_collective(net, agreed, algorithm, x);
 }
 
 /// The calls of a cell on each rank, and what came out.
@@ -110,7 +111,7 @@ struct product_program {
       const auto mine = spar::selector::nonzeros{}(std::span<float>(copy), net.memory());
       const auto view = mine.view();
       auto of_stream = start_product(net, cell->of_streams, view);
-      const spar::stream<float> sum = co_await std::move(of_stream);
+      const spar::sparse_stream<float> sum = co_await std::move(of_stream);
       sum.to_dense(its.of_streams);
     }
   }

@@ -32,7 +32,7 @@ std::vector<system> systems_of_streams() {
       of_streams<float>("flexreduce_streams", [](on its) { return flexreduce(its.flex); }),
       of_streams<float>("ring_plan_streams", [](on its) { return flexreduce(its.around); }),
       of_streams<float>("tree_sparcml", [](on its) { return tree_sparcml(its.plans); }),
-      partial_of_everyone<stream<float>>("everyone_sparcml", sparcml{}),
+      partial_of_everyone<sparse_stream<float>>("everyone_sparcml", sparcml{}),
   };
 }
 

@@ -5,11 +5,11 @@
 
 #include "conformance/recorded/driver.hpp"
 
-#include <spar/collective/gather_and_merge.hpp>
-#include <spar/collective/set_network.hpp>
+#include <spar/collective/allreduce/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/system/allreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#include <spar/system/set_network.hpp>
 #include <spar/tree.hpp>
 
 #include <concepts>
@@ -96,7 +96,7 @@ std::vector<T> converted(const std::vector<From>& from) {
 }
 
 template <class T, class Index>
-std::uint64_t hash_of(const spar::stream<T, Index>& sum) {
+std::uint64_t hash_of(const spar::sparse_stream<T, Index>& sum) {
   hash bits;
   bits.add_number(sum.is_dense() ? 1 : 0);
   bits.add_number(sum.dimension());

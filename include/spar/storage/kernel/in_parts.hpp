@@ -2,8 +2,8 @@
 // A pass that takes entries from values, shared by threads.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/parallel.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/parallel.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
 #include <array>

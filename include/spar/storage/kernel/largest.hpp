@@ -2,9 +2,9 @@
 // Where the k largest magnitudes of a vector end, exactly, and moving them out.
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/buffer.hpp>
-#include <spar/core/pool.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/pool.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 

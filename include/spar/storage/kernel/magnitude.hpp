@@ -2,7 +2,7 @@
 // Finding, by one pass over dense values, those whose magnitude reaches a threshold (Ok-Topk, section 3.1.3).
 #pragma once
 
-#include <spar/core/algobase.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
 #include <spar/storage/kernel/coo.hpp>
 

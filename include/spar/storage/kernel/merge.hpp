@@ -2,8 +2,8 @@
 // The merge of two coordinate streams, the sum of SparCML's section 5.1, without branches on the indices.
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/op.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
 #include <spar/storage/kernel/slice.hpp>
 

@@ -2,8 +2,8 @@
 // The merge of many coordinate streams of one index range, the owner's step of a split (SparCML, section 5.3.2).
 #pragma once
 
-#include <spar/core/algobase.hpp>
-#include <spar/core/buffer.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/merge.hpp>
 
 #include <cstddef>

@@ -2,10 +2,10 @@
 // QSGD buckets: 2, 4 or 8 bits an entry and one scale a bucket (SparCML, section 6; Alistarh et al., NIPS 2017).
 #pragma once
 
-#include <spar/core/algobase.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/mix.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/splitmix.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
 #include <array>

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The schedule that takes the cheapest of others by the model of the network: for streams SparCML's choice (SparCML,
+// sections 5.3 and 8.1), for dense values the best dense algorithm, with compression where that pays.
+#pragma once
+
+#include <spar/collective/allreduce/rabenseifner.hpp>
+#include <spar/collective/allreduce/recursive_doubling.hpp>
+#include <spar/collective/allreduce/ring.hpp>
+#include <spar/collective/allreduce/split_allgather.hpp>
+#include <spar/collective/basic/largest.hpp>
+#include <spar/core/network_model.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/model/compressed_cost.hpp>
+#include <spar/model/cost.hpp>
+#include <spar/storage/storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// The algorithms among which SparCML chooses.
+enum class sparcml_choice { doubling, ssar, dsar };
+
+/// The cheapest for P ranks with at most k of n entries each, where `second_phase_bytes` is a value's size in DSAR's
+/// second phase.
+inline sparcml_choice choose_sparcml(const network_model& net, const call_shape& p,
+                                     double second_phase_bytes) noexcept {
+  const double doubling = seconds_recursive_doubling(net, p);
+  const double ssar = seconds_ssar_split(net, p);
+  const double dsar = seconds_dsar_split(net, p, second_phase_bytes);
+  if (doubling <= ssar && doubling <= dsar) return sparcml_choice::doubling;
+  return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
+}
+
+/// - Streams: ranks agree on the largest number of entries, and each makes the same choice among recursive doubling,
+///   SSAR and DSAR split-allgather. A block codec is that of DSAR's second phase.
+/// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring; all ranks know n. With a block codec that
+///   is not plain: the compressed ring or compressed recursive doubling, where the model expects either to be faster
+///   than the best without compression (`compression` tells what and why).
+/// - Dense values over a tree: by the tree's links, see tree_dense. `pin` does not matter there.
+///
+/// All choose by the same model of the network: that of the transport (see set_network), which may be measured anew in
+/// each run, so that two runs may choose differently and end with different bits. `pin` fixes the model.
+struct cheapest {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "cheapest";
+
+  std::optional<network_model> pin{}; ///< the model to choose by, such as `read_network("file")`; else the transport's
+
+  template <class Selector, class Storage, class Topology>
+  static nothing_against accepts();
+  /// Throws `invalid_argument` where one of the pinned model's parameters is no number of seconds.
+  void validate(std::uint64_t) const {
+    if (!pin) return;
+    for (const double x : {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense}) {
+      if (!is_duration(x)) raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
+    }
+  }
+  template <class F>
+  void options(F&& f) const {
+    if (!pin) return;
+    f("alpha", pin->alpha), f("beta", pin->beta);
+    f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense);
+  }
+
+  /// `residual`, where there is one, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    std::uint64_t k = mine.count();
+    co_await find_largest(net.template with_element<std::uint64_t>(), k);
+
+    const auto entries_alone = storage::streams_of(store);
+    const double entry_bytes = entries_alone.template entry_bits<T, Index>(mine.dimension(), k) / 8;
+    const auto n = static_cast<double>(mine.dimension());
+    const call_shape call{net.size(), n, static_cast<double>(k), sizeof(T), entry_bytes - sizeof(T)};
+    const network_model model = model_of(net);
+    const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model)};
+    const ssar_split ssar;
+    const dsar_split dsar;
+    const auto chosen = choose_sparcml(model, call, block_bytes<T>(store));
+    const auto start = [&] {
+      switch (chosen) {
+      case sparcml_choice::doubling:
+        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, entries_alone, residual);
+      case sparcml_choice::ssar:
+        return ssar(net.with_algorithm("ssar"), mine, op, entries_alone, residual);
+      default:
+        return dsar(net.with_algorithm("dsar"), mine, op, store, residual);
+      }
+    };
+    auto running = start(); // one wait for all three: each costs every user time to compile
+    co_return co_await std::move(running);
+  }
+
+  /// In place.
+  template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
+                        std::span<T> residual = {}) const& {
+    if constexpr (storage::plain_blocks<Storage>)
+      return plain(net, x, op);
+    else
+      return compressed(net, x, op, storage::blocks_of(store), residual);
+  }
+
+  /// Over a topology that brings a choice of its own.
+  template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
+    requires requires(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store) {
+      cheapest_over(net, over, x, op, store, x);
+    }
+  task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
+                        std::span<T> residual) const& {
+    return cheapest_over(net, over, x, op, store, residual);
+  }
+
+  /// Whether and how n values of T would be compressed by that codec, and why.
+  template <element T, class Codec>
+  [[nodiscard]] static compression_choice compression(const Codec& codec, const network_model& model, rank_t ranks,
+                                                      std::size_t n) {
+    const call_shape call{ranks, static_cast<double>(n), static_cast<double>(n), sizeof(T), 4};
+    return {model, call, spar::model_of<T>(codec, model)};
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  template <transport Net>
+  [[nodiscard]] network_model model_of(const channel<Net>& net) const {
+    return pin ? *pin : net.net().node().network();
+  }
+  /// A value's bytes in a dense block.
+  template <element T, class Storage>
+  static double block_bytes(const Storage& store) {
+    if constexpr (storage::plain_blocks<Storage>)
+      return sizeof(T);
+    else
+      return static_cast<double>(storage::blocks_of(store).template encoded_bytes<T>(65536)) / 65536;
+  }
+
+  template <transport Net, element T, class Op>
+  task<void> plain(channel<Net> net, std::span<T> x, Op op) const& {
+    const call_shape call{net.size(), static_cast<double>(x.size()), static_cast<double>(x.size()), sizeof(T), 4};
+    const network_model model = model_of(net);
+    const double by_doubling = seconds_dense_recursive_doubling(model, call);
+    const double by_halving = seconds_rabenseifner(model, call);
+    // Where latency makes hardly a difference, the ring: on real networks its messages, which go one way on each
+    // connection, are faster than exchanges, which the model does not see.
+    const double by_ring = 0.99 * seconds_ring(model, call);
+    const recursive_doubling doubling;
+    const rabenseifner halving;
+    const ring around;
+    const auto start = [&] {
+      if (by_doubling <= by_halving && by_doubling <= by_ring) return doubling(net, x, op);
+      return by_halving <= by_ring ? halving(net, x, op) : around(net, x, op);
+    };
+    auto running = start();
+    co_await std::move(running);
+  }
+
+  template <transport Net, element T, class Op, class Codec>
+  task<void> compressed(channel<Net> net, std::span<T> x, Op op, Codec codec, std::span<T> residual) const& {
+    const auto chosen = compression<T>(codec, model_of(net), net.size(), x.size()).chosen;
+    const ring around;
+    const recursive_doubling doubling;
+    const auto start = [&] {
+      switch (chosen) {
+      case compression_choice::algorithm::compressed_ring:
+        return around(net.with_algorithm("compressed_ring"), x, op, codec, residual);
+      case compression_choice::algorithm::compressed_doubling:
+        return doubling(net.with_algorithm("compressed_recursive_doubling"), x, op, codec, residual);
+      default:
+        return plain(net.with_algorithm("plain"), x, op);
+      }
+    };
+    auto running = start();
+    co_await std::move(running);
+  }
+};
+
+} // namespace spar

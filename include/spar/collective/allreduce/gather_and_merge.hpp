@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sparse allreduce by allgather: every rank gathers all streams and merges them itself (the baseline TopkA of Ok-Topk,
+// section 2).
+#pragma once
+
+#include <spar/collective/basic/allgather.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/merge.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// ceil(log2 P) rounds; a rank sends and receives P - 1 times k entries.
+struct gather_and_merge {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "gather_and_merge";
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    return detail::accepts_entries_alone<Storage>();
+  }
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
+
+  /// `residual`, where it is not empty, gets what the encoding of this rank's stream loses.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    pool& memory = net.memory();
+    sparse_stream<T, Index> sparse_copy;
+    if (mine.is_dense()) {
+      sparse_copy = to_sparse(mine, op, memory);
+      mine = sparse_copy.view();
+    }
+    const bruck_allgather allgather;
+    const auto all = co_await allgather(net, mine, false, store, residual);
+    buffer<stream_view<T, Index>> parts(memory, all.size());
+    for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
+    const index_range whole{0, mine.dimension()};
+    auto sum = merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
+    net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1)); // three or more cost two merges
+    co_return sum;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rabenseifner's allreduce: reduce-scatter by recursive halving, allgather by recursive doubling (Rabenseifner 2004;
+// SparCML, section 5.3.2).
+#pragma once
+
+#include <spar/collective/wire/encoded_parts.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/concatenate.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/topology/fold.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// 2 log2 P rounds and 2 n (P - 1) / P values at powers of two; otherwise ranks are folded in pairs before and after,
+/// which costs two rounds and, on the folded ranks, n values each way. The lower ranks' sum is the left operand.
+struct rabenseifner {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "rabenseifner";
+
+  template <class Selector, class Storage, class Topology>
+  static nothing_against accepts();
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
+
+  /// In place. Dense values that a block codec encodes go as a stream.
+  template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
+    requires storage::plain_blocks<Storage>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage = {}, std::span<T> = {}) const& {
+    const fold folded(net.rank(), net.size());
+    const rank_t active = folded.active_ranks();
+    const uniform_ownership owner{x.size(), active};
+    const auto part = [x](index_range r) { return x.subspan(r.begin, r.size()); };
+    message_buffer theirs(net.memory());
+
+    if (folded.has_partner()) {
+      const rank_t partner = folded.partner();
+      if (!folded.active()) {
+        co_await net.send(partner, encode<T>(x));
+        theirs.place(0, x);
+        co_await net.receive(partner, theirs);
+        co_return;
+      }
+      theirs.expect(x.size_bytes());
+      co_await net.receive(partner, theirs);
+      kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+      net.compute(x.size());
+    }
+
+    rank_t first = 0; // this rank is reducing the blocks [first, first + blocks)
+    for (rank_t blocks = active; blocks > 1;) {
+      blocks /= 2;
+      const rank_t peer = folded.rank_of(folded.number() ^ blocks);
+      const bool lower = (folded.number() & blocks) == 0;
+      const index_range given =
+          owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
+      if (!lower) first += blocks;
+      const index_range kept = owner.range(first, first + blocks);
+      auto sending = net.send(peer, encode<T>(part(given)));
+      theirs.end_loan();
+      theirs.expect(kept.size() * sizeof(T));
+      co_await net.receive(peer, theirs);
+      if (lower)
+        kernel::reduce(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
+      else
+        kernel::reduce_left(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
+      net.compute(kept.size());
+      co_await sending;
+    }
+
+    for (rank_t blocks = 1; blocks < active; blocks *= 2) {
+      const rank_t peer = folded.rank_of(folded.number() ^ blocks);
+      const rank_t theirs_first = first ^ blocks;
+      const index_range due = owner.range(theirs_first, theirs_first + blocks);
+      auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
+      message_buffer in(net.memory());
+      in.place(0, part(due));
+      co_await net.receive(peer, in);
+      co_await sending;
+      first &= ~blocks;
+    }
+
+    if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));
+  }
+
+  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    const fold folded(net.rank(), net.size());
+    const rank_t active = folded.active_ranks();
+    const std::uint64_t n = mine.dimension();
+    const index_range all{0, n};
+    const uniform_ownership owner{n, active};
+    pool& memory = net.memory();
+    sparse_stream<T, Index> sum;
+    stream_view<T, Index> have = mine;
+
+    if (folded.has_partner()) {
+      const rank_t partner = folded.partner();
+      if (!folded.active()) {
+        outgoing<Storage, T, Index> out;
+        co_await net.send(partner, out(net, store, have, all, step_of(0, net.rank())));
+        out.keep_lost(net, store, have, all, residual);
+      } else {
+        incoming<Storage, T, Index> theirs(memory);
+        co_await net.receive(partner, theirs);
+        const auto lower = theirs.view(net, store, all);
+        sum = merge(lower, have, all, storage::delta<T, Index>(store, n), op, memory);
+        net.compute(lower.count() + have.count());
+        have = sum.view();
+      }
+    }
+
+    rank_t first = 0;
+    for (rank_t blocks = folded.active() ? active : 1; blocks > 1;) {
+      blocks /= 2;
+      const rank_t peer = folded.rank_of(folded.number() ^ blocks);
+      const bool lower = (folded.number() & blocks) == 0;
+      const index_range given =
+          owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
+      if (!lower) first += blocks;
+      const index_range kept = owner.range(first, first + blocks);
+      const auto theirs_to_be = have.slice(given.begin, given.end);
+      outgoing<Storage, T, Index> out;
+      auto sending = net.send(peer, out(net, store, theirs_to_be, given, step_of(1, net.rank())));
+      out.keep_lost(net, store, theirs_to_be, given, residual);
+      incoming<Storage, T, Index> theirs(memory);
+      co_await net.receive(peer, theirs);
+      const auto other = theirs.view(net, store, kept);
+      const auto own = have.slice(kept.begin, kept.end);
+      const std::uint64_t limit = storage::delta<T, Index>(store, kept.size());
+      auto next = lower ? merge(own, other, kept, limit, op, memory) : merge(other, own, kept, limit, op, memory);
+      net.compute(other.count() + own.count());
+      theirs.release();
+      co_await sending;
+      sum = std::move(next);
+      have = sum.view();
+    }
+    if (net.size() == 1) co_return sparse_stream<T, Index>::copy(memory, mine);
+    co_return co_await gather(net, folded, std::move(sum), owner, op.template neutral<T>(), store, residual);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  /// Each active rank's block, by doubling, and then the whole to the folded ranks. Absent entries of what turns dense
+  /// become `absent`.
+  template <transport Net, element T, index_type Index, class Storage>
+    requires storage::copies_nothing<Storage, T, Index>
+  static task<sparse_stream<T, Index>> gather(channel<Net> net, fold folded, sparse_stream<T, Index> sum,
+                                              uniform_ownership owner, T absent, Storage store, std::span<T>) {
+    const std::uint64_t n = owner.n;
+    if (!folded.active()) {
+      incoming<Storage, T, Index> whole(net.memory());
+      co_await net.receive(folded.partner(), whole);
+      co_return sparse_stream<T, Index>::copy(net.memory(), whole.view(net, store, {0, n}));
+    }
+    for (rank_t blocks = 1, first = folded.number(); blocks < folded.active_ranks(); blocks *= 2) {
+      const rank_t peer = folded.rank_of(folded.number() ^ blocks);
+      const rank_t theirs_first = first ^ blocks;
+      const auto have = std::as_const(sum).view();
+      auto sending = net.send(peer, encode(have));
+      incoming<Storage, T, Index> theirs(net.memory());
+      co_await net.receive(peer, theirs);
+      const auto other = theirs.view(net, store, owner.range(theirs_first, theirs_first + blocks));
+      const bool lower = first < theirs_first;
+      const stream_view<T, Index> parts[] = {lower ? have : other, lower ? other : have};
+      first &= ~blocks;
+      auto next = concatenate(std::span<const stream_view<T, Index>>(parts), n, owner.range(first, first + 2 * blocks),
+                              absent, net.memory());
+      theirs.release();
+      co_await sending;
+      sum = std::move(next);
+    }
+    if (folded.has_partner()) co_await net.send(folded.partner(), encode(std::as_const(sum).view()));
+    co_return sum;
+  }
+  /// The same of encoded blocks: encoded once, and decoded by all ranks in the end.
+  template <transport Net, element T, index_type Index, class Storage>
+    requires(!storage::copies_nothing<Storage, T, Index>)
+  static task<sparse_stream<T, Index>> gather(channel<Net> net, fold folded, sparse_stream<T, Index> sum,
+                                              uniform_ownership owner, T absent, Storage store, std::span<T> residual) {
+    const auto number = static_cast<std::size_t>(folded.number());
+    const auto active = static_cast<std::size_t>(folded.active_ranks());
+    encoded_parts<Storage, T, Index> parts(net.memory(), active, 1);
+    if (folded.active()) {
+      parts.encode(net, store, number, std::as_const(sum).view(), owner[folded.number()], residual);
+      for (std::size_t blocks = 1; blocks < active; blocks *= 2) {
+        const rank_t peer = folded.rank_of(static_cast<rank_t>(number ^ blocks));
+        const std::size_t first = number & ~(blocks - 1);
+        auto sending = net.send(peer, parts.message(first, blocks));
+        message_buffer theirs(net.memory());
+        co_await net.receive(peer, theirs);
+        parts.take(theirs, first ^ blocks, blocks);
+        theirs.release();
+        co_await sending;
+        parts.release_messages();
+      }
+      if (folded.has_partner()) co_await net.send(folded.partner(), parts.message(0, active));
+    } else {
+      message_buffer whole(net.memory());
+      co_await net.receive(folded.partner(), whole);
+      parts.take(whole, 0, active);
+    }
+    const auto range_of = [&](std::size_t block) { return owner[static_cast<rank_t>(block)]; };
+    co_return parts.joined(net, store, owner.n, range_of, absent, storage::delta<T, Index>(store, owner.n));
+  }
+};
+
+} // namespace spar

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduce, reduce-scatter and allgather around a ring, for any number of ranks (Patarasuk and Yuan 2009).
+#pragma once
+
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/compressed/compressed_ring.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/concatenate.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// P - 1 steps; block b starts at rank b + 1 and collects each rank's share on its way to rank b, its owner, so its sum
+/// has the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
+struct ring_reduce_scatter : algorithm_defaults {
+  static constexpr std::string_view name = "ring_reduce_scatter";
+
+  /// In place; afterwards block `rank` of `x` (see uniform_ownership) is reduced, the rest is unspecified.
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{x.size(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    for (rank_t step = 1; step < p; ++step) {
+      const index_range out = owner[(net.rank() + p - step) % p];
+      const index_range mine = owner[(net.rank() + 2 * p - step - 1) % p];
+      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
+      message_buffer in(net.memory());
+      co_await net.receive(left, in);
+      const auto partial = in.piece<T>(0);
+      if (partial.size() != mine.size()) raise<corrupt_message>({"a block of a ring has the wrong length"});
+      kernel::reduce_left(x.data() + mine.begin, partial.data(), mine.size(), op);
+      net.compute(mine.size());
+      in.release();
+      co_await sending;
+    }
+  }
+
+  /// The entries of this rank's block. `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{mine.dimension(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    const auto slice = [&](rank_t block) { return mine.slice(owner.begin(block), owner.begin(block + 1)); };
+    sparse_stream<T, Index> sum;
+    stream_view<T, Index> have = slice((net.rank() + p - 1) % p);
+    for (rank_t step = 1; step < p; ++step) {
+      const rank_t block = (net.rank() + 2 * p - step - 1) % p;
+      const index_range given = owner[(block + 1) % p];
+      outgoing<Storage, T, Index> out;
+      auto sending = net.send(right, out(net, store, have, given, step_of(static_cast<std::uint64_t>(step), 0)));
+      out.keep_lost(net, store, have, given, residual);
+      incoming<Storage, T, Index> in(net.memory());
+      co_await net.receive(left, in);
+      const auto partial = in.view(net, store, owner[block]);
+      const auto own = slice(block);
+      const std::uint64_t limit = storage::delta<T, Index>(store, owner[block].size());
+      auto next = merge(partial, own, owner[block], limit, op, net.memory());
+      net.compute(partial.count() + own.count());
+      in.release();
+      co_await sending;
+      sum = std::move(next);
+      have = sum.view();
+    }
+    if (p == 1) sum = sparse_stream<T, Index>::copy(net.memory(), mine);
+    co_return sum;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// P - 1 steps, in each of which every rank passes on the block that it got last; n (P - 1) / P values.
+struct ring_allgather : algorithm_defaults {
+  static constexpr std::string_view name = "ring_allgather";
+
+  /// In place: rank r brings block r of `x`.
+  template <transport Net, element T>
+  task<void> operator()(channel<Net> net, std::span<T> x) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{x.size(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    for (rank_t step = 0; step + 1 < p; ++step) {
+      const index_range out = owner[(net.rank() + p - step) % p];
+      const index_range due = owner[(net.rank() + 2 * p - step - 1) % p];
+      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
+      message_buffer in(net.memory());
+      in.place(0, x.subspan(due.begin, due.size()));
+      co_await net.receive(left, in);
+      co_await sending;
+    }
+  }
+
+  /// Blocks of a vector, block r from rank r, joined; where the whole turns dense, absent entries become `absent`.
+  /// `residual`, where it is not empty, gets what the encoding of this rank's block loses.
+  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{mine.dimension(), p};
+    const rank_t right = (net.rank() + 1) % p;
+    const rank_t left = (net.rank() + p - 1) % p;
+    // In the order in which they come; each in memory of this rank: borrowed from the left a block would be lent to the
+    // right, all around.
+    fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
+    buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
+    const std::span<stream_view<T, Index>> blocks = views.span();
+    passed.emplace_back().bring(net, store, mine, owner[net.rank()], residual);
+    blocks[static_cast<std::size_t>(net.rank())] = passed[0].view();
+    for (rank_t step = 0; step + 1 < p; ++step) {
+      const rank_t due = (net.rank() + 2 * p - step - 1) % p;
+      auto sending = net.send(right, passed[static_cast<std::size_t>(step)].message());
+      incoming<Storage, T, Index> in(net.memory());
+      co_await net.receive(left, in);
+      auto& next = passed.emplace_back();
+      next.take(net, store, in, owner[due]);
+      blocks[static_cast<std::size_t>(due)] = next.view();
+      in.release();
+      co_await sending;
+    }
+    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), mine.dimension(), {0, mine.dimension()},
+                          absent, net.memory());
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// Reduce-scatter, then allgather: 2 (P - 1) steps, 2 n (P - 1) / P values sent by each rank.
+struct ring {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "ring";
+
+  std::uint64_t piece = 32768; ///< dense values that a block codec encodes together
+
+  template <class Selector, class Storage, class Topology>
+  static nothing_against accepts();
+  /// Throws `invalid_argument` for pieces of no values.
+  void validate(std::uint64_t) const { detail::check_piece(piece); }
+  template <class F>
+  void options(F&& f) const {
+    f("piece", piece);
+  }
+
+  /// Encodings that a contribution of dense values passes on P ranks.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? ranks : 0; }
+
+  /// In place. `residual`, where there is one, gets what this rank's encodings lose.
+  template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
+                        std::span<T> residual = {}) const& {
+    if constexpr (storage::plain_blocks<Storage>)
+      return plain(net, x, op);
+    else
+      return compressed_ring(net, x, op, storage::blocks_of(store), piece, residual);
+  }
+
+  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    const ring_reduce_scatter reduce_scatter;
+    const ring_allgather allgather;
+    const sparse_stream<T, Index> block = co_await reduce_scatter(net, mine, op, store, residual);
+    co_return co_await allgather(net, block.view(), op.template neutral<T>(), store, residual);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  template <transport Net, element T, class Op>
+  static task<void> plain(channel<Net> net, std::span<T> x, Op op) {
+    const ring_reduce_scatter reduce_scatter;
+    const ring_allgather allgather;
+    co_await reduce_scatter(net, x, op);
+    co_await allgather(net, x);
+  }
+};
+
+} // namespace spar

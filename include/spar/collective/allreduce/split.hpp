@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2; buckets:
+// Ok-Topk, section 3.1.1); a sparse reduce-scatter.
+#pragma once
+
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// Sends each owner its slice and reduces the parts of this rank's block: to the values of the block at `dense`, or
+/// where that is null to a sparse stream. P - 1 messages each way, all under way at once. Sparse sums are taken over
+/// buckets of 16 ranks, while the next bucket arrives, and then over the buckets; both in the order of the ranks, so
+/// that it does not matter who owns an index. Sparse slices travel by the stream codec of `store`, dense ones as they
+/// are, or by its block codec where `store` is one alone. `residual`, where it is not empty, gets what the encodings of
+/// this rank's slices lose.
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
+                                          T* dense, Storage store = {}, std::span<T> residual = {}) {
+  using codec = storage::slices_type<Storage>;
+  constexpr std::size_t bucket = 16;
+  pool& memory = net.memory();
+  sparse_stream<T, Index> sparse_copy;
+  if (dense == nullptr && mine.is_dense()) {
+    sparse_copy = to_sparse(mine, op, memory);
+    mine = sparse_copy.view();
+  }
+  const rank_t p = net.size();
+  const auto ranks = static_cast<std::size_t>(p);
+  const auto rank = static_cast<std::size_t>(net.rank());
+  const index_range block = owner[net.rank()];
+  const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
+  const codec slices = storage::slices_of(store);
+  outgoing_list<codec, T, Index> out(memory, ranks - 1); // outlives the sends, which read it
+  fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
+  fixed_vector<incoming<codec, T, Index>> arrived(memory, ranks - 1);
+  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
+  buffer<stream_view<T, Index>> parts(memory, ranks);
+  const auto merged = [&](std::span<const stream_view<T, Index>> some) {
+    std::uint64_t entries = 0;
+    for (const auto& part : some) entries += part.count();
+    const auto levels = static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // of a merge, at least one
+    sparse_stream<T, Index> sum;
+    if (dense == nullptr)
+      sum = merge_many(some, mine.dimension(), block, op, memory);
+    else
+      reduce_dense(some, block, dense, op);
+    net.compute(dense == nullptr ? entries * std::max<std::uint64_t>(1, levels) : entries);
+    return sum;
+  };
+  fixed_vector<sparse_stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
+  for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
+  const auto merge_bucket = [&](std::size_t b) {
+    const std::span<const stream_view<T, Index>> all = parts.span();
+    sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
+  };
+
+  const std::uint64_t step = step_of(0, net.rank()); // no two ranks round alike
+  // Each rank begins with another peer, so that no one is addressed by all at once.
+  for (rank_t i = 1; i < p; ++i) {
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
+  }
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + i) % p;
+    sending.emplace_back(net.send(peer, out.add(net, slices, slice(peer), owner[peer], step, residual)));
+  }
+  parts.span()[rank] = slice(net.rank());
+  for (std::size_t i = 0; i + 1 < ranks; ++i) {
+    co_await receiving[i];
+    const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
+    const auto part = arrived[i].view(net, slices, block);
+    if (dense == nullptr && part.is_dense() && part.count() > 0) {
+      raise<corrupt_message>({"a dense stream arrived where entries are due"});
+    }
+    parts.span()[source] = part;
+    const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
+    if (last_of_bucket && dense == nullptr) merge_bucket(source / bucket);
+  }
+  sparse_stream<T, Index> sum;
+  if (dense != nullptr || ranks <= bucket) {
+    sum = merged(std::as_const(parts).span());
+  } else {
+    merge_bucket(rank / bucket);
+    for (std::size_t b = 0; b < sums.size(); ++b) parts.span()[b] = sums[b].view();
+    sum = merged(std::as_const(parts).span().first(sums.size()));
+  }
+  arrived.clear();
+  for (auto& s : sending) co_await s;
+  co_return sum;
+}
+
+/// Reduce-scatter of sparse streams by direct messages: block `rank` of the sum, sparse.
+struct split_reduce_scatter : algorithm_defaults {
+  static constexpr std::string_view name = "split_reduce_scatter";
+
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    const uniform_ownership owner{mine.dimension(), net.size()};
+    return split_phase(net, mine, owner, op, static_cast<T*>(nullptr), store, residual);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduce by split and allgather, with a sparse (SSAR) or a dense second phase (DSAR), or the smaller of them
+// (SparCML, sections 5.3.2, 5.3.3 and 6).
+#pragma once
+
+#include <spar/collective/allreduce/split.hpp>
+#include <spar/collective/basic/allgather.hpp>
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// What is gathered in the second phase of a split-allgather: sparse blocks (SSAR), dense blocks (DSAR), or whatever is
+/// fewer bytes for all of them together.
+enum class second_phase { adaptive, sparse, dense };
+
+/// Each owner reduces its block of the dimension from direct messages; then the blocks are gathered everywhere. Sparse
+/// streams travel by the stream codec of the storage that the call is given, the dense blocks of the second phase by
+/// its block codec. With a block codec alone everything is dense, and both phases are encoded.
+///
+/// With k entries on each rank the first phase sends at most k entries a rank. The second sends (P - 1) / P of the
+/// result: between k (P - 1) / P and k (P - 1) entries if it stays sparse, n (P - 1) / P values if not. Rounds: P - 1
+/// messages at once, then ceil(log2 P); `adaptive` counts the entries of all blocks between, in ceil(log2 P) rounds
+/// more.
+template <second_phase Phase = second_phase::adaptive>
+struct split_allgather {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "split_allgather";
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    if constexpr (Phase == second_phase::sparse)
+      return detail::accepts_entries_alone<Storage>();
+    else
+      return nothing_against();
+  }
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  static constexpr void options(F&& f) {
+    f("second_phase", Phase == second_phase::adaptive ? std::string_view("adaptive")
+                      : Phase == second_phase::sparse ? std::string_view("sparse")
+                                                      : std::string_view("dense"));
+  }
+
+  /// `residual`, where it is not empty, gets what the encodings of this rank lose: of its slices of the contribution
+  /// and of its block of the sum.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
+                                           std::span<T> residual = {}) const& {
+    const uniform_ownership owner{mine.dimension(), net.size()};
+    const index_range own = owner[net.rank()];
+    if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
+      auto sum = sparse_stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
+      const std::span<T> values = sum.values();
+      co_await split_phase(net, mine, owner, op, values.data() + own.begin, store, residual);
+      co_await gather_dense(net, values, storage::blocks_of(store), residual);
+      co_return sum;
+    } else {
+      T* const sparse = nullptr;
+      const sparse_stream<T, Index> block = co_await split_phase(net, mine, owner, op, sparse, store, residual);
+      if constexpr (Phase == second_phase::adaptive) {
+        const std::uint64_t entries = co_await count_entries(net, block.count());
+        if (entries > storage::delta<T, Index>(store, mine.dimension())) {
+          auto sum = sparse_stream<T, Index>::dense(net.memory(), mine.dimension(), 0, mine.dimension());
+          const auto part = block.view();
+          reduce_dense(std::span(&part, 1), own, sum.values().data() + own.begin, op);
+          co_await gather_dense(net, sum.values(), storage::blocks_of(store), residual);
+          co_return sum;
+        }
+      }
+      const bruck_allgather allgather;
+      gathered<T, Index> blocks(block.view(), static_cast<std::size_t>(net.size()), net.memory());
+      co_await allgather.streams(net, blocks, true, storage::streams_of(store), residual);
+      auto sum = std::move(blocks).joined();
+      if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = to_dense(sum.view(), op, net.memory());
+      co_return sum;
+    }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  /// The entries of all ranks' blocks together.
+  template <transport Net>
+  static task<std::uint64_t> count_entries(channel<Net> net, std::uint64_t mine) {
+    buffer<std::uint64_t> counts(net.memory(), static_cast<std::size_t>(net.size()));
+    counts.span()[static_cast<std::size_t>(net.rank())] = mine;
+    const bruck_allgather allgather;
+    co_await allgather(net.template with_element<std::uint64_t>(), counts.span());
+    std::uint64_t sum = 0;
+    for (const std::uint64_t count : counts.span()) sum += count;
+    co_return sum;
+  }
+
+  /// The blocks of all ranks; this rank brings its own.
+  template <transport Net, element T>
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, storage::dense, std::span<T>) {
+    static constexpr bruck_allgather allgather;
+    return allgather(net, values);
+  }
+  template <transport Net, element T, class Codec>
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, std::span<T> residual) {
+    const uniform_ownership owner{values.size(), net.size()};
+    const auto bytes_of = [&](std::uint64_t values_in_it) { return codec.template encoded_bytes<T>(values_in_it); };
+    const block_sizes sizes(owner, bytes_of);
+    buffer<std::byte> bytes(net.memory(), sizes.begin(net.size()));
+    const auto encoded = [&](rank_t r) {
+      return bytes.span().subspan(sizes.begin(r), sizes.begin(r + 1) - sizes.begin(r));
+    };
+    const auto block = [&](rank_t r) { return values.subspan(owner[r].begin, owner[r].size()); };
+    const index_range own = owner[net.rank()];
+    const block_coder coder(net, codec);
+    coder.encode(std::span<const T>(block(net.rank())), own.begin, encoded(net.rank()));
+    buffer<T> exact(net.memory(), residual.empty() ? 0 : own.size());
+    kernel::detail::copy(exact.data(), values.data() + own.begin, exact.size());
+    const bruck_allgather allgather;
+    co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
+    for (rank_t r = 0; r < net.size(); ++r) {
+      coder.decode(std::span<const std::byte>(encoded(r)), block(r)); // the own as well: all go on with the same
+    }
+    kernel::add_difference(residual.data() + (residual.empty() ? 0 : own.begin), std::as_const(exact).data(),
+                           values.data() + own.begin, exact.size());
+  }
+};
+
+/// Static sparse allreduce: the result stays below delta.
+using ssar_split = split_allgather<second_phase::sparse>;
+/// Dynamic sparse allreduce: the result is dense.
+using dsar_split = split_allgather<second_phase::dense>;
+
+} // namespace spar

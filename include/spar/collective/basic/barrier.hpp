@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The dissemination barrier (Hensgen, Finkel and Manber 1988).
+#pragma once
+
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+
+#include <bit>
+#include <cstdint>
+
+namespace spar {
+
+/// No rank is through before all have come. ceil(log2 P) empty messages a rank, to far ranks first: the last one often
+/// stays on the host, where it does not wait behind what those send who are through.
+template <transport Net>
+task<void> barrier(channel<Net> net) {
+  const rank_t p = net.size();
+  const auto farthest = static_cast<rank_t>(std::bit_floor(static_cast<std::uint32_t>(p - 1)));
+  for (rank_t distance = farthest; distance > 0; distance /= 2) {
+    const payload nothing{};
+    auto sending = net.send((net.rank() + distance) % p, nothing);
+    message_buffer in(net.memory());
+    co_await net.receive((net.rank() + p - distance) % p, in);
+    in.release();
+    co_await sending;
+  }
+}
+
+} // namespace spar

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reduce and broadcast along a binomial tree, for any number of ranks and any root.
+#pragma once
+
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/merge.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// ceil(log2 P) rounds; each rank but the root sends once. Operands in the order root, root + 1, ..., modulo P.
+struct binomial_reduce : algorithm_defaults {
+  static constexpr std::string_view name = "binomial_reduce";
+
+  /// In place: `x` holds the result on the root and is unspecified elsewhere.
+  template <transport Net, element T, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, rank_t root, Op op) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    for (rank_t distance = 1; distance < p; distance *= 2) {
+      if ((relative & distance) != 0) {
+        co_await net.send((net.rank() + p - distance) % p, encode<T>(x));
+        co_return;
+      }
+      if (relative + distance >= p) continue;
+      message_buffer in(net.memory());
+      co_await net.receive((net.rank() + distance) % p, in);
+      const auto theirs = in.piece<T>(0);
+      if (theirs.size() != x.size()) raise<corrupt_message>({"a vector that arrived has the wrong length"});
+      kernel::reduce(x.data(), theirs.data(), x.size(), op);
+      net.compute(x.size());
+    }
+  }
+
+  /// The sum on the root; an empty stream elsewhere. `residual`, where it is not empty, gets what the encoding of this
+  /// rank's sum loses.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op,
+                                           Storage store = {}, std::span<T> residual = {}) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    const index_range all{0, mine.dimension()};
+    sparse_stream<T, Index> sum;
+    stream_view<T, Index> have = mine;
+    for (rank_t distance = 1; distance < p; distance *= 2) {
+      if ((relative & distance) != 0) {
+        outgoing<Storage, T, Index> out;
+        co_await net.send((net.rank() + p - distance) % p, out(net, store, have, all, step_of(0, net.rank())));
+        out.keep_lost(net, store, have, all, residual);
+        co_return sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), 0);
+      }
+      if (relative + distance >= p) continue;
+      incoming<Storage, T, Index> in(net.memory());
+      co_await net.receive((net.rank() + distance) % p, in);
+      const auto theirs = in.view(net, store, all);
+      sum = merge(have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op, net.memory());
+      net.compute(theirs.count() + have.count());
+      have = sum.view();
+    }
+    if (p == 1) sum = sparse_stream<T, Index>::copy(net.memory(), mine);
+    co_return sum;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// ceil(log2 P) rounds; each rank but the root receives once.
+struct binomial_broadcast : algorithm_defaults {
+  static constexpr std::string_view name = "binomial_broadcast";
+
+  template <transport Net, element T>
+  task<void> operator()(channel<Net> net, std::span<T> x, rank_t root) const& {
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    rank_t distance = 1;
+    for (; distance < p && (relative & distance) == 0; distance *= 2) {
+    }
+    if (relative != 0) {
+      message_buffer in(net.memory());
+      in.place(0, x);
+      co_await net.receive((net.rank() + p - distance) % p, in);
+    }
+    for (distance /= 2; distance > 0; distance /= 2) {
+      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, encode<T>(x));
+    }
+  }
+
+  /// The root's stream on every rank; the others bring a stream of the same dimension, whose entries do not matter.
+  /// `residual`, where it is not empty, gets what the root's encoding loses.
+  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root,
+                                           Storage store = {}, std::span<T> residual = {}) const& {
+    const index_range all{0, mine.dimension()};
+    const rank_t p = net.size();
+    const rank_t relative = (net.rank() + p - root) % p;
+    rank_t distance = 1;
+    for (; distance < p && (relative & distance) == 0; distance *= 2) {
+    }
+    relayed<Storage, T, Index> whole;
+    if (relative == 0) {
+      whole.bring(net, store, mine, all, residual);
+    } else {
+      incoming<Storage, T, Index> in(net.memory());
+      co_await net.receive((net.rank() + p - distance) % p, in);
+      whole.take(net, store, in, all);
+    }
+    for (distance /= 2; distance > 0; distance /= 2) {
+      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, whole.message());
+    }
+    co_return std::move(whole).result(net.memory());
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The largest of one number from each rank, by dissemination (Hensgen, Finkel and Manber 1988).
+#pragma once
+
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/wire.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace spar {
+
+/// Makes `mine` the largest of all ranks' numbers. In round t rank r hears from rank r + 2^t and tells rank r - 2^t.
+/// What a rank is told again changes no maximum, so that any number of ranks takes ceil(log2 P) rounds.
+template <transport Net>
+task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
+  const rank_t p = net.size();
+  for (rank_t distance = 1; distance < p; distance *= 2) {
+    std::uint64_t theirs = 0;
+    auto sending = net.send((net.rank() + p - distance) % p, encode(std::span<const std::uint64_t>(&mine, 1)));
+    message_buffer in(net.memory());
+    in.place(0, std::span(&theirs, 1));
+    co_await net.receive((net.rank() + distance) % p, in);
+    co_await sending; // before `mine` changes
+    mine = std::max(mine, theirs);
+    net.compute(1);
+  }
+}
+
+} // namespace spar

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Recursive doubling with compression at the level of the collective, for any number of ranks (Zhou et al., algorithm
+// 2).
+#pragma once
+
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/topology/fold.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// In each of log2 P rounds two ranks exchange all that they have, encoded; both add the decoded values, their own as
+/// well, so that both have the same bits. At P = 2^m a rank encodes each piece log2 P times, decodes twice as many, and
+/// sends log2 P encoded vectors. At other P a rank of each folded pair sends its vector to the other one before; then
+/// all active ranks replace the result by its decoded encoding, which goes back to the folded ones: one encoding more.
+/// The vector goes in pieces: while one is on its way another one is encoded or decoded.
+///
+/// |result - sum| is at most (1 + e)^encodings(P) - 1 times the sum over the ranks of the largest |value| of the
+/// codec's block, where e is its relative error.
+///
+/// In place, `piece` values encoded together. `residual`, where there is one, gets what this rank's encodings lose;
+/// where ranks encode the same, that of the first of them.
+template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
+task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
+                                         std::span<T> residual) {
+  if (net.size() == 1) co_return;
+  const fold folded(net.rank(), net.size());
+  const rank_t partner = folded.has_partner() ? folded.partner() : net.rank();
+  const detail::pieces_of all{{0, x.size()}, piece};
+  const block_coder coder(net, codec);
+  detail::outbox<Net> out(net, all.count(), codec.template encoded_bytes<T>(all[0].size()));
+  detail::read_ahead<Net> in(net);
+  buffer<T> scratch(net.memory(), all[0].size());
+  const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
+  // Those that encode the same sum round alike, others do not.
+  const auto step_of = [](rank_t round, rank_t group) {
+    return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
+  };
+  const auto encode = [&](std::size_t i, std::uint64_t step, bool first) {
+    const std::span<const T> mine = part(x, all[i]);
+    out[i].message = coder.message(mine, all[i].begin, step, out[i].room);
+    if (first) coder.keep_lost(out[i].message, mine, part(residual, all[i]), scratch.span());
+  };
+
+  if (!folded.active()) {
+    for (std::size_t i = 0; i < all.count(); ++i) {
+      encode(i, step_of(0, net.rank()), true);
+      out[i].send(net, partner);
+    }
+    in.start(partner);
+    for (std::size_t i = 0; i < all.count(); ++i) {
+      co_await in.due();
+      message_buffer& came = in.take();
+      if (i + 1 < all.count()) in.start(partner);
+      coder.decode(coder.template arrived<T>(came, all[i].size()), part(x, all[i]));
+      came.end_loan();
+    }
+    for (auto& slot : out) co_await *slot.sending;
+    co_return;
+  }
+
+  // Stage 0 takes what the partner has, in stage s ranks at a distance of 2^(s-1) exchange.
+  const auto rounds = static_cast<rank_t>(std::bit_width(static_cast<std::uint32_t>(folded.active_ranks())) - 1);
+  const auto peer_of = [&](rank_t stage) {
+    return stage == 0 ? partner : folded.rank_of(folded.number() ^ (rank_t{1} << (stage - 1)));
+  };
+  in.start(peer_of(folded.has_partner() ? 0 : 1));
+  for (rank_t stage = 0; stage <= rounds; ++stage) {
+    const rank_t peer = peer_of(stage);
+    for (std::size_t i = 0; i < all.count(); ++i) {
+      const std::span<T> mine = part(x, all[i]);
+      if (stage > 0 || folded.has_partner()) {
+        co_await in.due();
+        message_buffer& came = in.take();
+        if (i + 1 < all.count())
+          in.start(peer);
+        else if (stage < rounds)
+          in.start(peer_of(stage + 1));
+        if (stage > 0) coder.decode(out[i].message, mine);
+        const std::span<T> theirs = scratch.span().first(mine.size());
+        coder.decode(coder.template arrived<T>(came, mine.size()), theirs);
+        came.end_loan();
+        if (peer < net.rank())
+          kernel::reduce_left(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+        else
+          kernel::reduce(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+        net.compute(mine.size());
+      }
+      const bool goes_back = stage == rounds; // to the folded ranks, if there are any
+      if (goes_back && folded.extra() == 0) continue;
+      if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
+      const bool first = (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // of those with this sum
+      encode(i, step_of(stage + 1, folded.number() >> stage), first);
+      if (!goes_back)
+        out[i].send(net, peer_of(stage + 1));
+      else if (folded.has_partner())
+        out[i].send(net, partner);
+      if (goes_back) coder.decode(out[i].message, mine);
+    }
+  }
+  for (auto& slot : out) {
+    if (slot.sending) co_await *slot.sending;
+  }
+}
+
+} // namespace spar

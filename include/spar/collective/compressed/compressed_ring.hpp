@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The ring allreduce with compression at the level of the collective (Zhou et al., algorithm 1).
+#pragma once
+
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// In the first phase each block is encoded, sent, decoded and reduced on its way to its owner; the owner encodes the
+/// sum once, and in the second phase these bytes go around. Every rank, the owner too, takes the decoded values, so all
+/// have the same bits. A rank encodes P pieces of each block and decodes 2 P - 1 (neither for one rank), and sends
+/// 2 (P - 1) / P of the encoded vector. Blocks go in pieces: while one is on its way another one is encoded or decoded.
+///
+/// |result - sum| is at most (1 + e)^P - 1 times the sum over the ranks of the largest |value| of the codec's block,
+/// where e is its relative error.
+///
+/// In place, `piece` values encoded together. `residual`, where there is one, gets what this rank's encodings lose.
+template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
+task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
+                           std::span<T> residual) {
+  const rank_t p = net.size();
+  if (p == 1) co_return;
+  const uniform_ownership owner{x.size(), p};
+  const auto of = [](std::span<T> all, index_range r) { return all.empty() ? all : all.subspan(r.begin, r.size()); };
+  const rank_t right = (net.rank() + 1) % p, left = (net.rank() + p - 1) % p;
+  // Hop 0 sends a rank's first block; hop h brings it another one, from hop P on a sum.
+  const auto pieces = [&](rank_t hop) { return detail::pieces_of{owner[(net.rank() + 2 * p - 1 - hop) % p], piece}; };
+  const rank_t last = 2 * p - 2;
+  const detail::pieces_of largest{owner[0], piece};
+  const block_coder coder(net, codec);
+  // A rank is ahead of its right one by a block at most.
+  detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
+  detail::read_ahead<Net> in(net);
+  buffer<T> scratch(net.memory(), largest[0].size());
+
+  in.start(left);
+  for (rank_t hop = 0; hop <= last; ++hop) {
+    const detail::pieces_of block = pieces(hop);
+    for (std::size_t i = 0; i < block.count(); ++i) {
+      const index_range range = block[i];
+      const std::span<T> mine = x.subspan(range.begin, range.size());
+      message_buffer* came = nullptr;
+      payload message;
+      if (hop > 0) {
+        co_await in.due();
+        came = &in.take();
+        if (hop < last || i + 1 < block.count()) in.start(left); // comes while this one is decoded
+        message = coder.template arrived<T>(*came, range.size());
+      }
+      if (hop > 0 && hop < p) {
+        coder.decode(message, scratch.span().first(range.size()));
+        kernel::reduce_left(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+        net.compute(mine.size());
+      }
+      if (hop < last) {
+        auto& slot = out.next();
+        if (slot.sending) co_await *slot.sending;
+        const auto step = static_cast<std::uint64_t>(hop);
+        slot.message = hop < p ? coder.message(std::span<const T>(mine), range.begin, step, slot.room)
+                               : coder.pass_on(message, slot.room);
+        slot.send(net, right);
+        if (hop < p) coder.keep_lost(slot.message, std::span<const T>(mine), of(residual, range), scratch.span());
+        if (hop == p - 1) coder.decode(slot.message, mine);
+      }
+      if (hop >= p) coder.decode(message, mine);
+      if (came != nullptr) came->end_loan();
+    }
+  }
+  for (auto& slot : out) {
+    if (slot.sending) co_await *slot.sending;
+  }
+}
+
+} // namespace spar

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ring and recursive doubling whose messages are compressed one by one: the point-to-point compression that a
+// collective's own beats (Zhou et al., section III-B).
+#pragma once
+
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/topology/fold.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// A message as a library below the collective sends it: encoded before it goes and decoded where it arrives, while
+/// nothing else is done.
+template <transport Net, class Codec>
+class coded_message {
+ public:
+  coded_message(channel<Net> net, const Codec& codec) noexcept : net_(net), coder_(net, codec) {}
+
+  template <element T>
+  void send(outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range, std::uint64_t step) {
+    const std::uint64_t unlike_others = step << 24 | static_cast<std::uint64_t>(net_.rank());
+    slot.message = coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room);
+    slot.send(net_, peer);
+  }
+  template <element T>
+  void decode(message_buffer& came, std::span<T> out) const {
+    coder_.decode(coder_.template arrived<T>(came, out.size()), out);
+    came.end_loan();
+  }
+
+ private:
+  channel<Net> net_;
+  block_coder<Net, Codec> coder_;
+};
+
+} // namespace detail
+
+/// The ring. What goes around in the second phase is encoded anew by each rank that passes it on: 2 (P - 1) encodings
+/// and as many decodings. An owner keeps its sum as it is, so ranks may end with different bits.
+template <class Codec>
+struct p2p_compressed_ring {
+  static constexpr std::string_view name = "p2p_compressed_ring";
+
+  Codec codec{};
+
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return 2 * (ranks - 1); }
+  template <class F>
+  void options(F&& f) const {
+    f("codec", codec);
+  }
+  /// Throws `invalid_argument` for a bad option of the codec.
+  template <element T, class Op>
+  void validate(std::uint64_t, rank_t, const Op&) const {
+    (void)codec.template encoded_bytes<T>(1);
+  }
+
+  /// In place.
+  template <transport Net, element T, reduction<T> Op>
+    requires block_codec<Codec, T>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const rank_t p = net.size();
+    const uniform_ownership owner{x.size(), p};
+    detail::coded_message coded(net, codec);
+    detail::outgoing_piece<Net> slot;
+    message_buffer came(net.memory());
+    buffer<T> theirs(net.memory(), p > 1 ? owner[0].size() : 0);
+    for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
+      const index_range given = owner[(net.rank() + 2 * p - 1 - hop) % p];
+      const index_range due = owner[(net.rank() + 2 * p - 2 - hop) % p];
+      coded.send(slot, (net.rank() + 1) % p, std::span<const T>(x), given, static_cast<std::uint64_t>(hop));
+      co_await net.receive((net.rank() + p - 1) % p, came);
+      const std::span<T> mine = x.subspan(due.begin, due.size());
+      coded.decode(came, hop < p - 1 ? theirs.span().first(due.size()) : mine);
+      if (hop < p - 1) {
+        kernel::reduce_left(mine.data(), std::as_const(theirs).data(), mine.size(), op);
+        net.compute(mine.size());
+      }
+      co_await *slot.sending;
+    }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// Recursive doubling. A rank adds its own values as they are: log2 P encodings and as many decodings at P = 2^m, and
+/// ranks may end with different bits.
+template <class Codec>
+struct p2p_compressed_doubling {
+  static constexpr std::string_view name = "p2p_compressed_doubling";
+
+  Codec codec{};
+
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept {
+    const fold folded(0, ranks);
+    return std::bit_width(static_cast<std::uint32_t>(folded.active_ranks())) - 1 + (folded.extra() > 0 ? 2 : 0);
+  }
+  template <class F>
+  void options(F&& f) const {
+    f("codec", codec);
+  }
+  /// Throws `invalid_argument` for a bad option of the codec.
+  template <element T, class Op>
+  void validate(std::uint64_t, rank_t, const Op&) const {
+    (void)codec.template encoded_bytes<T>(1);
+  }
+
+  /// In place.
+  template <transport Net, element T, reduction<T> Op>
+    requires block_codec<Codec, T>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    const fold folded(net.rank(), net.size());
+    const index_range all{0, x.size()};
+    detail::coded_message coded(net, codec);
+    detail::outgoing_piece<Net> slot;
+    message_buffer came(net.memory());
+    buffer<T> theirs(net.memory(), net.size() > 1 ? x.size() : 0);
+    const auto reduce = [&](bool lower) {
+      if (lower)
+        kernel::reduce_left(x.data(), std::as_const(theirs).data(), x.size(), op);
+      else
+        kernel::reduce(x.data(), std::as_const(theirs).data(), x.size(), op);
+      net.compute(x.size());
+    };
+    if (folded.has_partner() && !folded.active()) {
+      coded.send(slot, folded.partner(), std::span<const T>(x), all, 0);
+      co_await net.receive(folded.partner(), came);
+      coded.decode(came, x);
+      co_await *slot.sending;
+      co_return;
+    }
+    if (folded.has_partner()) {
+      co_await net.receive(folded.partner(), came);
+      coded.decode(came, theirs.span());
+      reduce(true);
+    }
+    std::uint64_t step = 1;
+    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2, ++step) {
+      const rank_t peer = folded.rank_of(folded.number() ^ distance);
+      coded.send(slot, peer, std::span<const T>(x), all, step);
+      co_await net.receive(peer, came);
+      coded.decode(came, theirs.span());
+      reduce(peer < net.rank());
+      co_await *slot.sending;
+    }
+    if (folded.has_partner()) {
+      coded.send(slot, folded.partner(), std::span<const T>(x), all, step);
+      co_await *slot.sending;
+    }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

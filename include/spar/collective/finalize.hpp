@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an operation does once at the end, as the division of an average.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/sparse_stream.hpp>
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar::detail {
+
+template <class Op, class T>
+concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
+
+template <class T, class Op>
+void finalize_values(std::span<T> x, Op op, rank_t ranks) {
+  for (T& value : x) value = op.finish(value, ranks);
+}
+
+/// An algorithm whose result is finished on every rank.
+template <class Algorithm>
+struct finalizing {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+
+  template <class F>
+  void options(F&& f) const {
+    algorithm.options(f);
+  }
+
+  template <transport Net, element T, index_type Index, class Op>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
+    sparse_stream<T, Index> sum = co_await algorithm(net, mine, op);
+    finalize_values(sum.values(), op, net.size());
+    co_return sum;
+  }
+  template <transport Net, element T, class Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    co_await algorithm(net, x, op);
+    finalize_values(x, op, net.size());
+  }
+};
+
+/// `algorithm`, with the end of Op where it has one.
+template <class Op, class T, class Algorithm>
+auto with_finalize(Algorithm algorithm) {
+  if constexpr (finishes<Op, T>)
+    return finalizing<Algorithm>{std::move(algorithm)};
+  else
+    return algorithm;
+}
+
+} // namespace spar::detail

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A collective that goes on without the ranks that are late, which contribute later: persistent rounds, started by
+// calls or by the activations of others (eager-SGD, sections 4 and 5).
+#pragma once
+
+#include <spar/collective/basic/allgather.hpp>
+#include <spar/collective/finalize.hpp>
+#include <spar/collective/partial/activation.hpp>
+#include <spar/collective/partial/backlog.hpp>
+#include <spar/collective/partial/participants.hpp>
+#include <spar/core/memory/record_queue.hpp>
+#include <spar/core/memory/slab.hpp>
+#include <spar/runtime/pending.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+struct partial_options {
+  static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+  /// Rounds that may run ahead of a rank's calls, and so results that are kept for it; with 0 a round waits for every
+  /// rank.
+  std::uint64_t tau = 64;
+};
+
+namespace detail {
+
+/// What ranks must have alike of a partial allreduce.
+template <class Algorithm, class Participation>
+struct partial_terms {
+  static constexpr std::string_view name = "partial";
+  const Algorithm* algorithm;
+  const Participation* who;
+  std::uint64_t tau;
+
+  template <class F>
+  void options(F&& f) const {
+    f("algorithm", *algorithm), f("participation", *who), f("tau", tau);
+  }
+};
+
+} // namespace detail
+
+/// One rank's end of a partial allreduce: an engine that runs one round after the other, and the calls that feed it.
+///
+/// - Call t returns the result of round t, at once where that has run already; all ranks get the same bits, and learn
+///   the same `participants`.
+/// - Round r starts on this rank when it makes its call r and may start rounds, or when another's activation has come
+///   and it has made at least r - tau calls. What it holds back then, all calls that are in no earlier round, is what
+///   it contributes: nothing is lost, nothing counts twice.
+/// - All ranks make equally many calls; then `drain` is a round of everyone, which delivers what is still held back.
+///   Ranks that have made another number of calls end in `mismatch`, and so do those that go on where one has destroyed
+///   its object.
+/// - Rounds go on while the application is elsewhere where the rank has a progress_thread, or calls `progress()`.
+///
+/// One call at a time. The transport outlives it. Made in the same order on all ranks, as collectives are started.
+template <transport Net, class Held, participation Participation, class Algorithm, class Op>
+class partial {
+ public:
+  using argument = typename Held::argument;
+  using result = typename Held::result;
+
+  partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
+          Op op, const partial_options& options)
+      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), activation_(net, who, n, agreed),
+        algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
+    const detail::rank_lock lock(node().shared());
+    if (node().dead()) node().throw_peer_failed();
+    name_ = sentence("spar::partial ", node().dispatch().next());
+    detail::call_name& name = node().name_call({name_});
+    if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
+    engine_.emplace(rounds(net));
+    subscriber_.self = this;
+    subscriber_.hear = [](void* self, rank_t source, std::string_view text) {
+      static_cast<partial*>(self)->hear(source, text);
+    };
+    node().dispatch().add(subscriber_); // last: nobody is told of what has not been made
+    activation_.greet(subscriber_.number, description_of(terms()));
+  }
+  partial(const partial&) = delete;
+  /// Tells the others that this rank makes no further call, in `mismatch` for those that do, and waits until a round
+  /// that runs has ended, and nobody reads what it has lent. A simulated program cannot wait there: it drains first.
+  ~partial() {
+    const detail::rank_lock lock(node().shared());
+    try {
+      if (!drained_ && !node().dead())
+        activation_.close(subscriber_.number, detail::round_note::kind::left, calls_ + 1);
+      while (running_ && !engine_->done() && !node().dead()) net_->progress(true);
+    } catch (...) { // nothing more can happen
+    }
+    engine_.reset();
+    node().dispatch().remove(subscriber_);
+    detail::await_loans(*net_); // of what this object holds
+  }
+
+  /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.
+  /// Throws `invalid_argument` for another dimension than n, for a stream that is not well formed and for what the
+  /// algorithm does not take, before the call counts, and after `drain`; `mismatch` where another rank has drained, or
+  /// has left, after fewer calls.
+  result operator()(const argument& x) { return start(x).wait(); }
+  /// The same, non-blocking.
+  auto start(const argument& x) { return begin(x, false); }
+
+  /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten; of a stream
+  /// only the dimension counts.
+  result drain(const argument& x) { return start_drain(x).wait(); }
+  auto start_drain(const argument& x) { return begin(x, true); }
+
+  /// Looks for what has come in, for programs without a progress thread to call while they compute. Returns whether a
+  /// round is under way, in which others may be waiting for this rank: then again, soon.
+  bool progress() {
+    const detail::rank_lock lock(node().shared());
+    net_->progress(false);
+    return running_;
+  }
+
+  /// The algorithm with its state, such as a residual; a round may change it until `drain` has ended.
+  [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
+  /// Calls of this rank so far.
+  [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
+  /// Control messages that this rank has sent to start rounds and to tell of calls.
+  [[nodiscard]] std::uint64_t activations_sent() const {
+    const detail::rank_lock lock(node().shared()); // a progress thread sends them too
+    return activation_.messages();
+  }
+
+ private:
+  [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
+
+  /// Waits until somebody wakes it, or the communicator dies.
+  class idly {
+   public:
+    idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
+    idly(const idly&) = delete;
+    ~idly() { record_->forget(); }
+    [[nodiscard]] static bool await_ready() noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept { node_->await_idly(*record_, waiting); }
+    static void await_resume() noexcept {}
+
+   private:
+    endpoint* node_;
+    detail::operation_record* record_;
+  };
+
+  /// A round that has run.
+  struct finished {
+    typename Held::share share;
+    participants who;
+    statistics cost;
+    finished* next = nullptr;
+  };
+
+  // Calls.
+
+  void check(const argument& x) const {
+    if (drained_) raise<invalid_argument>({"a partial allreduce has been drained: no call can follow"});
+    if (calling_) raise<invalid_argument>({"a partial allreduce's call has not ended: they are made one at a time"});
+    if (Held::dimension(x) != n_) {
+      raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
+    }
+    Held::check(x);
+    if constexpr (requires { algorithm_.check_values(x); }) algorithm_.check_values(x);
+    algorithm_.template validate<typename Held::value_type>(n_, net_->size(), op_);
+  }
+
+  auto begin(const argument& x, bool last) {
+    const detail::rank_lock lock(node().shared());
+    check(x);
+    call_record& record = node().acquire();
+    pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
+    net_->progress(false); // the round starts now, if it can
+    return handle;
+  }
+
+  task<result> call(Net&, argument x, call_record* record, bool last) {
+    const end_of_call end(*this);
+    const std::uint64_t round = calls_ + 1;
+    const bool alive = !node().dead();
+    if (alive) {
+      try {
+        if (last)
+          begin_drain(round);
+        else
+          begin_call(x, round);
+      } catch (...) { // the others must not wait for what this rank cannot do
+        give_up();
+        throw;
+      }
+      waiting_ = started_ < round ? &x : nullptr;
+      engine_wait_.wake(node().scheduler());
+    }
+    // The engine knows best of what a communicator has died; and a round that fails lets go of x first.
+    const auto in_time = [&] { return alive && ended_ >= round; };
+    while (!in_time() && (running_ || !error_)) {
+      idly wait(node(), call_wait_);
+      co_await wait;
+    }
+    if (!in_time()) std::rethrow_exception(error_);
+    finished* const next = results_.pop_front();
+    finished its = std::move(*next);
+    finished_.recycle(next);
+    record->cost = its.cost;
+    co_return Held::deliver(its.share, its.who, x);
+  }
+  class end_of_call {
+   public:
+    explicit end_of_call(partial& its) noexcept : its_(&its) { its_->calling_ = true; }
+    end_of_call(const end_of_call&) = delete;
+    ~end_of_call() {
+      its_->calling_ = false;
+      its_->waiting_ = nullptr;
+    }
+
+   private:
+    partial* its_;
+  };
+
+  void begin_call(const argument& x, std::uint64_t round) {
+    calls_ = round;
+    check_closing();
+    if (started_ >= round) {
+      if (held_.empty()) oldest_held_ = round;
+      held_.add(x);
+    }
+    activation_.call(subscriber_.number, round);
+  }
+
+  void begin_drain(std::uint64_t round) {
+    if (activation_.started() >= round) {
+      raise<mismatch>({"rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made ",
+                       activation_.started()});
+    }
+    drained_ = true;
+    check_closing();
+    activation_.close(subscriber_.number, detail::round_note::kind::drained, round);
+  }
+
+  /// Throws `mismatch` where another rank has ended after another number of calls.
+  void check_closing() {
+    const detail::round_note& note = activation_.closing();
+    const bool drains = note.what == detail::round_note::kind::drained;
+    if (note.round == 0 || (drained_ ? drains && note.round == calls_ + 1 : note.round > calls_)) return;
+    const char* what = drains ? " has drained a partial allreduce after " : " has left a partial allreduce after ";
+    raise<mismatch>({"rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_});
+  }
+  /// With the exception that is being handled: told here and to the others.
+  void give_up() noexcept {
+    if (!error_) error_ = std::current_exception(); // before those who wait are woken
+    detail::abort(*net_, message_of(error_));
+  }
+
+  void hear(rank_t source, std::string_view text) {
+    if (node().dead()) return;
+    try {
+      activation_.hear(source, text);
+      check_closing();
+    } catch (...) {
+      give_up();
+    }
+    engine_wait_.wake(node().scheduler());
+  }
+
+  // The engine.
+
+  [[nodiscard]] bool is_due(std::uint64_t round) const noexcept {
+    if (drained_ && round == calls_ + 1) return true;
+    return activation_.started() >= round && (round <= calls_ || round - calls_ <= tau_);
+  }
+
+  task<void> rounds(Net& net) {
+    try {
+      for (std::uint64_t round = 1; !drained_ || round <= calls_ + 1; ++round) {
+        while (!is_due(round) && !node().dead()) {
+          idly wait(node(), engine_wait_);
+          co_await wait;
+        }
+        if (node().dead()) node().throw_peer_failed();
+        started_ = round;
+        running_ = true;
+        finished& next = *finished_.acquire();
+        contribute(next, round);
+        call_record call;
+        call.name = &node().name_call({name_});
+        const bool last = drained_ && round == calls_ + 1;
+        const channel<Net> calls(net, call, signature_of_round(last));
+        const one_round reduce{terms()};
+        co_await detail::drive_named(calls, &call, reduce, this, &next);
+        next.cost = call.cost;
+        results_.push_back(&next);
+        ended_ = round;
+        running_ = false;
+        call_wait_.wake(node().scheduler());
+      }
+    } catch (...) {
+      give_up();
+    }
+    running_ = false;
+    if (error_) call_wait_.wake(node().scheduler());
+  }
+
+  /// What this rank brings to a round, at the instant at which it starts.
+  void contribute(finished& next, std::uint64_t round) {
+    next.who = participants(round, net_->size(), net_->memory());
+    const argument* const call = drained_ ? nullptr : waiting_;
+    const bool fresh = call != nullptr;
+    if (!held_.empty())
+      next.who.set(net_->rank(), fresh ? presence::fresh : presence::stale, round - oldest_held_);
+    else if (fresh)
+      next.who.set(net_->rank(), presence::fresh, 0);
+    next.share = held_.take(call);
+    waiting_ = nullptr;
+  }
+
+  using terms_type = detail::partial_terms<Algorithm, Participation>;
+  [[nodiscard]] terms_type terms() const noexcept { return {&algorithm_, &who_, tau_}; }
+
+  struct one_round : terms_type {
+    task<void> operator()(channel<Net> net, partial* its, finished* next) const& {
+      const bruck_allgather gather;
+      co_await gather(net.template with_element<std::int32_t>(), next->who.marks());
+      co_await Held::reduce(net, its->algorithm_, next->share, its->op_);
+      Held::finish(next->share, its->op_, net.size());
+    }
+  };
+
+  [[nodiscard]] signature signature_of_round(bool last) const noexcept {
+    signature agreed = agreed_;
+    if (last) agreed.digest = detail::splitmix(agreed.digest);
+    return agreed;
+  }
+
+  Net* net_;
+  std::uint64_t n_;
+  signature agreed_;
+  Held held_;
+  Participation who_;
+  detail::activation<Net, Participation> activation_;
+  Algorithm algorithm_;
+  Op op_;
+  std::uint64_t tau_;
+  detail::control_subscriber subscriber_;
+  std::string name_;
+
+  std::uint64_t calls_ = 0;
+  std::uint64_t started_ = 0;         // rounds
+  std::uint64_t ended_ = 0;           // rounds
+  std::uint64_t oldest_held_ = 0;     // call, where something is held back
+  const argument* waiting_ = nullptr; // the values of a call whose round has not started
+  detail::slab<finished> finished_;
+  detail::record_queue<finished> results_; // of rounds whose calls have not been made
+  bool calling_ = false;
+  bool running_ = false;
+  bool drained_ = false;
+  std::exception_ptr error_;
+  detail::operation_record engine_wait_;
+  detail::operation_record call_wait_;
+  std::optional<task<void>> engine_;
+};
+
+} // namespace spar

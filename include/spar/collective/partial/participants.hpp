@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whose calls are in the result of a round of a partial collective.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/pool.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/storage/sparse_stream.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// What a rank brought to a round.
+enum class presence : std::uint8_t {
+  absent, ///< nothing
+  stale,  ///< earlier calls only
+  fresh   ///< the call of this round, and earlier ones that it had not brought yet
+};
+
+/// The same on every rank that has the same result.
+class participants {
+ public:
+  participants() = default;
+  participants(std::uint64_t round, rank_t ranks, pool& memory)
+      : round_(round), marks_(memory, static_cast<std::size_t>(ranks)) {
+    std::fill_n(marks_.data(), marks_.size(), 0);
+  }
+
+  /// Rounds count from 1, as calls do.
+  [[nodiscard]] std::uint64_t round() const noexcept { return round_; }
+  [[nodiscard]] presence operator[](rank_t rank) const noexcept { return static_cast<presence>(mark(rank) % 4); }
+  /// Rounds by which the oldest call is late that a rank brought; 0 where it is absent.
+  [[nodiscard]] std::uint64_t staleness(rank_t rank) const noexcept {
+    return static_cast<std::uint64_t>(mark(rank)) / 4;
+  }
+  /// The greatest one of all ranks.
+  [[nodiscard]] std::uint64_t staleness() const noexcept {
+    std::uint64_t most = 0;
+    for (const std::int32_t m : marks_.span()) most = std::max(most, static_cast<std::uint64_t>(m) / 4);
+    return most;
+  }
+
+  [[nodiscard]] rank_t fresh() const noexcept { return count(presence::fresh); }
+  [[nodiscard]] rank_t stale() const noexcept { return count(presence::stale); }
+  [[nodiscard]] rank_t absent() const noexcept { return count(presence::absent); }
+
+  // For partial collectives.
+  void set(rank_t rank, presence what, std::uint64_t late) noexcept {
+    const auto most = std::min<std::uint64_t>(late, std::numeric_limits<std::int32_t>::max() / 4);
+    marks_.data()[rank] = static_cast<std::int32_t>(4 * most) + static_cast<std::int32_t>(what);
+  }
+  [[nodiscard]] std::span<std::int32_t> marks() noexcept { return marks_.span(); }
+
+ private:
+  [[nodiscard]] std::int32_t mark(rank_t rank) const noexcept { return marks_.data()[rank]; }
+  [[nodiscard]] rank_t count(presence what) const noexcept {
+    rank_t ranks = 0;
+    for (const std::int32_t m : marks_.span()) ranks += static_cast<presence>(m % 4) == what ? 1 : 0;
+    return ranks;
+  }
+
+  std::uint64_t round_ = 0;
+  buffer<std::int32_t> marks_; // 4 staleness + presence
+};
+
+/// The sum of a round of streams.
+template <element T, index_type Index>
+struct partial_sum {
+  partial_sum() = default;
+  partial_sum(sparse_stream<T, Index> all, participants who) noexcept : sum(std::move(all)), by(std::move(who)) {}
+
+  sparse_stream<T, Index> sum;
+  participants by;
+};
+
+} // namespace spar

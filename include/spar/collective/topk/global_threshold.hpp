@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The k largest entries of a sum whose blocks have different owners: a threshold that all ranks share, reused between
+// calls (Ok-Topk, section 3.1.3).
+#pragma once
+
+#include <spar/collective/allreduce/recursive_doubling.hpp>
+#include <spar/collective/basic/allgather.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/checked_cast.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/selector/amount.hpp>
+#include <spar/storage/kernel/magnitude.hpp>
+#include <spar/storage/sparse_stream.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+namespace spar {
+
+namespace detail {
+
+/// Entries above a threshold and exactly at it.
+struct threshold_counts {
+  std::uint64_t above = 0;
+  std::uint64_t at = 0;
+
+  /// Entries that are selected with this threshold: of those at it as many as there is room for.
+  [[nodiscard]] std::uint64_t selected(const selector::topk_bounds& bounds) const noexcept {
+    return above + at <= bounds.most ? above + at : std::max(above, std::min(bounds.k, above + at));
+  }
+};
+
+template <element T>
+threshold_counts count_from(std::span<const T> values, kernel::magnitude<T> threshold) {
+  threshold_counts counts;
+  for (const T value : values) {
+    counts.above += kernel::magnitude_of(value) > threshold ? 1U : 0U;
+    counts.at += kernel::magnitude_of(value) == threshold ? 1U : 0U;
+  }
+  return counts;
+}
+
+/// A search for the k-th largest magnitude of all ranks' values, by 31 counters a round.
+template <element T>
+class threshold_search {
+  using key = kernel::magnitude<T>;
+  static constexpr std::size_t probes = 31;
+
+ public:
+  /// `known`: how many values are above and at `threshold`, over all ranks.
+  threshold_search(key threshold, const threshold_counts& known, const selector::topk_bounds& bounds)
+      : bounds_(bounds), best_(threshold) {
+    if (known.above >= bounds.k && bounds.k > 0) {
+      low_ = static_cast<key>(threshold + 1);
+      upwards_ = true;
+    } else if (known.above + known.at >= bounds.k) {
+      done_ = true; // it is the k-th itself
+    } else {
+      top_ = static_cast<key>(threshold - 1);
+    }
+    if (!done_) look();
+  }
+
+  [[nodiscard]] bool done() const noexcept { return done_; }
+  [[nodiscard]] key threshold() const noexcept { return best_; }
+
+  /// This rank's share of the counters: its values from each probe on.
+  std::span<std::uint64_t> count(std::span<const T> values) {
+    for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
+    std::array<std::uint64_t, probes + 1> reached{}; // values that reach so many probes
+    for (const T value : values) {
+      const key m = kernel::magnitude_of(value);
+      std::size_t below = 0; // by halving, without branches: where a value lies is as good as random
+      for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
+      ++reached[below];
+    }
+    std::uint64_t from = 0;
+    for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
+    return counts_;
+  }
+  /// The counters hold the sums over all ranks.
+  void narrow() {
+    const auto distance = [&](std::uint64_t count) {
+      return count > bounds_.k ? count - bounds_.k : bounds_.k - count;
+    };
+    std::size_t nearest = 0;
+    for (std::size_t i = 1; i < probes; ++i) {
+      if (distance(counts_[i]) <= distance(counts_[nearest])) nearest = i;
+    }
+    best_ = probes_[nearest];
+    done_ = distance(counts_[nearest]) <= (bounds_.most - bounds_.k) / 2;
+    if (done_) return;
+    std::size_t passed = 0; // probes that k values reach
+    while (passed < probes && counts_[passed] >= bounds_.k) ++passed;
+    if (passed > 0) low_ = probes_[passed - 1];
+    if (passed < probes) top_ = static_cast<key>(probes_[passed] - 1);
+    if (top_ < low_) raise<corrupt_message>({"counts of entries that arrived contradict each other"});
+    galloping_ = false;
+    look();
+  }
+
+ private:
+  void look() {
+    best_ = low_;
+    done_ = low_ >= top_;
+  }
+
+  /// Ascending, above the lowest and up to the top. The first round looks at growing distances from the last threshold,
+  /// as thresholds change slowly.
+  [[nodiscard]] key probe(std::size_t i) const noexcept {
+    const key width = static_cast<key>(top_ - low_);
+    if (galloping_) {
+      const std::size_t step = upwards_ ? i : probes - 1 - i;
+      const std::size_t bits = step * (std::numeric_limits<key>::digits - 1) / (probes - 1);
+      const key distance = std::min<key>(width, static_cast<key>(key{1} << bits));
+      return static_cast<key>(upwards_ ? low_ + distance : top_ - (distance - 1));
+    }
+    const key nth = static_cast<key>(i + 1);
+    constexpr key parts = probes;
+    return static_cast<key>(low_ + width / parts * nth + (width % parts * nth + parts - 1) / parts);
+  }
+
+  selector::topk_bounds bounds_;
+  key best_;
+  key low_ = 1;                             // at least k values have this magnitude or more, or there are fewer
+  key top_ = kernel::greatest_magnitude<T>; // fewer have a greater one
+  bool upwards_ = false;
+  bool galloping_ = true;
+  bool done_ = false;
+  std::array<key, probes> probes_{};
+  std::array<std::uint64_t, probes> counts_{};
+};
+
+/// Keeps, in their order, the entries above the threshold and the first `ties` of those at it.
+template <element T, index_type Index>
+void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
+  const std::span<Index> indices = entries.indices();
+  const std::span<T> values = entries.values();
+  std::size_t kept = 0;
+  for (std::size_t e = 0; e < values.size(); ++e) { // without branches: what is kept is as good as random
+    const auto m = kernel::magnitude_of(values[e]);
+    const bool tie = m == threshold && ties > 0;
+    ties -= static_cast<std::uint64_t>(tie);
+    indices[kept] = indices[e];
+    values[kept] = values[e];
+    kept += static_cast<std::size_t>(m > threshold || tie);
+  }
+  entries.shrink(kept);
+}
+
+} // namespace detail
+
+/// Of the sums that the owners hold, keeps the k largest in magnitude, or nearly so: a number of them within `bounds`,
+/// or all nonzeros where there are fewer. Of equal ones at the threshold those of the lowest owner come first, and of
+/// the lowest index. `shares`, P + 1, are set to where each rank's begins in the joint order of what is kept.
+///
+/// `last_threshold` is that of the last call, 1 before the first, as a magnitude; it is looked for again where `anew`
+/// says so, or where too few or too many sums reach it. Every call: ceil(log2 P) messages a rank, of 2 (P - 1) words
+/// (of 4 bytes) together, 4 (P - 1) with 64-bit indices. To look for it, these once more, and rounds of an allreduce by
+/// recursive doubling with 62 words a message: at most 8 for values of 4 bytes, fewer where the threshold has changed
+/// little or a number near k will do. Returns how many rounds of ceil(log2 P) messages looking for it took.
+template <transport Net, element T, index_type Index>
+task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
+                                     bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares) {
+  const auto ranks = static_cast<std::size_t>(net.size());
+  auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
+  // A block has no more entries than there are indices.
+  using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
+  const auto counters = net.template with_element<counter>();
+  const bruck_allgather allgather;
+  const recursive_doubling allreduce;
+  const auto rank = static_cast<std::size_t>(net.rank());
+  buffer<counter> counts(net.memory(), 2 * ranks); // above and at the threshold, of each owner
+  detail::threshold_counts all;
+  const auto count_own = [&] {
+    const auto own = detail::count_from(std::span<const T>(mine.values()), threshold);
+    counts.data()[2 * rank] = checked_cast<counter>(own.above);
+    counts.data()[2 * rank + 1] = checked_cast<counter>(own.at);
+  };
+  const auto add_up = [&] {
+    all = {};
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
+      if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
+        raise<corrupt_message>(
+            {"rank ", r, " counts ", theirs.above, " and ", theirs.at, " entries of a vector of ", mine.dimension()});
+      }
+      all.above += theirs.above;
+      all.at += theirs.at;
+    }
+  };
+
+  count_own();
+  co_await allgather(counters, counts.span());
+  add_up();
+  std::uint64_t rounds = 0;
+  const std::uint64_t selected = all.selected(bounds);
+  if (anew || selected > bounds.most || (selected < bounds.least && threshold > 1)) {
+    detail::threshold_search<T> search(threshold, all, bounds);
+    for (; !search.done(); ++rounds) {
+      co_await allreduce(net.template with_element<std::uint64_t>(), search.count(mine.values()), sum{});
+      search.narrow();
+    }
+    if (threshold != search.threshold()) {
+      last_threshold = threshold = search.threshold();
+      count_own();
+      co_await allgather(counters, counts.span());
+      add_up();
+      ++rounds;
+    }
+  }
+
+  std::uint64_t ties = all.selected(bounds) - all.above;
+  std::uint64_t own_ties = 0;
+  shares[0] = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::uint64_t taken = std::min<std::uint64_t>(ties, counts.data()[2 * r + 1]);
+    shares[r + 1] = shares[r] + counts.data()[2 * r] + taken;
+    ties -= taken;
+    if (r == rank) own_ties = taken;
+  }
+  detail::keep_from(mine, threshold, own_ties);
+  co_return rounds;
+}
+
+} // namespace spar

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A split-allgather whose owners share the entries as the topology says: owners of quantiles. Beyond SparCML and
+// FlexReduce.
+#pragma once
+
+#include <spar/collective/topk/balanced_ownership.hpp>
+#include <spar/collective/topk/flat_exchange.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace spar {
+
+/// Ranks agree on the quantiles of all entries (see balance_ownership), reduce each block of indices to its owner, on a
+/// tree by merging inside a host before anything crosses its link, and gather the blocks. Sums turn dense where that is
+/// smaller. Where entries lie evenly, `split_allgather` and, on a tree, `chains` save the agreeing.
+struct quantile_owners {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "quantile_owners";
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    if constexpr (!topology_with_owners<Topology>)
+      return needs_owners();
+    else if constexpr (!has_stream_codec<Storage> || straight_topology<Topology>)
+      return detail::accepts_entries_alone<Storage>(); // on a tree sums may turn dense
+    else
+      return nothing_against();
+  }
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  void options(F&&) const noexcept {}
+
+  template <transport Net, class Topology, element T, index_type Index, reduction<T> Op, class Storage>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, Topology over, stream_view<T, Index> mine, Op op,
+                                           Storage store, std::span<T> residual) const& {
+    if constexpr (straight_topology<Topology>) net = net.in_order(over.order());
+    const std::uint64_t n = mine.dimension();
+    sparse_stream<T, Index> sparse_copy;
+    if (mine.is_dense()) {
+      sparse_copy = to_sparse(mine, op, net.memory());
+      mine = sparse_copy.view();
+    }
+    const auto owners = over.due(n, net.size());
+    buffer<std::uint64_t> bounds(net.memory(), static_cast<std::size_t>(owners.count()) + 1);
+    std::fill_n(bounds.data(), bounds.size(), std::uint64_t{0});
+    co_await balance_ownership(net, mine.indices(), owners, bounds.span(), true, n);
+    const std::span<const std::uint64_t> owned = bounds.span();
+    const sparse_stream<T, Index> block = co_await reduce_to_owners(net, over, mine, owned, op, store, residual);
+    co_return co_await gather_blocks(net, over, block.view(), owned, op, store, residual);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The schedule of gTopk: the k largest entries by a reduction tree that selects again at every inner node, and a
+// broadcast (gTopk: Shi et al., ICDCS 2019; Ok-Topk, section 2).
+#pragma once
+
+#include <spar/collective/basic/binomial.hpp>
+#include <spar/collective/selected_sum.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/selector/amount.hpp>
+#include <spar/selector/keep_largest.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/merge.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// left plus right, of which the k largest entries are kept, of equal ones those with the lowest indices; the others
+/// are added to the residual.
+template <element T, index_type Index, reduction<T> Op>
+sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
+                                   std::uint64_t k, std::span<T> residual, Op op, pool& memory) {
+  constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
+  auto both = merge(left, right, {0, left.dimension()}, never_dense, op, memory);
+  const auto dropped = selector::keep_largest(both, k, memory);
+  dropped.for_each([&](Index i, T value) {
+    T& x = residual[i];
+    x = op(x, value);
+  });
+  return both;
+}
+
+/// 2 ceil(log2 P) rounds with at most k entries in each message, or what the selector may select more (see
+/// topk_bounds). An inner node keeps what it drops in its own residual: the sum and all residuals are what all ranks
+/// brought. Of what a rank contributed, part may be in another's residual.
+struct tree_of_topk {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "tree_of_topk";
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    if constexpr (!selector_with_bounds<Selector>)
+      return needs_k();
+    else
+      return detail::accepts_entries_alone<Storage>();
+  }
+  static constexpr void validate(std::uint64_t) noexcept {}
+  template <class F>
+  static constexpr void options(F&&) noexcept {}
+
+  template <index_type Index, transport Net, class Composition, element T, reduction<T> Op, class Prepare>
+  task<selected_sum<T, Index>> selected(channel<Net> net, const Composition* parts, typename Composition::state* now,
+                                        typename Composition::report* last, std::span<T> x, Op op,
+                                        Prepare prepare) const& {
+    using Storage = typename Composition::storage_type;
+    net = net.in_order(parts->over.order());
+    const Storage store = parts->store;
+    const index_range all{0, x.size()};
+    const rank_t p = net.size();
+    const std::uint64_t k = parts->select.bounds(x.size()).k;
+    selected_sum<T, Index> result;
+    result.contributed = select_for<Index>(net, *parts, now, last, x, prepare);
+    sparse_stream<T, Index> sum;
+    stream_view<T, Index> have = result.contributed.view();
+    for (rank_t distance = 1; distance < p; distance *= 2) {
+      if ((net.rank() & distance) != 0) {
+        outgoing<Storage, T, Index> out;
+        co_await net.send(net.rank() - distance, out(net, store, have, all, step_of(0, net.rank())));
+        out.keep_lost(net, store, have, all, x);
+        break;
+      }
+      if (net.rank() + distance >= p) continue;
+      incoming<Storage, T, Index> in(net.memory());
+      co_await net.receive(net.rank() + distance, in);
+      const auto theirs = in.view(net, store, all);
+      if (theirs.is_dense()) raise<corrupt_message>({"a dense stream arrived where the k largest entries are due"});
+      sum = merge_topk(have, theirs, k, x, op, net.memory());
+      net.compute(have.count() + theirs.count());
+      have = sum.view();
+    }
+    const binomial_broadcast broadcast;
+    result.sum = co_await broadcast(net, have, 0, store, x);
+    co_return result;
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The uneven reduce-scatter and all-gather of a plan with compression at the level of the collective (FlexReduce,
+// section III-B; Zhou et al., section III-D).
+#pragma once
+
+#include <spar/collective/tree/flex_cells.hpp>
+#include <spar/collective/tree/flex_level.hpp>
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/topology/flex_plan.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// Partial sums on the way up, encoded at each hop; `residual`, where there is one, gets what that loses.
+template <transport Net, element T, class Codec, class Op>
+class flex_coded_sum {
+ public:
+  static constexpr bool straight = false;
+  using arrival = message_buffer;
+
+  flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op,
+                 std::span<T> residual) noexcept
+      : memory_(&net.memory()), coder_(net, codec), rank_(net.rank()), plan_(&plan), x_(x), op_(op),
+        residual_(residual) {}
+  void begin_level(std::span<const flex_plan::part> parts) {
+    parts_ = parts;
+    rooms_.emplace(*memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) rooms_->emplace_back();
+    ++level_;
+  }
+  void place(const flex_message&, message_buffer&) const noexcept {}
+  payload outgoing(std::size_t part) {
+    const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_); // each hop of a chain rounds anew
+    const index_range range = (*plan_)[parts_[part]].range;
+    const std::span<const T> own = values(part);
+    const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
+    coder_.keep_lost(message, own, range, residual_, *memory_);
+    return message;
+  }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+    const std::span<T> own = values(m.part);
+    const payload came = coder_.template arrived<T>(in, own.size());
+    if (!plan_->adds(parts_[m.part])) {
+      coder_.decode(came, own);
+      return 0;
+    }
+    buffer<T> partial(*memory_, own.size());
+    coder_.decode(came, partial.span());
+    kernel::reduce_left(own.data(), std::as_const(partial).data(), own.size(), op_);
+    return own.size();
+  }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() noexcept { rooms_.reset(); }
+
+ private:
+  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
+    const index_range range = (*plan_)[parts_[part]].range;
+    return x_.subspan(range.begin, range.size());
+  }
+
+  pool* memory_;
+  block_coder<Net, Codec> coder_;
+  rank_t rank_;
+  const flex_plan* plan_;
+  std::span<T> x_;
+  Op op_;
+  std::span<T> residual_;
+  std::span<const flex_plan::part> parts_;
+  std::optional<fixed_vector<buffer<std::byte>>> rooms_; // one for each part
+  std::uint64_t level_ = 0;
+};
+
+/// Encoded cells on the way down.
+class flex_encoded_copy {
+ public:
+  static constexpr bool straight = false;
+  using arrival = message_buffer;
+
+  flex_encoded_copy(const flex_plan& plan, const encoded_cells& cells, std::span<std::byte> all) noexcept
+      : plan_(&plan), cells_(&cells), all_(all) {}
+  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  [[nodiscard]] payload outgoing(std::size_t part) const {
+    return {wire_format::encoded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}};
+  }
+  void place(const flex_message& m, message_buffer& in) const { in.place(0, cells_->bytes(all_, range(m.part))); }
+  std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() const noexcept {}
+
+ private:
+  [[nodiscard]] index_range range(std::size_t part) const noexcept { return (*plan_)[parts_[part]].range; }
+
+  const flex_plan* plan_;
+  const encoded_cells* cells_;
+  std::span<std::byte> all_;
+  std::span<const flex_plan::part> parts_;
+};
+
+} // namespace detail
+
+/// In place: what the plan gives a rank is reduced afterwards, by way of encoded partial sums; the rest is unspecified.
+/// `residual`, where there is one, gets what this rank's encodings lose.
+template <transport Net, element T, class Codec, reduction<T> Op>
+task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec,
+                               std::span<T> residual = {}) {
+  plan->check(x.size(), net.size());
+  detail::flex_coded_sum<Net, T, Codec, Op> work(net, *plan, x, *codec, op, residual);
+  co_await detail::flex_execute(net, plan, true, &work);
+}
+
+/// Each owner encodes its values once; these bytes go down the levels, and every rank, the owner too, takes the decoded
+/// values. `residual`, where there is one, gets what this rank's encodings lose. Throws `invalid_argument` where the
+/// codec cannot carry the values.
+template <transport Net, element T, class Codec>
+task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
+                          std::span<T> residual = {}) {
+  plan->check(x.size(), net.size());
+  const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
+  const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
+  buffer<std::byte> all(net.memory(), cells.bytes());
+  const block_coder coder(net, *codec);
+  const index_range own = (*plan)[net.rank()];
+  const std::uint64_t step = (plan->levels() + 1) << 24; // after those of the way up
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    const index_range cell = cells[c];
+    if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;
+    const std::span<const T> values = x.subspan(cell.begin, cell.size());
+    const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
+    coder.encode(values, cell.begin, bytes, step);
+    coder.keep_lost({wire_format::encoded, values.size(), {bytes}}, values, cell, residual, net.memory());
+  }
+  detail::flex_encoded_copy work(*plan, cells, all.span());
+  co_await detail::flex_execute(net, plan, false, &work);
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    const index_range cell = cells[c];
+    coder.decode(std::span<const std::byte>(cells.bytes(all.span(), cell)), x.subspan(cell.begin, cell.size()));
+  }
+}
+
+} // namespace spar

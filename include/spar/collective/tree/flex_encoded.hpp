@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Encoded streams on their way down the levels of a plan.
+#pragma once
+
+#include <spar/collective/tree/flex_cells.hpp>
+#include <spar/collective/tree/flex_level.hpp>
+#include <spar/collective/wire/encoded_parts.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/topology/flex_plan.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace spar::detail {
+
+/// Each owner encodes its cells once; what goes down to any rank is so many whole cells.
+template <element T, index_type Index, class Storage>
+class flex_encoded_streams {
+ public:
+  static constexpr bool straight = true;
+  using arrival = message_buffer;
+
+  flex_encoded_streams(const flex_plan& plan, const encoded_cells& cells, pool& memory)
+      : plan_(&plan), cells_(&cells), memory_(&memory), parts_of_all_(memory, cells.size(), cells.room()) {}
+  [[nodiscard]] encoded_parts<Storage, T, Index>& all() noexcept { return parts_of_all_; }
+
+  void begin_level(std::span<const flex_plan::part> parts) {
+    parts_ = parts;
+    sent_.emplace(*memory_, parts.size());
+    std::fill_n(sent_->data(), parts.size(), payload());
+  }
+  [[nodiscard]] payload outgoing(std::size_t part) {
+    payload& message = sent_->span()[part]; // one for all who get it
+    if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
+    return message;
+  }
+  void place(const flex_message&, message_buffer&) const noexcept {}
+  std::uint64_t take(const flex_message& m, const message_buffer& in) {
+    parts_of_all_.take(in, first(m.part), count(m.part));
+    return 0;
+  }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() noexcept { parts_of_all_.release_messages(); }
+
+ private:
+  [[nodiscard]] std::size_t first(std::size_t part) const noexcept {
+    return cells_->at((*plan_)[parts_[part]].range.begin);
+  }
+  [[nodiscard]] std::size_t count(std::size_t part) const noexcept {
+    return cells_->at((*plan_)[parts_[part]].range.end) - first(part);
+  }
+
+  const flex_plan* plan_;
+  const encoded_cells* cells_;
+  pool* memory_;
+  encoded_parts<Storage, T, Index> parts_of_all_; // by cell
+  std::span<const flex_plan::part> parts_;
+  std::optional<buffer<payload>> sent_; // for each part, or nothing yet
+};
+
+} // namespace spar::detail

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The uneven reduce-scatter and all-gather of a plan: FlexReduce_execute (FlexReduce, section III-B, figure 3a), of
+// dense values and, beyond the paper, of streams.
+#pragma once
+
+#include <spar/collective/tree/flex_encoded.hpp>
+#include <spar/collective/tree/flex_level.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/concatenate.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/topology/flex_plan.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// Dense values, in place.
+template <element T>
+class flex_dense {
+ public:
+  static constexpr bool straight = false;
+  using arrival = message_buffer;
+
+  flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
+  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  [[nodiscard]] payload outgoing(std::size_t part) const { return encode<T>(values(part)); }
+  std::uint64_t all_taken() const noexcept { return 0; }
+  void end_level() const noexcept {}
+
+ protected:
+  [[nodiscard]] bool adds(std::size_t part) const noexcept { return plan_->adds(parts_[part]); }
+  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
+    const index_range range = (*plan_)[parts_[part]].range;
+    return x_.subspan(range.begin, range.size());
+  }
+
+ private:
+  const flex_plan* plan_;
+  std::span<T> x_;
+  std::span<const flex_plan::part> parts_;
+};
+
+/// Sums on the way up.
+template <element T, class Op>
+class flex_dense_sum : public flex_dense<T> {
+  using base = flex_dense<T>;
+
+ public:
+  flex_dense_sum(const flex_plan& plan, std::span<T> x, Op op) noexcept : base(plan, x), op_(op) {}
+  void place(const flex_message& m, message_buffer& in) const {
+    if (!base::adds(m.part)) in.place(0, base::values(m.part));
+  }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+    const auto partial = in.template piece<T>(0);
+    const std::span<T> own = base::values(m.part);
+    if (partial.size() != own.size()) {
+      raise<corrupt_message>({"a subrange of ", own.size(), " values has come with ", partial.size()});
+    }
+    if (!base::adds(m.part)) return 0;
+    kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
+    return own.size();
+  }
+
+ private:
+  Op op_;
+};
+
+/// And copies on the way down.
+template <element T>
+class flex_dense_copy : public flex_dense<T> {
+ public:
+  using flex_dense<T>::flex_dense;
+  void place(const flex_message& m, message_buffer& in) const { in.place(0, this->values(m.part)); }
+  std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
+};
+
+/// The subranges of a plan as ranges of indices: the same, or where there are `bounds` each value of the plan is a
+/// cell, and cell c has the indices from bounds[c] to bounds[c + 1].
+struct flex_ranges {
+  const flex_plan* plan;
+  std::span<const std::uint64_t> bounds;
+
+  /// Throws `invalid_argument` for a plan of another number of values, or cells, or ranks.
+  void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
+  [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
+    return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
+  }
+  [[nodiscard]] index_range operator[](const flex_plan::part& part) const noexcept {
+    return (*this)[(*plan)[part].range];
+  }
+};
+
+/// What a rank has of a stream, level after level: slices of what it held before, or what has come for its parts.
+template <element T, index_type Index>
+class flex_streams {
+ public:
+  static constexpr bool straight = true;
+
+  flex_streams(const flex_ranges& ranges, const stream_view<T, Index>& mine, T absent, pool& memory)
+      : memory_(&memory), ranges_(ranges), have_(mine), absent_(absent) {}
+
+  void begin_level(std::span<const flex_plan::part> parts) { parts_ = parts; }
+  void place(const flex_message&, message_buffer&) const noexcept {}
+  /// The result: that of a single rank is what it brought, that of no values has the same form on all ranks.
+  [[nodiscard]] sparse_stream<T, Index> result() && {
+    if (have_.dimension() == 0) return sparse_stream<T, Index>::sparse(*memory_, 0, 0);
+    return moved_ ? std::move(held_) : sparse_stream<T, Index>::copy(*memory_, have_);
+  }
+
+ protected:
+  [[nodiscard]] const flex_plan& plan() const noexcept { return *ranges_.plan; }
+  [[nodiscard]] index_range range(std::size_t part) const noexcept { return ranges_[parts_[part]]; }
+  [[nodiscard]] stream_view<T, Index> slice(std::size_t part) const {
+    return have_.slice(range(part).begin, range(part).end);
+  }
+
+  /// The streams of the parts that `is_held` says, which lie one after the other: what will be held next, sparse up to
+  /// `limit(range)` entries.
+  template <class IsHeld, class Limit>
+  void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
+    buffer<stream_view<T, Index>> views(*memory_, of_part.size());
+    std::size_t count = 0;
+    index_range all{0, 0};
+    for (std::size_t i = 0; i < of_part.size(); ++i) {
+      if (!is_held(i)) continue;
+      all = {count == 0 ? range(i).begin : all.begin, range(i).end};
+      views.span()[count++] = of_part[i];
+    }
+    next_ =
+        concatenate(std::as_const(views).span().first(count), have_.dimension(), all, absent_, *memory_, limit(all));
+  }
+  void hold_next() {
+    held_ = std::move(next_);
+    have_ = std::as_const(held_).view();
+    moved_ = true;
+  }
+
+  std::span<const flex_plan::part> parts_;
+  pool* memory_;
+
+ private:
+  flex_ranges ranges_;
+  stream_view<T, Index> have_;
+  T absent_;
+  sparse_stream<T, Index> held_;
+  bool moved_ = false; // `have_` is `held_`
+  sparse_stream<T, Index> next_;
+};
+
+/// Sums on the way up: each root takes what the others of its chain have, in the chain's order.
+template <transport Net, element T, index_type Index, class Op, class Storage>
+class flex_stream_sum : public flex_streams<T, Index> {
+  using base = flex_streams<T, Index>;
+
+ public:
+  using arrival = incoming<Storage, T, Index>;
+
+  flex_stream_sum(channel<Net> net, const flex_ranges& ranges, const stream_view<T, Index>& mine, Op op,
+                  const Storage& store, std::span<T> residual)
+      : base(ranges, mine, op.template neutral<T>(), net.memory()), net_(net), op_(op), store_(store),
+        residual_(residual) {}
+  void begin_level(std::span<const flex_plan::part> parts) {
+    base::begin_level(parts);
+    out_.emplace(*base::memory_, parts.size());
+    ++level_;
+    std::size_t views = 0;
+    first_.emplace(*base::memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      first_->span()[i] = views;
+      if (base::plan().is_root(parts[i])) views += parts[i].place + 1;
+    }
+    views_.emplace(*base::memory_, views);
+  }
+  [[nodiscard]] payload outgoing(std::size_t part) {
+    return out_->add(net_, store_, base::slice(part), base::range(part), step_of(level_, net_.rank()), residual_);
+  }
+  std::uint64_t take(const flex_message& m, arrival& in) {
+    views_->span()[first_->span()[m.part] + m.place] = in.view(net_, store_, base::range(m.part));
+    return 0;
+  }
+  std::uint64_t all_taken() {
+    const std::size_t parts = base::parts_.size();
+    std::uint64_t work = 0;
+    fixed_vector<sparse_stream<T, Index>> sums(*base::memory_, parts);
+    buffer<stream_view<T, Index>> of_part(*base::memory_, parts);
+    for (std::size_t i = 0; i < parts; ++i) {
+      const auto& part = base::parts_[i];
+      if (!base::plan().is_root(part)) continue;
+      const auto views = views_->span().subspan(first_->span()[i], part.place + 1);
+      if (base::plan().adds(part)) views.back() = base::slice(i);
+      of_part.span()[i] =
+          sums.emplace_back(total(views.first(part.place + (base::plan().adds(part) ? 1 : 0)), base::range(i), work))
+              .view();
+    }
+    base::join(
+        std::as_const(of_part).span(), [&](std::size_t i) { return base::plan().is_root(base::parts_[i]); },
+        [this](const index_range& all) { return storage::delta<T, Index>(store_, all.size()); });
+    return work;
+  }
+  void end_level() { base::hold_next(); }
+
+ private:
+  [[nodiscard]] sparse_stream<T, Index> total(std::span<const stream_view<T, Index>> views, index_range range,
+                                              std::uint64_t& work) const {
+    std::uint64_t entries = 0;
+    bool dense = false;
+    for (const auto& v : views) {
+      entries += v.count();
+      dense = dense || (v.is_dense() && v.count() > 0);
+    }
+    const std::uint64_t n = views[0].dimension();
+    if (dense || entries > storage::delta<T, Index>(store_, range.size())) {
+      work += entries;
+      auto out = sparse_stream<T, Index>::dense(*base::memory_, n, range.begin, range.size());
+      reduce_dense(views, range, out.values().data(), op_);
+      return out;
+    }
+    work += entries * std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::bit_width(views.size() - 1)));
+    return merge_many(views, n, range, op_, *base::memory_);
+  }
+
+  channel<Net> net_;
+  Op op_;
+  [[no_unique_address]] Storage store_;
+  std::span<T> residual_;
+  std::uint64_t level_ = 0;
+  std::optional<outgoing_list<Storage, T, Index>> out_;
+  std::optional<buffer<std::size_t>> first_;           // of each part's views
+  std::optional<buffer<stream_view<T, Index>>> views_; // of each root's chain, by place
+};
+
+/// And copies on the way down, from the roots to all.
+template <element T, index_type Index>
+class flex_stream_copy : public flex_streams<T, Index> {
+  using base = flex_streams<T, Index>;
+
+ public:
+  using arrival = message_buffer;
+
+  using base::base;
+  void begin_level(std::span<const flex_plan::part> parts) {
+    base::begin_level(parts);
+    came_.emplace(*base::memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      came_->span()[i] = base::plan().is_root(parts[i]) ? base::slice(i) : stream_view<T, Index>();
+    }
+  }
+  [[nodiscard]] payload outgoing(std::size_t part) const { return encode(base::slice(part)); }
+  std::uint64_t take(const flex_message& m, const message_buffer& in) {
+    came_->span()[m.part] = decode<T, Index>(in, base::range(m.part));
+    return 0;
+  }
+  std::uint64_t all_taken() {
+    // A root that added nothing had nothing of this one on the level below. Dense only where a part is: all ranks get
+    // all parts, but not all get them together.
+    base::join(
+        std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); },
+        [](const index_range&) { return std::numeric_limits<std::uint64_t>::max(); });
+    return 0;
+  }
+  void end_level() { base::hold_next(); }
+
+ private:
+  std::optional<buffer<stream_view<T, Index>>> came_; // for each part
+};
+
+} // namespace detail
+
+/// In place: what the plan gives a rank is reduced afterwards, the rest is unspecified.
+template <transport Net, element T, reduction<T> Op>
+task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
+  plan->check(x.size(), net.size());
+  detail::flex_dense_sum<T, Op> work(*plan, x, op);
+  co_await detail::flex_execute(net, plan, true, &work);
+}
+
+/// The levels in reverse: each root's values go back along its chain, to everyone that had a part in them. In place.
+template <transport Net, element T>
+task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
+  plan->check(x.size(), net.size());
+  detail::flex_dense_copy<T> work(*plan, x);
+  co_await detail::flex_execute(net, plan, false, &work);
+}
+
+/// The same of a stream, in whose chains all ranks send straight to the root: the entries of what the plan gives this
+/// rank. Where there are `bounds`, the plan is one of cells: cell c has the indices from bounds[c] to bounds[c + 1].
+/// `residual`, where it is not empty, gets what this rank's encodings lose.
+template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
+  requires storage_policy<Storage, T, Index>
+task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
+                                                  Op op, std::span<const std::uint64_t> bounds = {}, Storage store = {},
+                                                  std::span<T> residual = {}) {
+  const detail::flex_ranges ranges{plan, bounds};
+  ranges.check(mine.dimension(), net.size());
+  detail::flex_stream_sum<Net, T, Index, Op, Storage> work(net, ranges, mine, op, store, residual);
+  co_await detail::flex_execute(net, plan, true, &work);
+  co_return std::move(work).result();
+}
+
+/// From the entries of what the plan gives each rank to all; where one of them is dense, absent entries become
+/// `absent`. `residual`, where it is not empty, gets what this rank's encodings lose.
+template <transport Net, element T, index_type Index, class Storage = storage::coo>
+  requires storage::copies_nothing<Storage, T, Index>
+task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
+                                             T absent, std::span<const std::uint64_t> bounds = {}, Storage = {},
+                                             std::span<T> = {}) {
+  const detail::flex_ranges ranges{plan, bounds};
+  ranges.check(mine.dimension(), net.size());
+  detail::flex_stream_copy<T, Index> work(ranges, mine, absent, net.memory());
+  co_await detail::flex_execute(net, plan, false, &work);
+  co_return std::move(work).result();
+}
+template <transport Net, element T, index_type Index, class Storage>
+  requires storage_policy<Storage, T, Index> && (!storage::copies_nothing<Storage, T, Index>)
+task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
+                                             T absent, std::span<const std::uint64_t> bounds, Storage store,
+                                             std::span<T> residual = {}) {
+  const detail::flex_ranges ranges{plan, bounds};
+  ranges.check(mine.dimension(), net.size());
+  const std::uint64_t n = mine.dimension();
+  if (n == 0) co_return sparse_stream<T, Index>::sparse(net.memory(), 0, 0);
+  if (net.size() == 1) co_return sparse_stream<T, Index>::copy(net.memory(), mine);
+  const detail::encoded_cells cells(*plan, net.memory(), [](std::uint64_t) { return std::size_t{0}; });
+  const auto range_of = [&](std::size_t cell) { return ranges[cells[cell]]; };
+  detail::flex_encoded_streams<T, Index, Storage> work(*plan, cells, net.memory());
+  const index_range own = (*plan)[net.rank()];
+  for (std::size_t c = cells.at(own.begin); c < cells.at(own.end); ++c) {
+    const index_range cell = range_of(c);
+    work.all().encode(net, store, c, mine.slice(cell.begin, cell.end), cell, residual);
+  }
+  co_await detail::flex_execute(net, plan, false, &work);
+  constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
+  co_return work.all().joined(net, store, n, range_of, absent, never_dense);
+}
+
+} // namespace spar

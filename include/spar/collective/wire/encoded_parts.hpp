@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Encoded streams of adjacent ranges, or of many ranks, on their way through an allgather: each is encoded once, by its
+// owner, so that all ranks decode the same bytes.
+#pragma once
+
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/storage/concatenate.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace spar {
+
+/// So many numbered parts, each sparse or dense, of which a rank has more and more.
+template <class Storage, element T, index_type Index>
+class encoded_parts {
+  struct facts { // of a part, as the table of a message has them
+    std::uint64_t bytes;
+    std::uint64_t count_and_format; // the format is in the highest 8 bits
+
+    [[nodiscard]] std::uint64_t count() const noexcept { return count_and_format << 8 >> 8; }
+    [[nodiscard]] wire_format format() const noexcept { return static_cast<wire_format>(count_and_format >> 56); }
+    [[nodiscard]] std::uint64_t plain_bytes() const noexcept {
+      return count() * (format() == wire_format::coded ? sizeof(T) + sizeof(Index) : sizeof(T));
+    }
+  };
+  struct part {
+    facts what{};
+    buffer<std::byte> bytes;
+  };
+  struct message_room {
+    buffer<facts> table;
+    buffer<std::byte> bytes;
+  };
+
+ public:
+  /// `messages`: how many are sent at most.
+  encoded_parts(pool& memory, std::size_t parts, std::size_t messages)
+      : memory_(&memory), parts_(memory, parts), messages_(memory, messages) {
+    for (std::size_t i = 0; i < parts; ++i) parts_.emplace_back();
+  }
+
+  /// Encodes this rank's stream in `range` as part i. `residual`, where it is not empty, gets what that loses.
+  template <transport Net>
+  void encode(channel<Net> net, const Storage& store, std::size_t i, const stream_view<T, Index>& v, index_range range,
+              std::span<T> residual) {
+    if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
+      if (!v.is_dense()) { // here it codes, as parts share a message
+        buffer<std::byte> room;
+        hold(parts_[i], detail::encode_entries(net, storage::streams_of(store), v.entries(), range, room));
+        return;
+      }
+    }
+    outgoing<Storage, T, Index> out;
+    hold(parts_[i], out(net, store, v, range, 0));
+    out.keep_lost(net, store, v, range, residual);
+  }
+
+  /// The message of `count` parts from `first` on, which wrap around behind the last one. Its memory stays until
+  /// `release_messages`.
+  [[nodiscard]] payload message(std::size_t first, std::size_t count) {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) bytes += at(first + i).what.bytes;
+    message_room& room = messages_.emplace_back();
+    room.table = buffer<facts>(*memory_, count);
+    room.bytes = buffer<std::byte>(*memory_, bytes);
+    std::uint64_t entries = 0, plain = 0;
+    std::byte* to = room.bytes.data();
+    for (std::size_t i = 0; i < count; ++i) {
+      const part& next = at(first + i);
+      room.table.data()[i] = next.what;
+      kernel::detail::copy(to, next.bytes.data(), next.bytes.size());
+      to += next.bytes.size();
+      entries += next.what.count();
+      plain += next.what.plain_bytes();
+    }
+    const auto table = std::as_bytes(std::as_const(room).table.span());
+    return {
+        wire_format::coded, entries, {std::as_const(room).bytes.span(), table}, plain + count * sizeof(std::uint64_t)};
+  }
+  void release_messages() noexcept { messages_.clear(); }
+
+  /// Takes the `count` parts from `first` on from a message; their bytes are checked when they are decoded.
+  void take(const message_buffer& in, std::size_t first, std::size_t count) {
+    const auto bytes = in.piece<std::byte>(0);
+    const auto table = in.piece<facts>(1);
+    if (in.head().format != wire_format::coded || table.size() != count) {
+      raise<corrupt_message>({"a message of ", table.size(), " encoded streams arrived where ", count, " are due"});
+    }
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const facts what = table[i];
+      if (what.bytes > bytes.size() - begin) {
+        raise<corrupt_message>(
+            {"an encoded stream of ", what.bytes, " bytes arrived in a message with ", bytes.size() - begin, " left"});
+      }
+      hold(at(first + i), {what.format(), what.count(), {bytes.subspan(begin, what.bytes)}});
+      begin += what.bytes;
+    }
+    if (begin != bytes.size()) {
+      raise<corrupt_message>({"a message of encoded streams has ", bytes.size() - begin, " bytes too many"});
+    }
+  }
+
+  /// Entries of part i by its table, which are no more than `range` has; throws `corrupt_message` where it is dense.
+  [[nodiscard]] std::uint64_t sparse_entries(std::size_t i, index_range range) const {
+    const facts& what = parts_[i].what;
+    if (what.format() != wire_format::coded)
+      raise<corrupt_message>({"a dense stream arrived where a sparse one is due"});
+    detail::check_count(what.count(), range);
+    return what.count();
+  }
+  /// Decodes a sparse part to where it stays.
+  template <transport Net>
+  void decode(channel<Net> net, const Storage& store, std::size_t i, index_range range, entry_room<T, Index> to) const {
+    detail::decode_entries(net, storage::streams_of(store), parts_[i].bytes.span(), range, to);
+  }
+  /// Part i of a vector of dimension n, which lies in `range`.
+  template <transport Net>
+  [[nodiscard]] sparse_stream<T, Index> decode(channel<Net> net, const Storage& store, std::size_t i, std::uint64_t n,
+                                               index_range range) const {
+    const part& p = parts_[i];
+    return detail::decode_stream<T, Index>(net, store, {p.what.format(), p.what.count(), {p.bytes.span()}}, n, range);
+  }
+
+  /// All parts, which lie one after the other, as one stream: sparse while none is dense and they have at most `limit`
+  /// entries; else absent entries become `absent`. `range_of(i)`: that of part i.
+  template <transport Net, class RangeOf>
+  [[nodiscard]] sparse_stream<T, Index> joined(channel<Net> net, const Storage& store, std::uint64_t n,
+                                               const RangeOf& range_of, T absent, std::uint64_t limit) const {
+    fixed_vector<sparse_stream<T, Index>> streams(*memory_, parts_.size());
+    buffer<stream_view<T, Index>> views(*memory_, parts_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      views.span()[i] = streams.emplace_back(decode(net, store, i, n, range_of(i))).view();
+    }
+    return concatenate(std::as_const(views).span(), n, {0, n}, absent, *memory_, limit);
+  }
+
+ private:
+  [[nodiscard]] part& at(std::size_t i) noexcept { return parts_[i % parts_.size()]; }
+  void hold(part& to, const payload& p) {
+    const auto bytes = p.pieces[0];
+    to.what = {bytes.size(), p.count | static_cast<std::uint64_t>(p.format) << 56};
+    to.bytes = buffer<std::byte>(*memory_, bytes.size());
+    kernel::detail::copy(to.bytes.data(), bytes.data(), bytes.size());
+  }
+
+  pool* memory_;
+  fixed_vector<part> parts_;
+  fixed_vector<message_room> messages_; // under way
+};
+
+} // namespace spar

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Streams as messages of a storage: what is sent, what arrives, and what its sender goes on with. Of coordinates, which
+// lend their memory, nothing is left of these at run time.
+#pragma once
+
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/storage/storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace spar {
+
+/// Tells the encodings of one index within a call apart, as their rounding should not be the same twice. Ranks of a
+/// group that encode the same sum in a round pass the same numbers, so that they get the same bytes.
+constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
+  return (round + 1) << 32 | static_cast<std::uint32_t>(group);
+}
+
+namespace detail {
+
+/// Encodes the entries to `room`, which is made large enough, and returns their message.
+template <transport Net, class Codec, element T, index_type Index>
+payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T, Index> entries, index_range range,
+                       buffer<std::byte>& room) {
+  const std::size_t most = codec.template bound<T, Index>(range, entries.size());
+  if (room.size() < most) room = buffer<std::byte>(net.memory(), most);
+  const double begin = net.net().now();
+  const std::size_t bytes = codec.encode(entries, range, room.span());
+  spar::ensure(bytes <= most, "a stream codec has written more bytes than its bound");
+  net.compute(entries.size());
+  net.note_compression(net.net().now() - begin);
+  return {wire_format::coded,
+          entries.size(),
+          {std::as_const(room).span().first(bytes)},
+          entries.size() * (sizeof(T) + sizeof(Index))};
+}
+
+/// Throws `corrupt_message` where so many entries cannot lie in the range: before memory is taken for them.
+inline void check_count(std::uint64_t count, index_range range) {
+  if (count <= range.size()) return;
+  raise<corrupt_message>({"a stream that arrived has ", count, " entries where ", range.size(), " indices are"});
+}
+
+template <transport Net, class Codec, element T, index_type Index>
+void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::byte> bytes, index_range range,
+                    entry_room<T, Index> to) {
+  const double begin = net.net().now();
+  codec.decode(bytes, range, to);
+  net.compute(to.indices.size());
+  net.note_decompression(net.net().now() - begin);
+}
+
+/// The message of a stream in `range`: encoded to `room`, or of the memory in which the stream lies.
+template <transport Net, class Storage, element T, index_type Index>
+payload encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+                      std::uint64_t step, buffer<std::byte>& room) {
+  if (!v.is_dense()) {
+    const auto streams = storage::streams_of(store);
+    if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>)
+      return streams.lend(v.entries());
+    else
+      return encode_entries(net, streams, v.entries(), range, room);
+  }
+  if constexpr (storage::plain_blocks<Storage>) {
+    return encode(v.values());
+  } else {
+    const auto blocks = storage::blocks_of(store);
+    return block_coder(net, blocks).message(v.values(), v.first(), step, room);
+  }
+}
+
+/// The stream in a payload that is coded, encoded or dense, validated, in memory of its own. Throws `corrupt_message`.
+template <element T, index_type Index, transport Net, class Storage>
+sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& came, std::uint64_t n,
+                                      index_range range) {
+  if (came.format == wire_format::coded) {
+    check_count(came.count, range);
+    auto out = sparse_stream<T, Index>::sparse(net.memory(), n, came.count);
+    const entry_room<T, Index> to{out.indices(), out.values()};
+    decode_entries(net, storage::streams_of(store), came.pieces[0], range, to);
+    return out;
+  }
+  if (storage::plain_blocks<Storage> && came.format == wire_format::encoded) {
+    raise<corrupt_message>({"an encoded block arrived where values travel as they are"});
+  }
+  const auto blocks = storage::blocks_of(store);
+  const block_coder coder(net, blocks);
+  const payload checked = coder.template checked<T>(came, range.size());
+  auto out = sparse_stream<T, Index>::dense(net.memory(), n, range.begin, range.size());
+  coder.decode(checked, out.values());
+  return out;
+}
+
+/// Adds to `residual` what the decoded stream has lost of the exact one.
+template <element T, index_type Index>
+void add_lost(std::span<T> residual, const stream_view<T, Index>& exact, const stream_view<T, Index>& decoded) {
+  if (exact.is_dense())
+    kernel::add_difference(residual.data() + exact.first(), exact.values().data(), decoded.values().data(),
+                           exact.count());
+  else
+    kernel::scatter_difference(residual.data(), exact.indices().data(), exact.values().data(), decoded.values().data(),
+                               exact.count());
+}
+
+} // namespace detail
+
+/// The message of one stream; borrows the stream, and lives while it is sent.
+template <class Storage, element T, index_type Index>
+class outgoing {
+ public:
+  template <transport Net>
+  payload operator()(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+                     std::uint64_t step) {
+    message_ = detail::encode_stream(net, store, v, range, step, room_);
+    return message_;
+  }
+
+  /// What the receivers of the message of `v` get, with which this rank goes on where it shares a sum with them. Adds
+  /// to `residual`, which may be empty, what the encoding has lost.
+  template <transport Net>
+  stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                index_range range, std::span<T> residual) {
+    const bool lossy = message_.format == wire_format::encoded ||
+                       (message_.format == wire_format::coded && !storage::streams_type<Storage>::exact);
+    if (!lossy) return v;
+    decoded_ = detail::decode_stream<T, Index>(net, store, message_, v.dimension(), range);
+    if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
+    return std::as_const(decoded_).view();
+  }
+  /// The same where this rank does not go on with what it has sent.
+  template <transport Net>
+  void keep_lost(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+                 std::span<T> residual) {
+    if (!storage::is_exact<Storage> && !residual.empty()) (void)settled(net, store, v, range, residual);
+  }
+  [[nodiscard]] const payload& message() const noexcept { return message_; }
+
+ private:
+  buffer<std::byte> room_;
+  payload message_;
+  sparse_stream<T, Index> decoded_;
+};
+template <class Storage, element T, index_type Index>
+  requires storage::copies_nothing<Storage, T, Index>
+class outgoing<Storage, T, Index> {
+ public:
+  template <transport Net>
+  [[gnu::noinline]] payload operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v, index_range,
+                                       std::uint64_t) const noexcept {
+    return v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries());
+  }
+  template <transport Net>
+  stream_view<T, Index> settled(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
+                                std::span<T>) const noexcept {
+    return v;
+  }
+  template <transport Net>
+  void keep_lost(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range, std::span<T>) const noexcept {
+  }
+};
+
+/// Messages that are under way at the same time, of streams with which this rank does not go on.
+template <class Storage, element T, index_type Index>
+class outgoing_list {
+  static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
+
+ public:
+  outgoing_list(pool& memory, std::size_t most) : messages_(memory, copies_nothing ? 0 : most) {}
+
+  /// `residual`, where it is not empty, gets what the encoding loses.
+  template <transport Net>
+  payload add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+              std::uint64_t step, std::span<T> residual) {
+    if constexpr (copies_nothing) {
+      return outgoing<Storage, T, Index>()(net, store, v, range, step);
+    } else {
+      auto& out = messages_.emplace_back();
+      const payload message = out(net, store, v, range, step);
+      out.keep_lost(net, store, v, range, residual);
+      return message;
+    }
+  }
+
+ private:
+  fixed_vector<outgoing<Storage, T, Index>> messages_;
+};
+
+/// A stream that arrives: where it is lent, in the message's memory; else in memory of its own.
+template <class Storage, element T, index_type Index>
+class incoming : public message_buffer {
+ public:
+  using message_buffer::message_buffer;
+
+  /// Validated: it lies in `range`. Gives the message back once it is decoded, which is what its sender waits for.
+  template <transport Net>
+  stream_view<T, Index> view(channel<Net> net, const Storage& store, index_range range) {
+    const header& h = head();
+    if (h.format == wire_format::dense) return decode<T, Index>(*this, range);
+    if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
+      if (h.format == wire_format::sparse) return storage::streams_of(store).template borrow<T, Index>(*this, range);
+    }
+    if (h.format != wire_format::coded && h.format != wire_format::encoded) {
+      raise<corrupt_message>({"a message of format ", static_cast<int>(h.format), " arrived where a stream is due"});
+    }
+    decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);
+    release();
+    return std::as_const(decoded_).view();
+  }
+  /// What has arrived, before it is decoded.
+  [[nodiscard]] payload arrived_payload() const { return {head().format, head().count, {piece<std::byte>(0)}}; }
+
+ private:
+  sparse_stream<T, Index> decoded_;
+};
+template <class Storage, element T, index_type Index>
+  requires storage::copies_nothing<Storage, T, Index>
+class incoming<Storage, T, Index> : public message_buffer {
+ public:
+  using message_buffer::message_buffer;
+
+  template <transport Net>
+  [[gnu::noinline]] stream_view<T, Index> view(channel<Net>, const Storage& store, index_range range) const {
+    if (head().format == wire_format::dense) return decode<T, Index>(*this, range);
+    return storage::streams_of(store).template borrow<T, Index>(*this, range);
+  }
+};
+
+/// A stream on its way from its owner through ranks that pass it on: encoded once, so that all decode the same bytes.
+template <class Storage, element T, index_type Index>
+class relayed {
+ public:
+  /// The owner's stream, which is borrowed. `residual`, where it is not empty, gets what the encoding loses.
+  template <transport Net>
+  void bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+             std::span<T> residual) {
+    message_ = own_(net, store, v, range, 0);
+    view_ = own_.settled(net, store, v, range, residual);
+  }
+  /// A stream that has arrived, in memory of this rank: a message that is lent cannot be passed on.
+  template <transport Net>
+  void take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
+    const wire_format format = in.head().format;
+    owned_ = true;
+    if constexpr (!storage::copies_nothing<Storage, T, Index>) {
+      if (format == wire_format::coded || format == wire_format::encoded) {
+        const payload came = in.arrived_payload();
+        held_ = detail::decode_stream<T, Index>(net, store, came, in.head().dimension, range);
+        bytes_ = buffer<std::byte>(net.memory(), came.pieces[0].size());
+        kernel::detail::copy(bytes_.data(), came.pieces[0].data(), came.pieces[0].size());
+        const std::uint64_t plain = format == wire_format::coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
+        message_ = {format, came.count, {std::as_const(bytes_).span()}, plain};
+        view_ = std::as_const(held_).view();
+        return;
+      }
+    }
+    held_ = sparse_stream<T, Index>::copy(net.memory(), in.view(net, store, range));
+    view_ = std::as_const(held_).view();
+    message_ = encode(view_);
+  }
+
+  [[nodiscard]] const payload& message() const noexcept { return message_; }
+  /// What all ranks have of it in the end.
+  [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }
+  /// The same in memory of its own.
+  [[nodiscard]] sparse_stream<T, Index> result(pool& memory) && {
+    return owned_ ? std::move(held_) : sparse_stream<T, Index>::copy(memory, view_);
+  }
+
+ private:
+  [[no_unique_address]] outgoing<Storage, T, Index> own_;
+  buffer<std::byte> bytes_;
+  sparse_stream<T, Index> held_;
+  bool owned_ = false; // `view_` is of `held_`
+  stream_view<T, Index> view_;
+  payload message_;
+};
+
+} // namespace spar

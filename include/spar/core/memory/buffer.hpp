@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An owning, uninitialised array of trivially copyable elements in a memory space.
+#pragma once
+
+#include <spar/core/memory/space.hpp>
+
+#include <cstddef>
+#include <memory_resource>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// No array is larger, so that sizes can be added and rounded without overflow.
+inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
+
+/// Memory from a resource, given back at the end; a null pointer for an empty array. One type for all elements, and
+/// out of line: else compilers would unfold the call of a memory resource wherever there is an array.
+class memory_block {
+ public:
+  static constexpr std::size_t alignment = 64; // of a cache line, so for all elements
+
+  memory_block() = default;
+  /// Throws std::bad_alloc where there is not so much memory.
+  [[gnu::noinline]] memory_block(std::pmr::memory_resource& memory, std::size_t count, std::size_t element_bytes)
+      : memory_(&memory), bytes_(count * element_bytes) {
+    if (count > max_bytes / element_bytes) throw std::bad_alloc();
+    if (count != 0) data_ = memory.allocate(bytes_, alignment);
+  }
+  [[gnu::noinline]] memory_block(memory_block&& other) noexcept { *this = std::move(other); }
+  [[gnu::noinline]] memory_block& operator=(memory_block&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  [[gnu::noinline]] ~memory_block() { reset(); }
+
+  /// Gives the memory back.
+  void reset() noexcept {
+    if (data_ != nullptr) give_back();
+  }
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  [[gnu::noinline]] void give_back() noexcept {
+    memory_->deallocate(std::exchange(data_, nullptr), std::exchange(bytes_, 0), alignment);
+  }
+
+  std::pmr::memory_resource* memory_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+} // namespace detail
+
+/// `size()` elements of T from a memory resource (a rank's pool; for `cuda` one that hands out device memory). Nothing
+/// is initialised. Movable, not copyable.
+template <class T, memory_space Space = host>
+class buffer {
+  static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");
+  static_assert(alignof(T) <= detail::memory_block::alignment);
+
+ public:
+  buffer() = default;
+  /// Throws std::bad_alloc where there is not so much memory.
+  buffer(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size, sizeof(T)) {}
+
+  [[nodiscard]] T* data() noexcept { return static_cast<T*>(block_.data()); }
+  [[nodiscard]] const T* data() const noexcept { return static_cast<const T*>(block_.data()); }
+  [[nodiscard]] std::size_t size() const noexcept { return block_.bytes() / sizeof(T); }
+  [[nodiscard]] std::span<T> span() noexcept { return {data(), size()}; }
+  [[nodiscard]] std::span<const T> span() const noexcept { return {data(), size()}; }
+
+  /// Gives the memory back; the buffer is empty afterwards.
+  void reset() noexcept { block_.reset(); }
+
+ private:
+  detail::memory_block block_;
+};
+
+} // namespace spar

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The slots of a composition, and the sentence with which parts are refused that cannot mean anything together.
+#pragma once
+
+#include <spar/core/policy/policy.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+namespace spar {
+
+/// What a part of a composition decides. Each part names its slot: `static constexpr slot fills = slot::selector;`.
+enum class slot {
+  selector, ///< which entries of dense values are sent
+  storage,  ///< how streams and dense blocks travel
+  topology, ///< how ranks lie in the network, and so which of them talk to which
+  schedule  ///< which messages are sent, and in which order they are reduced
+};
+
+/// A part of a composition: a small copyable struct with options. Rejects a type that does not name its
+/// slot, or whose options ranks cannot compare.
+template <class Part>
+concept part = std::copyable<Part> && policy<Part> && requires {
+  { Part::fills } -> std::convertible_to<slot>;
+};
+template <class Part, slot Which>
+concept part_for = part<Part> && Part::fills == Which;
+
+/// A string literal as a template argument.
+template <std::size_t N>
+struct literal {
+  char text[N]{};
+  consteval literal(const char (&characters)[N]) {
+    for (std::size_t i = 0; i < N; ++i) text[i] = characters[i];
+  }
+};
+
+/// Why parts do not compose; the compiler prints the sentence. `because<"">` says that nothing is against it.
+template <literal Sentence>
+struct because {
+  static constexpr bool none = sizeof(Sentence.text) == 1;
+  static constexpr std::string_view sentence{Sentence.text, sizeof(Sentence.text) - 1};
+};
+using nothing_against = because<"">;
+
+template <class Reason>
+concept composes = Reason::none;
+
+/// The state of a part that has none.
+struct no_state {
+  template <class F>
+  void shared_state(F&&) const noexcept {}
+  template <class F>
+  void own_state(F&&) const noexcept {}
+};
+
+namespace detail {
+
+template <class Part>
+struct state_type {
+  using type = no_state;
+};
+template <class Part>
+  requires requires { typename Part::state; }
+struct state_type<Part> {
+  using type = typename Part::state;
+};
+
+struct no_report {};
+template <class Part>
+struct report_type {
+  using type = no_report;
+};
+template <class Part>
+  requires requires { typename Part::report; }
+struct report_type<Part> {
+  using type = typename Part::report;
+};
+
+} // namespace detail
+
+/// What a part keeps from call to call: its member type `state`, or nothing.
+template <class Part>
+using state_of = typename detail::state_type<Part>::type;
+/// What a part tells of a call: its member type `report`, or nothing.
+template <class Part>
+using report_of = typename detail::report_type<Part>::type;
+
+} // namespace spar

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Text of a bounded length, in place: for control messages and descriptions.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/core/util/algobase.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+namespace spar {
+
+/// The most characters of a text that a rank sends to others; a longer text is cut off.
+inline constexpr std::size_t max_text_length = 520;
+
+namespace detail {
+
+/// At most `max_text_length` characters and a zero behind them; what does not fit is left out. Programs that never meet
+/// an error compile this code too: std::string would cost each of them far more.
+class bounded_text {
+ public:
+  bounded_text() = default;
+
+  [[nodiscard]] std::string_view view() const noexcept { return {text_.data(), size_}; }
+  [[nodiscard]] const char* c_str() const noexcept { return text_.data(); }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+
+  [[gnu::noinline, gnu::cold]] void add(std::string_view more) noexcept {
+    const std::size_t fits = std::min(more.size(), max_text_length - size_);
+    std::memcpy(text_.data() + size_, more.data(), fits);
+    shrink(size_ + fits);
+  }
+  [[gnu::noinline, gnu::cold]] void add_part(const sentence_part& more) noexcept {
+    const int length = more.write(text_.data() + size_, max_text_length + 1 - size_);
+    shrink(std::min(size_ + static_cast<std::size_t>(length), max_text_length));
+  }
+  void shrink(std::size_t size) noexcept {
+    size_ = size;
+    text_[size_] = '\0';
+  }
+
+ private:
+  std::size_t size_ = 0;
+  std::array<char, max_text_length + 1> text_{};
+};
+
+} // namespace detail
+
+} // namespace spar

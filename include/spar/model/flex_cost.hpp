@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The expected time of any plan over the links of a tree.
+#pragma once
+
+#include <spar/model/tree_cost.hpp>
+#include <spar/topology/flex_plan.hpp>
+
+#include <cstddef>
+
+namespace spar {
+
+/// An allreduce by a plan whose values have so many bytes: the rounds of its levels one after the other, in each of
+/// which all messages of a hop are sent at the same time. Where links are wider inside than between it is equation 6
+/// for the plan of the tree itself, but for latencies: those of the ways that messages go.
+inline double seconds_of_plan(const tree& topology, const flex_plan& plan, double value_bytes) {
+  tree_traffic links(topology);
+  double seconds = 0;
+  for (std::size_t level = 0; level < plan.levels(); ++level) {
+    for (std::size_t hop = 0; hop + 1 < plan.longest_chain(level); ++hop) {
+      for (const flex_plan::call& c : plan.calls(level)) {
+        const auto chain = plan.chain(c);
+        if (hop + 1 >= chain.size()) continue;
+        links.add(chain[hop], chain[hop + 1], value_bytes * static_cast<double>(c.range.size()));
+      }
+      seconds += links.seconds();
+    }
+  }
+  return 2 * seconds; // and the way back
+}
+
+} // namespace spar

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an algorithm sees of a transport: the messages of one call, stamped, checked and counted.
+#pragma once
+
+#include <spar/core/assertion.hpp>
+#include <spar/core/util/fnv1a.hpp>
+#include <spar/core/util/splitmix.hpp>
+#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/signature.hpp>
+#include <spar/runtime/transport_concept.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of
+/// the call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the
+/// same time use different lanes.
+template <transport Net>
+class channel {
+ public:
+  channel(Net& net, call_record& call, const signature& agreed) noexcept
+      : net_(&net), call_(&call), agreed_(agreed), number_(net.rank()) {
+    call.agreed = agreed;
+  }
+
+  [[nodiscard]] rank_t rank() const noexcept { return number_; }
+  [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
+  [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
+  [[nodiscard]] Net& net() const noexcept { return *net_; }
+  /// Number of the call on its communicator: the same on every rank.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
+
+  /// Local work on so many entries has been done: time in the simulator, a bar in a trace.
+  void compute(std::uint64_t entries) const { net_->compute(entries); }
+
+  /// A piece has been encoded, or decoded, in so many seconds.
+  void note_compression(double seconds) const noexcept {
+    ++call_->cost.compressions;
+    call_->cost.codec_seconds += seconds;
+  }
+  void note_decompression(double seconds) const noexcept {
+    ++call_->cost.decompressions;
+    call_->cost.codec_seconds += seconds;
+  }
+
+  [[nodiscard]] channel lane(std::uint8_t number) const noexcept {
+    channel other = *this;
+    other.lane_ = number;
+    return other;
+  }
+  /// The same call with the ranks numbered by their places in that order, the caller's included.
+  [[nodiscard]] channel in_order(const rank_order& order) const noexcept {
+    channel other = *this;
+    if (order.ranks == nullptr) return other;
+    other.order_ = order.ranks;
+    other.number_ = order.numbers[net_->rank()];
+    return other;
+  }
+  /// The same call where its messages hold other elements than its vectors.
+  template <element T>
+  [[nodiscard]] channel with_element() const noexcept {
+    channel other = *this;
+    other.agreed_.element = code_of<T>;
+    return other;
+  }
+  /// The same call once ranks have chosen an algorithm: finds out a rank that chose another one. `name` outlives the
+  /// call.
+  [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
+    channel other = *this;
+    other.agreed_.digest = detail::splitmix(agreed_.digest ^ detail::fnv1a(name));
+    call_->chosen = name;
+    return other;
+  }
+
+  /// Starts to send; the pieces are borrowed until the operation has ended, and after an error until the call has. They
+  /// lie in memory of this rank's pool, or in what the call's arguments refer to; not in containers of a coroutine,
+  /// which are gone before, nor in a message that has arrived, which is given back.
+  [[gnu::noinline]] auto send(rank_t number, const payload& what) const {
+    check_address(number);
+    const rank_t peer = rank_of(number);
+    message_pieces out{own_header(), what.pieces};
+    out.head.format = what.format;
+    out.head.count = what.count;
+    out.head.lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()};
+    if (call_->messages.size() > 0) {
+      out.head.order = messages(peer, 0)++;
+      out.head.payload_checksum = checksum_of(out.pieces);
+      out.head.checksum = out.head.expected_checksum(); // also where no header leaves its process
+    }
+    auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
+    ++call_->cost.messages_sent; // while it is on its way
+    call_->cost.bytes_sent += out.head.payload_bytes();
+    const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of a value
+    call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
+                                    : plain > 0          ? what.count * plain
+                                                         : out.head.payload_bytes();
+    call_->cost.header_bytes_sent += sizeof(header);
+    return sending;
+  }
+
+  /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
+  /// `mismatch` where the sender is not doing the same call.
+  [[gnu::noinline]] auto receive(rank_t number, message_buffer& in) const {
+    check_address(number);
+    const rank_t peer = rank_of(number);
+    using inner = decltype(net_->receive(in, peer, tag_t{}));
+    return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
+  }
+
+ private:
+  template <class Inner>
+  class checked_receive {
+   public:
+    checked_receive(Inner inner, const channel& call, message_buffer& in, rank_t peer) noexcept
+        : inner_(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
+    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
+    [[gnu::noinline]] void await_resume() const {
+      inner_.await_resume();
+      try {
+        channel_.check(*in_, peer_);
+      } catch (...) {
+        abort_and_rethrow(*channel_.net_);
+      }
+    }
+
+   private:
+    Inner inner_;
+    channel channel_;
+    message_buffer* in_;
+    rank_t peer_;
+  };
+
+  [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, call_->sequence); }
+
+  /// Messages of this call so far to a peer (direction 0) or from it (1) on this lane.
+  [[nodiscard]] std::uint8_t& messages(rank_t peer, rank_t direction) const noexcept {
+    return call_->messages.data()[static_cast<std::size_t>(direction * size() + peer) * max_lanes + lane_];
+  }
+
+  [[nodiscard]] rank_t rank_of(rank_t number) const noexcept { return order_ == nullptr ? number : order_[number]; }
+
+  void check_address(rank_t peer) const {
+    spar::ensure(peer >= 0 && peer < size() && peer != rank(),
+                 "an algorithm addresses its own rank or none that exists");
+    spar::ensure(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
+  }
+
+  void check(message_buffer& in, rank_t peer) const {
+    header& h = in.arrived();
+    const bool checksums = call_->messages.size() > 0;
+    if (checksums) {
+      h.validate();
+      if (h.order != messages(peer, 1)++) {
+        raise<corrupt_message>({"a message from rank ", peer, " to rank ", net_->rank(), " is missing"});
+      }
+    }
+    if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
+    h.dimension = agreed_.dimension; // a short header lacks it
+    in.check_fit();
+    if (checksums) in.verify_payload();
+    ++call_->cost.messages_received;
+    call_->cost.bytes_received += h.payload_bytes();
+    call_->cost.header_bytes_received += sizeof(header);
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
+    const rank_t rank = net_->rank();
+    detail::check_fields(h, peer, own_header(), rank, call_->sequence);
+    const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
+    detail::call_view theirs = detail::query_peer_call(*net_, call_->sequence, peer);
+    theirs.agreed.digest = h.digest; // of what has come, not of what the peer does now
+    detail::throw_mismatch(theirs, own);
+  }
+
+  Net* net_;
+  call_record* call_;
+  signature agreed_;
+  const rank_t* order_ = nullptr; // the rank of each number, where these differ
+  rank_t number_;
+  std::uint8_t lane_ = 0;
+};
+
+} // namespace spar

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A collective under way: the handle of the non-blocking calls.
+#pragma once
+
+#include <spar/core/policy/policy.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+
+#include <coroutine>
+#include <exception>
+#include <utility>
+
+namespace spar {
+
+/// Runs the transport until `work` has ended; its result.
+template <transport Net, class T>
+T run_until_done(Net& net, task<T> work) {
+  const detail::rank_lock lock(net.node().shared());
+  while (!work.done()) net.progress(true);
+  detail::await_loans(net);
+  return work.result();
+}
+
+/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()`
+/// blocks; inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error.
+/// Progress is made by any waiting or polling call on the same transport, or by a progress_thread; with one, a
+/// coroutine cannot await the handle.
+template <transport Net, class T>
+class [[nodiscard]] pending {
+ public:
+  pending(Net& net, call_record& call, task<T> work) noexcept : net_(&net), call_(&call), work_(std::move(work)) {}
+  pending(pending&& other) noexcept
+      : net_(other.net_), call_(std::exchange(other.call_, nullptr)), work_(std::move(other.work_)) {}
+  pending& operator=(pending&&) = delete;
+  ~pending() {
+    if (call_ == nullptr) return;
+    const detail::rank_lock lock(net_->node().shared());
+    work_.await_suspend(std::noop_coroutine()); // who awaited it is being destroyed
+    try {
+      while (!work_.done()) net_->progress(true);
+    } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
+    }
+    {
+      const task<T> gone = std::move(work_);
+    } // before the record of the call is used again
+    net_->node().recycle(*call_);
+  }
+
+  /// Whether the call has ended; looks for progress first.
+  [[nodiscard]] bool done() {
+    const detail::rank_lock lock(net_->node().shared());
+    if (!work_.done()) net_->progress(false);
+    return work_.done();
+  }
+  T wait() {
+    const detail::rank_lock lock(net_->node().shared());
+    while (!work_.done()) net_->progress(true);
+    return work_.result();
+  }
+  /// Gives the call up where it has not ended, as half of a collective cannot be taken back, together with its
+  /// communicator: this call, every other one, and those of all ranks end in `peer_failed`, as by `abort`.
+  void cancel() {
+    const detail::rank_lock lock(net_->node().shared());
+    if (!work_.done()) detail::abort_and_unwind(*net_, "a call was cancelled");
+  }
+  /// Messages, bytes and time of this call; complete once it has ended.
+  [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
+
+  [[nodiscard]] bool await_ready() const {
+    if (net_->node().shared() != nullptr) {
+      raise<error>({"a coroutine awaits a collective on a communicator with a progress thread: wait() for it instead"});
+    }
+    return work_.done();
+  }
+  void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
+  T await_resume() { return work_.result(); }
+
+ private:
+  Net* net_;
+  call_record* call_;
+  task<T> work_;
+};
+
+namespace detail {
+
+/// A call from its start, once its tags are free, to its end.
+template <transport Net>
+class open_call {
+ public:
+  open_call(Net& net, call_record& call) : net_(&net), call_(&call) {
+    net.node().number(call);
+    const double now = net.now();
+    if (net.node().comes_back(now)) catch_up();
+    while (net.node().full(call)) net.progress(true);
+    if (net.node().dead()) net.node().throw_peer_failed();
+    net.node().open(call, now);
+  }
+  open_call(const open_call&) = delete;
+  ~open_call() { net_->node().finish(*call_, net_->now()); }
+
+ private:
+  /// The others may have given this rank up meanwhile: then nothing of theirs must be received any more.
+  [[gnu::noinline]] void catch_up() {
+    for (int polls = 0; polls < 2000; ++polls) net_->progress(false);
+  }
+
+  Net* net_;
+  call_record* call_;
+};
+
+template <class Net, class Algorithm, class... Args>
+using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<Net>>(), std::declval<Args>()...));
+
+/// Waits until nobody reads memory of a call that has failed.
+class loans {
+ public:
+  explicit loans(endpoint& node) noexcept : node_(&node) {}
+  loans(const loans&) = delete;
+  ~loans() { wait_.forget(); }
+  [[nodiscard]] bool await_ready() const noexcept { return !node_->lends(); }
+  void await_suspend(std::coroutine_handle<> waiting) noexcept { node_->await_loans(wait_, waiting); }
+  static void await_resume() noexcept {}
+
+ private:
+  endpoint* node_;
+  operation_record wait_;
+};
+
+/// What a call says of its algorithm, which stays where it is until the call has ended.
+template <class Algorithm>
+description description_for(const Algorithm& algorithm) noexcept {
+  if constexpr (policy<Algorithm>)
+    return {&algorithm, [](const void* its, bounded_text& to) { describe(*static_cast<const Algorithm*>(its), to); }};
+  else
+    return {};
+}
+
+/// The algorithm lives in this frame for as long as it runs, and the arguments until nobody reads what they lead to.
+template <transport Net, class Algorithm, class... Args>
+task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
+  std::exception_ptr failure;
+  call->describe = description_for(algorithm);
+  try {
+    const open_call<Net> open(net.net(), *call);
+    co_return co_await algorithm(net, args...);
+  } catch (...) {
+    failure = std::current_exception();
+    net.net().node().keep_options(*call);
+    detail::abort(net.net(), message_of(failure));
+  }
+  loans lent(net.net().node());
+  co_await lent;
+  std::rethrow_exception(failure);
+}
+
+/// Waits until the number of a call's name is known.
+template <transport Net>
+class number_of {
+ public:
+  number_of(Net& net, call_name& name) noexcept : net_(&net), name_(&name) {}
+  number_of(const number_of&) = delete;
+  ~number_of() { name_->forget(); }
+  [[nodiscard]] bool await_ready() const noexcept { return name_->number != 0 || net_->node().dead(); }
+  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*name_, waiting); }
+  void await_resume() const {
+    if (name_->error) std::rethrow_exception(name_->error);
+    if (name_->number == 0) net_->node().throw_peer_failed();
+  }
+
+ private:
+  Net* net_;
+  call_name* name_;
+};
+
+template <transport Net, class Algorithm, class... Args>
+task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
+  call->name->in_flight = true; // not before: a start that fails has no end
+  try {
+    number_of<Net> number(net.net(), *call->name);
+    co_await number;
+    co_return co_await drive(net, call, std::move(algorithm), args...);
+  } catch (...) {
+    abort_and_rethrow(net.net());
+  }
+}
+
+} // namespace detail
+
+/// Starts `algorithm(channel, args...)` as the next collective on `net`; all ranks start the same ones in the same
+/// order.
+template <transport Net, class Algorithm, class... Args>
+auto start_collective(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
+  using work = detail::task_of<Net, Algorithm, Args...>;
+  const detail::rank_lock lock(net.node().shared());
+  call_record& call = net.node().acquire();
+  return pending<Net, decltype(std::declval<work&>().result())>(
+      net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
+}
+
+/// Starts `algorithm(channel, args...)` as the collective of that name; ranks may start those in any order. Throws
+/// `invalid_argument` where a call of that name has not ended.
+template <transport Net, class Algorithm, class... Args>
+auto start_collective(Net& net, named which, const signature& agreed, Algorithm algorithm, Args... args) {
+  using work = detail::task_of<Net, Algorithm, Args...>;
+  const detail::rank_lock lock(net.node().shared());
+  detail::call_name& name = net.node().name_call(which);
+  if (net.rank() == 0 && name.number == 0) {
+    detail::tell(net, control_message::purpose::name, net.node().number_name(name));
+  }
+  call_record& call = net.node().acquire();
+  call.name = &name;
+  return pending<Net, decltype(std::declval<work&>().result())>(
+      net, call, detail::drive_named(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
+}
+
+/// Runs `algorithm(channel, args...)` as the next collective on `net`; its result. The same as to start it and wait,
+/// with one coroutine less.
+template <transport Net, class Algorithm, class... Args>
+auto run_collective(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
+  const detail::rank_lock lock(net.node().shared());
+  call_record call;
+  call.describe = detail::description_for(algorithm);
+  try {
+    const detail::open_call<Net> open(net, call);
+    auto work = algorithm(channel<Net>(net, call, agreed), args...);
+    while (!work.done()) net.progress(true);
+    return work.result();
+  } catch (...) {
+    net.node().keep_options(call);
+    detail::abort(net, message_of(std::current_exception()));
+    detail::await_loans(net);
+    throw;
+  }
+}
+
+namespace detail {
+
+// How the front door begins a call.
+struct blocking {
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    return run_collective(std::forward<Args>(args)...);
+  }
+};
+struct nonblocking {
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    return start_collective(std::forward<Args>(args)...);
+  }
+};
+struct nonblocking_by_name {
+  named which;
+  template <class Net, class... Args>
+  auto operator()(Net& net, Args&&... args) const {
+    return start_collective(net, which, std::forward<Args>(args)...);
+  }
+};
+
+} // namespace detail
+
+} // namespace spar

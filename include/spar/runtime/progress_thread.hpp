@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A thread that makes progress while the application computes.
+#pragma once
+
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/thread.hpp>
+#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/tasks/rank_mutex.hpp>
+#include <spar/runtime/transport_concept.hpp>
+
+#include <atomic>
+#include <exception>
+
+#include <sched.h>
+
+namespace spar {
+
+/// A transport that another thread may drive while the application's thread is elsewhere: `share()` throws where that
+/// cannot be. Rejects the simulator, whose ranks are on one thread.
+template <class Net>
+concept shareable = transport<Net> && requires(Net& net) { net.share(); };
+
+/// When a progress thread rests, over a transport that must be polled (MPI).
+struct progress_options {
+  double idle = 1;     ///< seconds without a call in flight after which it polls less often
+  double pause = 5e-3; ///< seconds between polls from then on: by so much the first message of a call may be late
+};
+
+/// From its construction to its destruction a thread of its own makes progress on `net`, which outlives it: calls that
+/// have been started go on while the application computes. Among in-process ranks it sleeps until something comes; over
+/// MPI it polls, and gives its core away between polls. `net` is still used by one thread of the application, and
+/// its calls are waited for by `wait()` or `done()`, not by coroutines. Throws `invalid_argument` where MPI was not
+/// initialised with MPI_THREAD_MULTIPLE.
+template <shareable Net>
+class progress_thread {
+ public:
+  explicit progress_thread(Net& net, const progress_options& options = {}) : net_(&net), options_(options) {
+    if (net.node().shared() != nullptr) raise<invalid_argument>({"this rank has a progress thread already"});
+    net.share();
+    net.node().share(&rank_mutex_);
+    try {
+      thread_ = detail::thread([this] { run(); });
+    } catch (...) {
+      net.node().share(nullptr);
+      throw;
+    }
+  }
+  progress_thread(const progress_thread&) = delete;
+  ~progress_thread() {
+    stopped_ = true;
+    if constexpr (sleeps) net_->wake();
+    thread_.join();
+    net_->node().share(nullptr);
+  }
+
+ private:
+  // Nobody wakes it for a call that begins to wait, nor for a new deadline.
+  static constexpr double longest_sleep = 0.05;
+  static constexpr bool sleeps = requires(Net& net, double until, const std::atomic<bool>& stopped) {
+    net.sleep(until, stopped);
+    net.wake();
+  };
+
+  void run() {
+    double rest_from = net_->now() + options_.idle;
+    while (!stopped_) {
+      double until = 0;
+      {
+        const detail::rank_lock lock(&rank_mutex_);
+        try {
+          net_->progress(false);
+          until = detail::poll_waits(*net_, net_->now());
+        } catch (...) {
+          detail::abort(*net_, message_of(std::current_exception()));
+        }
+        if (net_->node().busy()) rest_from = net_->now() + options_.idle;
+      }
+      rank_mutex_.yield_to_waiters();
+      if constexpr (sleeps)
+        net_->sleep(std::min(until, net_->now() + longest_sleep), stopped_);
+      else if (net_->now() < rest_from)
+        sched_yield();
+      else
+        detail::rest(options_.pause);
+    }
+  }
+
+  Net* net_;
+  progress_options options_;
+  detail::rank_mutex rank_mutex_;
+  std::atomic<bool> stopped_ = false;
+  detail::thread thread_;
+};
+
+} // namespace spar

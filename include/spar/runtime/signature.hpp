@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What all ranks of a call must agree on, and the errors where they do not.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/policy/policy.hpp>
+#include <spar/core/util/bounded_text.hpp>
+#include <spar/core/util/fnv1a.hpp>
+#include <spar/core/util/splitmix.hpp>
+#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/messages/message.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace spar {
+
+/// In place of the indices' type: the call is of dense values.
+struct no_indices {};
+
+namespace detail {
+
+template <class Algorithm, class Op, bool Dense>
+inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
+
+/// The digest of a call by the algorithm of that name; `option` is a number made of what else must be the same.
+constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
+                                    std::uint64_t dimension) noexcept {
+  return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
+}
+
+} // namespace detail
+
+/// The signature of a call by `algorithm`, with its options, of values of T and indices of Index, or `no_indices`;
+/// `option` is what else must be the same, as a root.
+template <element T, class Index, class Op, policy Algorithm>
+  requires index_type<Index> || std::same_as<Index, no_indices>
+constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algorithm, std::uint64_t option = 0) {
+  constexpr const call_form& form = detail::form_of<Algorithm, Op, std::same_as<Index, no_indices>>;
+  constexpr std::uint64_t name = detail::fnv1a(Algorithm::name);
+  signature agreed{detail::call_digest(name, digest_of(algorithm) + option, form.hash, dimension), code_of<T>,
+                   element_code::uint32, dimension, &form};
+  if constexpr (index_type<Index>) agreed.index = code_of<Index>;
+  return agreed;
+}
+
+/// What the header of every message of a call says; `sequence` is the number of the call.
+constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
+  header h{.element = agreed.element,
+           .sequence = header::sequence_part(sequence),
+           .digest = agreed.digest,
+           .dimension = agreed.dimension};
+  h.index = agreed.index;
+  return h;
+}
+
+/// Whether a header is of that call. The digest stands for the dimension.
+constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t sequence) noexcept {
+  return h.digest == agreed.digest && h.sequence == header::sequence_part(sequence) && h.element == agreed.element &&
+         h.index == agreed.index;
+}
+
+namespace detail {
+
+/// What a rank knows of a call, its own or a peer's.
+struct call_view {
+  rank_t rank = 0;
+  signature agreed{};
+  bounded_text operation{};
+  bounded_text algorithm{}; // with its options; empty where the call is not known
+
+  [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
+};
+
+/// A call of this rank; without a description, one that has ended.
+[[gnu::noinline, gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
+                                                      const description& describe = {}) {
+  call_view own{rank, agreed};
+  const bool named = agreed.form != nullptr;
+  own.operation.add(named ? agreed.form->operation : "an operation without a name");
+  if (describe.write != nullptr)
+    describe.write(describe.object, own.algorithm);
+  else
+    own.algorithm.add(named ? agreed.form->algorithm : "an algorithm without a name");
+  if (!call.chosen.empty()) {
+    own.algorithm.add(", which runs ");
+    own.algorithm.add(call.chosen);
+  }
+  if (named && agreed.form->dense) own.algorithm.add(" of dense values");
+  return own;
+}
+
+[[gnu::noinline, gnu::cold]] inline std::string name_of(element_code code) {
+  constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
+                                   "uint32", "uint64", "half",   "bfloat16", "bytes"};
+  const auto number = static_cast<unsigned>(code);
+  return number < sizeof(names) / sizeof(names[0]) ? names[number] : sentence("a type of the user (code ", number, ")");
+}
+
+/// Throws `mismatch`, which names both sides.
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs,
+                                                                  rank_t rank, sentence_part own) {
+  raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
+}
+
+/// The header of a message from `peer` is not that of the call of this `rank`. Throws `mismatch` where the header alone
+/// says what differs.
+[[gnu::noinline, gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank,
+                                                      std::uint64_t sequence) {
+  const std::uint64_t rest = sequence % max_in_flight; // which the tag has
+  const auto number = [&](const header& of) { return of.sequence * max_in_flight + rest; };
+  if (h.sequence != ours.sequence) {
+    throw_mismatch("the number of the collective", peer, number(h), rank, number(ours));
+  }
+  if (h.dimension != header::unknown_dimension && h.dimension != ours.dimension) {
+    throw_mismatch("the dimension n", peer, h.dimension, rank, ours.dimension);
+  }
+  if (h.element != ours.element) {
+    throw_mismatch("the element type", peer, name_of(h.element), rank, name_of(ours.element));
+  }
+  if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
+}
+
+/// Throws `mismatch`: two calls differ in their digests.
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
+  if (!theirs.known()) {
+    raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
+                     " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
+                     ", rank ", theirs.rank,
+                     " has others, but did not report them: it has left the call, or has not entered it"});
+  }
+  if (theirs.agreed.dimension != own.agreed.dimension) {
+    throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
+  }
+  const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
+  if (same_algorithm && theirs.operation.view() != own.operation.view()) {
+    throw_mismatch("the operation", theirs.rank, theirs.operation.c_str(), own.rank, own.operation.c_str());
+  }
+  if (!same_algorithm) {
+    throw_mismatch("the algorithm", theirs.rank, theirs.algorithm.c_str(), own.rank, own.algorithm.c_str());
+  }
+  raise<mismatch>({"ranks disagree on the algorithm: both have ", own.algorithm.c_str(), ", but rank ", theirs.rank,
+                   " with a digest of ", theirs.agreed.digest, ", rank ", own.rank, " with ", own.agreed.digest,
+                   ", from options, a plan or a state that differ"});
+}
+
+} // namespace detail
+
+} // namespace spar

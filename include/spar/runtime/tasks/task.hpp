@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// task<T>: the coroutine type in which every collective is written. It starts at once and continues through the rank's
+// ready queue.
+#pragma once
+
+#include <spar/runtime/tasks/scheduler.hpp>
+
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+template <class T>
+concept has_scheduler = requires(T& t) {
+  { t.scheduler() } -> std::convertible_to<scheduler&>;
+};
+
+/// The scheduler of the first parameter of a coroutine that has one: a transport or a channel.
+template <class First, class... Rest>
+scheduler& scheduler_among(First& first, Rest&... rest) {
+  if constexpr (has_scheduler<First>) {
+    return first.scheduler();
+  } else {
+    static_assert(sizeof...(Rest) > 0, "a coroutine that returns spar::task takes a transport or a channel among its "
+                                       "parameters; its scheduler resumes the coroutine");
+    return scheduler_among(rest...);
+  }
+}
+
+/// GCC 12 destroys an aggregate temporary twice when the full expression suspends.
+template <class Awaiter>
+concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
+                       std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;
+
+/// Awaits an object where it stands: GCC 12 copies an awaiter that is an lvalue. The object, a temporary too, lives
+/// until the end of the full expression that awaits it.
+template <class Awaiter>
+class by_reference {
+ public:
+  explicit by_reference(Awaiter& awaiter) noexcept : awaiter_(&awaiter) {}
+  [[nodiscard]] bool await_ready() const { return awaiter_->await_ready(); }
+  void await_suspend(std::coroutine_handle<> waiting) const { awaiter_->await_suspend(waiting); }
+  decltype(auto) await_resume() const { return awaiter_->await_resume(); }
+
+ private:
+  Awaiter* awaiter_;
+};
+
+class promise_base {
+ public:
+  explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) {}
+
+  // Frames come from the rank's pool. The pool is remembered in front of the frame, as delete sees no parameters.
+  // Inlined because GCC takes a template and a plain function for a mismatched pair and warns in the user's code.
+  template <class... Args>
+  [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
+    pool& memory = scheduler_among(args...).memory();
+    auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
+    ::new (p) prefix{&memory, size + frame_prefix};
+    return p + frame_prefix;
+  }
+  static void operator delete(void* frame, std::size_t) noexcept {
+    auto* p = static_cast<std::byte*>(frame) - frame_prefix;
+    const prefix kept = *reinterpret_cast<prefix*>(p);
+    kept.memory->deallocate(p, kept.size, frame_prefix);
+  }
+
+  [[nodiscard]] std::suspend_never initial_suspend() const noexcept { return {}; }
+
+  [[nodiscard]] std::suspend_always final_suspend() noexcept {
+    finished_ = true;
+    if (continuation_) scheduler_->post(continuation_); // it is resumed later, from the queue
+    return {};
+  }
+
+  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+
+  template <class Awaiter>
+  auto await_transform(Awaiter&& awaiter) const noexcept {
+    static_assert(safe_awaiter<Awaiter>,
+                  "an awaiter must not be an aggregate with a destructor (GCC 12 would destroy it twice): give it a "
+                  "constructor");
+    return by_reference<std::remove_reference_t<Awaiter>>(awaiter);
+  }
+
+  void rethrow() const {
+    if (error_) throw_error();
+  }
+
+  /// Destroys a coroutine that may still wait for something.
+  [[gnu::noinline]] void end(std::coroutine_handle<> self) noexcept {
+    scheduler* const ready = finished_ ? nullptr : scheduler_;
+    if (ready != nullptr) ready->forget(self); // what is destroyed may make progress
+    self.destroy();
+    if (ready != nullptr) ready->forget(self); // and cancelling one operation can end another
+  }
+
+  scheduler* scheduler_;
+  std::coroutine_handle<> continuation_;
+  std::exception_ptr error_;
+  bool finished_ = false;
+
+ private:
+  struct prefix {
+    pool* memory;
+    std::size_t size;
+  };
+  static constexpr std::size_t frame_prefix = sizeof(prefix);
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const { std::rethrow_exception(error_); }
+};
+
+template <class T>
+class promise : public promise_base {
+ public:
+  explicit promise(scheduler& ready) noexcept : promise_base(ready) {}
+  ~promise() {
+    if (has_value_) value_.~T();
+  }
+  template <class U>
+  void return_value(U&& value) {
+    ::new (static_cast<void*>(&value_)) T(std::forward<U>(value));
+    has_value_ = true;
+  }
+  T result() {
+    rethrow();
+    return std::move(value_);
+  }
+
+ private:
+  union {
+    T value_; // from `co_return` on
+  };
+  bool has_value_ = false;
+};
+
+template <>
+class promise<void> : public promise_base {
+ public:
+  using promise_base::promise_base;
+  void return_void() const noexcept {}
+  void result() const { rethrow(); }
+};
+
+} // namespace detail
+
+/// A running or finished coroutine on one rank. Await it once, as an rvalue: it yields the result or throws what the
+/// coroutine threw. Destroying an unfinished task destroys the coroutine where it is suspended; the operations that it
+/// was waiting for are cancelled by their own destructors.
+template <class T = void>
+class [[nodiscard]] task {
+ public:
+  class promise_type : public detail::promise<T> {
+   public:
+    template <class... Args>
+    explicit promise_type(Args&... args) noexcept : detail::promise<T>(detail::scheduler_among(args...)) {}
+    task get_return_object() { return task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+  };
+
+  task(task&& other) noexcept : coroutine_(other.coroutine_) { other.coroutine_ = nullptr; }
+  task& operator=(task&& other) noexcept {
+    std::swap(coroutine_, other.coroutine_);
+    return *this;
+  }
+  [[gnu::noinline]] ~task() {
+    if (coroutine_) coroutine_.promise().end(coroutine_);
+  }
+
+  [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
+
+  /// The result of a finished task; call it once.
+  T result() { return coroutine_.promise().result(); }
+
+  [[nodiscard]] bool await_ready() const noexcept { return done(); }
+  void await_suspend(std::coroutine_handle<> waiting) const noexcept { coroutine_.promise().continuation_ = waiting; }
+  T await_resume() { return result(); }
+
+ private:
+  explicit task(std::coroutine_handle<promise_type> coroutine) noexcept : coroutine_(coroutine) {}
+  std::coroutine_handle<promise_type> coroutine_;
+};
+
+} // namespace spar

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sparse streams: vectors stored by coordinates or densely (SparCML, section 5.1), as borrowed views and as owners.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/pool.hpp>
+#include <spar/core/memory/space.hpp>
+#include <spar/core/op.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/storage/kernel/coo.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/slice.hpp>
+#include <spar/storage/kernel/validate.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace spar {
+
+/// delta: the number of entries above which n values of T take fewer bytes than entries of T with indices of Index
+/// (SparCML, section 5.1).
+template <element T, index_type Index>
+constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
+  constexpr std::uint64_t value = sizeof(T);
+  constexpr std::uint64_t entry = sizeof(T) + sizeof(Index);
+  return n / entry * value + n % entry * value / entry; // floor(n * value / entry) without overflow
+}
+
+/// A vector of dimension n, or the part of one, in borrowed memory: `count()` entries (index, value) with ascending
+/// indices, or the values of a contiguous range of indices.
+template <element T, index_type Index = std::uint32_t, memory_space Space = host>
+class stream_view {
+ public:
+  using value_type = T;
+  using index_value_type = Index;
+  using space = Space;
+
+  stream_view() = default;
+
+  /// Entries; the caller vouches for them (`validate` checks).
+  static stream_view sparse(std::uint64_t n, std::span<const Index> indices, std::span<const T> values) noexcept {
+    stream_view v;
+    v.n_ = n;
+    v.indices_ = indices;
+    v.values_ = values;
+    return v;
+  }
+  /// The values of the indices from `first` on.
+  static stream_view dense(std::uint64_t n, std::uint64_t first, std::span<const T> values) noexcept {
+    stream_view v;
+    v.n_ = n;
+    v.first_ = first;
+    v.values_ = values;
+    v.dense_ = true;
+    return v;
+  }
+
+  [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
+  /// Stored entries: nonzeros of a sparse stream, all values of a dense one.
+  [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
+  [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+  /// Of a sparse stream; empty for a dense one.
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
+  /// Index of the first value of a dense stream.
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
+
+  /// The entries with indices from `begin` to before `end`; nothing is copied.
+  [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
+    if (dense_) {
+      const std::uint64_t last = first_ + values_.size();
+      begin = std::min(std::max(begin, first_), last);
+      end = std::min(std::max(end, begin), last);
+      return dense(n_, begin, values_.subspan(begin - first_, end - begin));
+    }
+    const auto part = kernel::slice(entries(), begin, end);
+    return sparse(n_, part.indices, part.values);
+  }
+
+  /// Calls `f(index, value)` for each entry, in order of the indices.
+  template <class F>
+  void for_each(F&& f) const {
+    if (dense_) {
+      for (std::size_t i = 0; i < values_.size(); ++i) f(static_cast<Index>(first_ + i), values_[i]);
+    } else {
+      for (std::size_t e = 0; e < values_.size(); ++e) f(indices_[e], values_[e]);
+    }
+  }
+
+  /// Writes all n values, absent ones as `absent`. Throws `invalid_argument` where `out` has another length.
+  void to_dense(std::span<T> out, T absent = T{}) const {
+    if (out.size() != n_) {
+      raise<invalid_argument>({"a stream of dimension ", n_, " does not fit a span of length ", out.size()});
+    }
+    if (dense_ && values_.size() == n_) {
+      kernel::detail::copy(out.data(), values_.data(), n_);
+      return;
+    }
+    std::fill_n(out.data(), n_, absent);
+    if (dense_)
+      kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
+    else
+      kernel::scatter_assign(entries(), 0, out.data());
+  }
+
+ private:
+  std::uint64_t n_ = 0;
+  std::uint64_t first_ = 0;
+  std::span<const Index> indices_;
+  std::span<const T> values_;
+  bool dense_ = false;
+};
+
+/// Entries in the caller's memory: indices ascending, each once, below n.
+template <class Indices, class Values>
+auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) {
+  const std::span i(indices);
+  const std::span v(values);
+  using Index = std::remove_const_t<typename decltype(i)::element_type>;
+  using T = std::remove_const_t<typename decltype(v)::element_type>;
+  static_assert(index_type<Index>, "indices are std::uint32_t or std::uint64_t");
+  static_assert(element<T>, "values are of an element type (see spar/core/element.hpp)");
+  return stream_view<T, Index>::sparse(n, i, v);
+}
+
+/// All values of a vector in the caller's memory, as a stream.
+template <index_type Index = std::uint32_t, class Values>
+auto dense_view(const Values& values) {
+  const std::span v(values);
+  return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
+}
+
+/// Throws `invalid_argument` unless `v` is a whole vector as a collective takes it: lengths agree, indices ascend, each
+/// once, below n, and the index type can hold them.
+template <element T, index_type Index>
+void validate(const stream_view<T, Index>& v) {
+  const std::uint64_t n = v.dimension();
+  if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
+    raise<invalid_argument>({"a dimension of ", n, " is beyond ", 8 * sizeof(Index), "-bit indices"});
+  }
+  if (v.is_dense()) {
+    if (v.first() != 0 || v.count() != n) {
+      raise<invalid_argument>(
+          {"a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(), " on"});
+    }
+    return;
+  }
+  const auto indices = v.indices();
+  if (indices.size() != v.values().size()) {
+    raise<invalid_argument>({"a sparse stream has ", indices.size(), " indices but ", v.values().size(), " values"});
+  }
+  if (indices.size() > n) {
+    raise<invalid_argument>({"a sparse stream has ", indices.size(), " entries, more than its dimension ", n});
+  }
+  const std::size_t bad = kernel::first_bad_index(indices, n);
+  if (bad == indices.size()) return;
+  const auto wrong = [&](const char* what, std::uint64_t value, const char* rest) {
+    raise<invalid_argument>({"index ", indices[bad], " at entry ", bad, what, value, rest});
+  };
+  if (indices[bad] >= n) wrong(" is not below the dimension ", n, "");
+  if (indices[bad] == indices[bad - 1]) wrong(" repeats index ", indices[bad - 1], " before it");
+  wrong(" comes after index ", indices[bad - 1], ": indices must ascend");
+}
+
+/// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.
+template <element T, index_type Index = std::uint32_t, memory_space Space = host>
+class sparse_stream {
+ public:
+  using value_type = T;
+  using index_value_type = Index;
+  using space = Space;
+
+  sparse_stream() = default;
+  [[gnu::noinline]] sparse_stream(sparse_stream&& other) noexcept { swap(other); }
+  [[gnu::noinline]] sparse_stream& operator=(sparse_stream&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
+  [[gnu::noinline]] static sparse_stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
+    if (capacity > detail::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
+    sparse_stream s;
+    s.n_ = n;
+    // One block for both: a sparse stream takes as many blocks as a dense one.
+    const std::size_t values_at = (capacity * sizeof(Index) + pool::alignment - 1) / pool::alignment * pool::alignment;
+    s.storage_ = buffer<std::byte, Space>(memory, capacity == 0 ? 0 : values_at + capacity * sizeof(T));
+    s.indices_ = {reinterpret_cast<Index*>(s.storage_.data()), capacity};
+    s.values_ = {reinterpret_cast<T*>(s.storage_.data() + (capacity == 0 ? 0 : values_at)), capacity};
+    return s;
+  }
+  /// `count` uninitialised values from index `first` on.
+  [[gnu::noinline]] static sparse_stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
+    if (count > detail::max_bytes / sizeof(T)) throw std::bad_alloc();
+    sparse_stream s;
+    s.n_ = n;
+    s.first_ = first;
+    s.storage_ = buffer<std::byte, Space>(memory, count * sizeof(T));
+    s.values_ = {reinterpret_cast<T*>(s.storage_.data()), count};
+    s.dense_ = true;
+    return s;
+  }
+  [[gnu::noinline]] static sparse_stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
+    sparse_stream s =
+        v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
+    s.write(0, v);
+    return s;
+  }
+
+  [[nodiscard]] stream_view<T, Index, Space> view() const noexcept {
+    return dense_ ? stream_view<T, Index, Space>::dense(n_, first_, values_)
+                  : stream_view<T, Index, Space>::sparse(n_, indices_, values_);
+  }
+
+  [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
+  [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
+  [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
+  [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
+  [[nodiscard]] std::span<T> values() noexcept { return values_; }
+
+  /// Writes the entries of `v` from entry `at` on; both are sparse or both dense.
+  void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept {
+    kernel::detail::copy(values_.data() + at, v.values().data(), v.values().size());
+    if (!dense_) kernel::detail::copy(indices_.data() + at, v.indices().data(), v.indices().size());
+  }
+  /// Keeps the first `count` entries.
+  void shrink(std::size_t count) noexcept {
+    if (!dense_) indices_ = indices_.first(count);
+    values_ = values_.first(count);
+  }
+  template <class F>
+  void for_each(F&& f) const {
+    view().for_each(std::forward<F>(f));
+  }
+  void to_dense(std::span<T> out, T absent = T{}) const { view().to_dense(out, absent); }
+
+ private:
+  void swap(sparse_stream& other) noexcept {
+    std::swap(n_, other.n_);
+    std::swap(first_, other.first_);
+    std::swap(storage_, other.storage_);
+    std::swap(indices_, other.indices_);
+    std::swap(values_, other.values_);
+    std::swap(dense_, other.dense_);
+  }
+
+  std::uint64_t n_ = 0;
+  std::uint64_t first_ = 0;
+  buffer<std::byte, Space> storage_;
+  std::span<Index> indices_; // in the storage
+  std::span<T> values_;
+  bool dense_ = false;
+};
+
+} // namespace spar

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The front door of the pieces of an allreduce: reduce-scatter, allgather, reduce, broadcast. All collectives take
+// their arguments in one order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
+#pragma once
+
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/allreduce/ring.hpp>
+#include <spar/collective/allreduce/split.hpp>
+#include <spar/collective/basic/allgather.hpp>
+#include <spar/collective/basic/binomial.hpp>
+#include <spar/collective/finalize.hpp>
+#include <spar/runtime/pending.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace spar {
+
+/// Contiguous values in memory that outlives the expression: a span or an lvalue container.
+template <class X>
+concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
+
+namespace detail {
+
+template <class X>
+inline constexpr bool is_stream = false;
+template <element T, index_type Index>
+inline constexpr bool is_stream<sparse_stream<T, Index>> = true;
+
+/// Begins a blocking call: a name, where it comes first, goes into the mode.
+template <class Forms, class Net, class First, class... Rest>
+auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
+  if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
+    return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
+  else
+    return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+}
+/// Begins a non-blocking call. Refuses a stream that goes away while it is borrowed.
+template <class Forms, class Net, class First, class... Rest>
+auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
+  if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
+    static_assert(!(is_stream<Rest> || ...), "a stream is borrowed until its call has ended: give it a name first");
+    return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);
+  } else {
+    static_assert(!is_stream<First>, "a stream is borrowed until its call has ended: give it a name first");
+    return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+  }
+}
+
+/// What calls without a reduction have in its place.
+struct no_operation {
+  static constexpr std::string_view name = "none";
+};
+
+template <class Net>
+void check_root(const Net& net, rank_t root) {
+  if (root < 0 || root >= net.size()) {
+    raise<invalid_argument>({"the root is rank ", root, ", but there are ", net.size(), " ranks"});
+  }
+}
+
+/// An algorithm with its root.
+template <class Algorithm>
+struct rooted {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+  rank_t root;
+
+  template <class F>
+  void options(F&& f) const {
+    algorithm.options(f);
+    f("root", root);
+  }
+  template <element T, class Op>
+  void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
+    algorithm.template validate<T>(n, ranks, op);
+  }
+  template <transport Net, class X, class... Op>
+  auto operator()(channel<Net> net, X x, Op... op) const& {
+    return algorithm(net, x, root, op...);
+  }
+};
+
+/// Begins a call of dense values or of a stream; `rest` are the algorithm's arguments behind them.
+template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
+auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
+  if constexpr (dense_values<Values>) {
+    const std::span x(values);
+    using T = typename decltype(x)::element_type;
+    static_assert(element<T>, "a collective takes values that can be written, of an element type");
+    check_protocol<Algorithm, T, Op>();
+    algorithm.template validate<T>(x.size(), net.size(), Op{});
+    return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm), with_finalize<Op, T>(std::move(algorithm)),
+                 std::span<T>(x), rest...);
+  } else if constexpr (requires { values.view(); }) {
+    return begin_piece<Op>(begin, net, values.view(), std::move(algorithm), rest...);
+  } else {
+    using T = typename std::remove_cvref_t<Values>::value_type;
+    using Index = typename std::remove_cvref_t<Values>::index_value_type;
+    check_protocol<Algorithm, T, Op>();
+    validate(values);
+    algorithm.template validate<T>(values.dimension(), net.size(), Op{});
+    const stream_view<T, Index> mine = values;
+    return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm),
+                 with_finalize<Op, T>(std::move(algorithm)), mine, rest...);
+  }
+}
+
+struct reduce_scatter_forms {
+  template <class Mode, class Net, class Values>
+  auto operator()(Mode begin, Net& net, Values&& values) const {
+    if constexpr (dense_values<Values>)
+      return (*this)(begin, net, std::forward<Values>(values), ring_reduce_scatter{});
+    else
+      return (*this)(begin, net, std::forward<Values>(values), split_reduce_scatter{});
+  }
+  template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
+  auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm, Op op = {}) const {
+    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(algorithm), op);
+  }
+};
+
+struct allgather_forms {
+  template <class Mode, class Net, class Values, class Algorithm = bruck_allgather>
+  auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}) const {
+    if constexpr (!dense_values<Values>) {
+      if constexpr (requires { values.view(); })
+        validate(values.view());
+      else
+        validate(values);
+      if (values.is_dense()) {
+        raise<invalid_argument>(
+            {"a sparse allgather takes sparse streams, not a dense one of ", values.count(), " values"});
+      }
+    }
+    return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(algorithm));
+  }
+};
+
+struct reduce_forms {
+  template <class Mode, class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
+  auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
+    check_root(net, root);
+    rooted<Algorithm> to_root{std::move(algorithm), root};
+    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_root), op);
+  }
+};
+
+struct broadcast_forms {
+  template <class Mode, class Net, class Values, class Algorithm = binomial_broadcast>
+  auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
+    check_root(net, root);
+    rooted<Algorithm> from_root{std::move(algorithm), root};
+    return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(from_root));
+  }
+};
+
+} // namespace detail
+
+/// `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` of dense values in place: afterwards block
+/// `rank` of uniform_ownership{x.size(), P} is reduced.
+/// `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` of streams: this rank's block of the
+/// sum, sparse.
+template <transport Net, class... Args>
+auto reduce_scatter(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::reduce_scatter_forms{}, net, std::forward<Args>(args)...);
+}
+template <transport Net, class... Args>
+auto start_reduce_scatter(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::reduce_scatter_forms{}, net, std::forward<Args>(args)...);
+}
+
+/// `allgather(net, x, algorithm = bruck_allgather{})` of dense values in place: rank r brings block r of
+/// uniform_ownership{x.size(), P}.
+/// `allgather(net, mine, ...)` of sparse streams: every rank's stream on every rank, as a `gathered`. Throws
+/// `invalid_argument` for a dense stream.
+template <transport Net, class... Args>
+auto allgather(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::allgather_forms{}, net, std::forward<Args>(args)...);
+}
+template <transport Net, class... Args>
+auto start_allgather(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::allgather_forms{}, net, std::forward<Args>(args)...);
+}
+
+/// `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` of dense values in place; on ranks other than the
+/// root `x` is unspecified afterwards.
+/// `reduce(net, mine, root, ...)` of streams: on ranks other than the root the result is an empty stream.
+template <transport Net, class... Args>
+auto reduce(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::reduce_forms{}, net, std::forward<Args>(args)...);
+}
+template <transport Net, class... Args>
+auto start_reduce(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::reduce_forms{}, net, std::forward<Args>(args)...);
+}
+
+/// `broadcast(net, x, root, algorithm = binomial_broadcast{})`: the root's `x` on every rank.
+/// `broadcast(net, mine, root, ...)`: the root's stream on every rank; the others bring a stream of the same dimension,
+/// which may be empty.
+template <transport Net, class... Args>
+auto broadcast(Net& net, Args&&... args) {
+  return detail::begin_blocking(detail::broadcast_forms{}, net, std::forward<Args>(args)...);
+}
+template <transport Net, class... Args>
+auto start_broadcast(Net& net, Args&&... args) {
+  return detail::begin_nonblocking(detail::broadcast_forms{}, net, std::forward<Args>(args)...);
+}
+
+} // namespace spar

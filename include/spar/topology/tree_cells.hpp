@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// FlexReduce's plan for any number of values: in cells whose bounds are found where the entries are.
+#pragma once
+
+#include <spar/topology/flex_plan.hpp>
+#include <spar/topology/tree.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace spar {
+
+/// FlexReduce's plan for a tree in cells, which are what lies between two of its boundaries: who owns a cell depends on
+/// the tree alone, and which indices are in it on where the entries are, so that each rank's portion of them is what
+/// the tree says. Made once, the same on all ranks.
+class tree_cells {
+ public:
+  explicit tree_cells(const tree& topology) : tree_cells(flex_plan(topology, std::uint64_t{1} << 30)) {}
+
+  [[nodiscard]] const flex_plan& plan() const noexcept { return plan_; }
+  /// Of all entries together, as `portioned_ownership` has it.
+  [[nodiscard]] std::span<const std::uint64_t> portions() const noexcept { return portions_; }
+
+ private:
+  explicit tree_cells(const flex_plan& fine)
+      : portions_(boundaries_of(fine)), plan_(flex_plan::of_calls(portions_.size() - 1, fine.ranks(), in_cells(fine))) {
+  }
+
+  static std::vector<std::uint64_t> boundaries_of(const flex_plan& fine) {
+    std::vector<std::uint64_t> all{0, fine.dimension()};
+    for (std::size_t level = 0; level < fine.levels(); ++level) {
+      for (const auto& c : fine.calls(level)) all.push_back(c.range.begin);
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
+  [[nodiscard]] std::vector<std::vector<flex_plan::given_call>> in_cells(const flex_plan& fine) const {
+    const auto cell = [&](std::uint64_t at) {
+      return static_cast<std::uint64_t>(std::lower_bound(portions_.begin(), portions_.end(), at) - portions_.begin());
+    };
+    std::vector<std::vector<flex_plan::given_call>> levels(fine.levels());
+    for (std::size_t l = 0; l < levels.size(); ++l) {
+      for (const auto& c : fine.calls(l)) {
+        const auto chain = fine.chain(c);
+        levels[l].push_back({{cell(c.range.begin), cell(c.range.end)}, {chain.begin(), chain.end()}});
+      }
+    }
+    return levels;
+  }
+
+  std::vector<std::uint64_t> portions_;
+  flex_plan plan_;
+};
+
+} // namespace spar

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An MPI communicator that is freed at the end.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/transport/mpi/check.hpp>
+
+#include <utility>
+
+namespace spar::detail {
+
+/// A communicator that is freed at the end; errors on it are returned, not fatal.
+class owned_communicator {
+ public:
+  static owned_communicator duplicate(MPI_Comm comm) {
+    int initialised = 0;
+    int finalised = 0;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    if (initialised == 0 || finalised != 0) {
+      throw invalid_argument(initialised == 0
+                                 ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
+                                 : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
+    }
+    if (comm == MPI_COMM_NULL)
+      raise<invalid_argument>({"a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks"});
+    owned_communicator own;
+    check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
+    return own;
+  }
+  [[nodiscard]] owned_communicator split(int colour, int key) const {
+    owned_communicator own;
+    check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
+    if (own.comm_ == MPI_COMM_NULL)
+      raise<invalid_argument>({"a rank that splits off with MPI_UNDEFINED is in no group"});
+    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
+    return own;
+  }
+  owned_communicator(owned_communicator&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+  ~owned_communicator() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
+  }
+  /// Does not free it.
+  void let_go() noexcept { comm_ = MPI_COMM_NULL; }
+  [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
+  [[nodiscard]] rank_t rank() const noexcept {
+    int r = 0;
+    MPI_Comm_rank(comm_, &r);
+    return r;
+  }
+  [[nodiscard]] rank_t size() const noexcept {
+    int p = 0;
+    MPI_Comm_size(comm_, &p);
+    return p;
+  }
+
+ private:
+  owned_communicator() = default;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+} // namespace spar::detail

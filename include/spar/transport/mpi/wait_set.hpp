@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The MPI requests that a rank tests together, each with the operation that it belongs to.
+#pragma once
+
+#include <spar/transport/mpi/check.hpp>
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace spar::detail {
+
+/// Requests of operations of type Owner. An operation may own several requests: its envelope and its segments.
+template <class Owner>
+class mpi_wait_set {
+ public:
+  struct slot {
+    Owner* owner;
+    bool is_envelope;
+  };
+
+  /// Reserves memory for so many requests.
+  explicit mpi_wait_set(std::size_t requests) {
+    requests_.reserve(requests);
+    slots_.reserve(requests);
+    indices_.reserve(requests);
+    statuses_.reserve(requests);
+    completed_.reserve(requests);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return slots_.empty(); }
+  [[nodiscard]] const slot& operator[](std::size_t i) const noexcept { return slots_[i]; }
+  [[nodiscard]] MPI_Request& request(std::size_t i) noexcept { return requests_[i]; }
+
+  void add(MPI_Request request, Owner* owner, bool is_envelope) {
+    requests_.push_back(request);
+    slots_.push_back({owner, is_envelope});
+  }
+
+  /// Tests the requests, removes those that have completed, and calls `on_complete(slot, status)` for each of them.
+  /// Returns whether any has. Throws `transport_error` where MPI_Testsome fails as a whole.
+  template <class F>
+  bool test(F&& on_complete) {
+    if (requests_.size() == 1) { // the usual case of a blocking call
+      MPI_Status status;
+      int completed = 0;
+      status.MPI_ERROR = MPI_Test(requests_.data(), &completed, &status);
+      if (completed == 0 && status.MPI_ERROR == MPI_SUCCESS) return false;
+      const slot its = slots_[0];
+      requests_.clear();
+      slots_.clear();
+      on_complete(its, status);
+      return true;
+    }
+    indices_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    int count = 0;
+    const int code =
+        MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) {
+      check_mpi(code, "MPI_Testsome");
+      for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
+    }
+    if (count <= 0) return false; // MPI_UNDEFINED where there are no requests
+    completed_.clear();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      slot& its = slots_[static_cast<std::size_t>(indices_[i])];
+      completed_.push_back({its, statuses_[i]});
+      its.owner = nullptr;
+    }
+    remove(nullptr);
+    for (const auto& [its, status] : completed_) on_complete(its, status);
+    return true;
+  }
+
+  /// Removes the requests of `owner` without ending them.
+  void remove(const Owner* owner) noexcept {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].owner == owner) continue;
+      requests_[kept] = requests_[i];
+      slots_[kept++] = slots_[i];
+    }
+    requests_.resize(kept);
+    slots_.resize(kept);
+  }
+
+ private:
+  std::vector<MPI_Request> requests_;
+  std::vector<slot> slots_;  // of each request
+  std::vector<int> indices_; // scratch of `test`, as are the next two
+  std::vector<MPI_Status> statuses_;
+  std::vector<std::pair<slot, MPI_Status>> completed_;
+};
+
+} // namespace spar::detail

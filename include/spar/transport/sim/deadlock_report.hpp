@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The text of a deadlock in the simulator: which rank waits for which.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace spar::detail {
+
+/// Names the first 32 of the ranks that wait for a message and of the messages that no rank receives.
+template <class Ranks>
+[[gnu::cold]] std::string sim_deadlock_report(const Ranks& ranks) {
+  std::string text = "no rank can go on:";
+  std::size_t named = 0;
+  const auto add = [&](rank_t first, const char* what, rank_t second, tag_t tag) {
+    if (++named == 33) text += " and more";
+    if (named > 32) return;
+    text += sentence(named > 1 ? "; rank " : " rank ", first, what, second, " (collective ", tag / max_lanes, ", lane ",
+                     tag % max_lanes, ")");
+  };
+  for (const auto& r : ranks) {
+    for (auto* e = r.matching_.receives().first(); e != nullptr; e = e->next) {
+      add(r.rank(), " waits for a message from rank ", e->peer, e->tag);
+    }
+  }
+  for (const auto& r : ranks) {
+    for (auto* m = r.matching_.arrivals().first(); m != nullptr; m = m->next) {
+      add(r.rank(), " does not receive a message from rank ", m->source, m->tag);
+    }
+  }
+  return named > 0 ? text : text + " no message is under way";
+}
+
+} // namespace spar::detail

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The links of a simulated network, shared first come first served (see simulator_options).
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/transport/sim/options.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace spar::detail {
+
+/// When what is sent from rank to rank gets through.
+class sim_network {
+ public:
+  /// Where a message is on its way.
+  struct way {
+    bool begun = false;
+    bool down = false;    // from the root of what both ends share
+    std::size_t link = 0; // that of this node to its parent
+    double through = 0;   // when the last byte has passed all links so far
+  };
+  /// After a link: when the message has left it, and when its first byte comes to the next one or, at the end of its
+  /// way, its last byte arrives.
+  struct passage {
+    double left;
+    double next;
+    bool arrives;
+  };
+
+  sim_network(const simulator_options& options, rank_t ranks) : options_(&options) {
+    if (!tree().nodes.empty()) {
+      outgoing_.assign(tree().nodes.size(), 0);
+      incoming_ = outgoing_;
+      return;
+    }
+    outgoing_.assign(static_cast<std::size_t>((ranks - 1) / options.ranks_per_host + 1), 0);
+    incoming_ = outgoing_;
+    const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(options.ranks_per_host);
+    if (options.ranks_per_host > 1) last_between_.assign(pairs, 0);
+  }
+
+  /// Throws `invalid_argument` for what cannot be simulated.
+  static const simulator_options& checked(const simulator_options& options, rank_t size) {
+    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
+    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
+      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
+                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
+    }
+    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
+      raise<invalid_argument>(
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
+           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
+    }
+    check(options.tree, size);
+    return options;
+  }
+  /// Throws `invalid_argument` for a tree that is none, or none of so many ranks. One without nodes is no tree at all.
+  static void check(const network_tree& tree, rank_t ranks) {
+    if (tree.nodes.empty()) return;
+    if (tree.at.size() != static_cast<std::size_t>(ranks)) {
+      raise<invalid_argument>({"a simulator of ", ranks, " ranks has a tree of ", tree.at.size()});
+    }
+    std::vector<bool> inner(tree.nodes.size());
+    for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
+      const network_tree::node& n = tree.nodes[i];
+      if (i > 0 ? n.parent >= i : n.parent != 0) raise<invalid_argument>({"node ", i, " has the parent ", n.parent});
+      if (!(n.bandwidth > 0 && n.latency >= 0)) {
+        raise<invalid_argument>({"the link of node ", i, " has ", n.bandwidth, " B/s and ", n.latency, " s"});
+      }
+      if (i > 0) inner[n.parent] = true;
+    }
+    for (const std::size_t at : tree.at) {
+      if (at >= tree.nodes.size() || inner[at]) {
+        raise<invalid_argument>({"a rank is at node ", at, ", which has children or does not exist"});
+      }
+    }
+  }
+
+  /// What a message costs at most: seconds, and seconds a byte.
+  [[nodiscard]] std::pair<double, double> message() const {
+    if (tree().nodes.empty()) return {options_->latency, 1 / options_->bandwidth};
+    double alpha = 0, beta = 0;
+    std::vector<double> to_root(tree().nodes.size());
+    for (std::size_t i = 1; i < to_root.size(); ++i) {
+      to_root[i] = to_root[tree().nodes[i].parent] + tree().nodes[i].latency;
+      alpha = std::max(alpha, 2 * to_root[i]);
+      beta = std::max(beta, 1 / tree().nodes[i].bandwidth);
+    }
+    return {alpha, beta};
+  }
+
+  /// A message comes to the next link of its way.
+  passage pass(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
+    if (!tree().nodes.empty()) return climb(now, on, source, destination, bytes);
+    const double occupied = options_->overhead + static_cast<double>(bytes) / options_->bandwidth;
+    if (host(source) == host(destination)) {
+      const double left = now + occupied;
+      double& last =
+          last_between_[static_cast<std::size_t>(source) * static_cast<std::size_t>(options_->ranks_per_host) +
+                        static_cast<std::size_t>(destination % options_->ranks_per_host)];
+      last = std::max(left + options_->latency, last); // no link keeps them in order
+      return {left, last, true};
+    }
+    double& free = on.begun ? incoming_[host(destination)] : outgoing_[host(source)];
+    const double begun = std::max(now, free);
+    free = begun + occupied;
+    if (on.begun) return {free, free, true};
+    on.begun = true;
+    return {free, begun + options_->latency, false};
+  }
+
+  /// Seconds for which the first byte is on its way where no link is taken.
+  [[nodiscard]] double latency(rank_t source, rank_t destination) const noexcept {
+    if (tree().nodes.empty()) return options_->latency;
+    const std::size_t to = at(destination);
+    double seconds = 0;
+    std::size_t node = at(source);
+    for (; node != to && tree().toward(to, node) == node; node = tree().nodes[node].parent) {
+      seconds += tree().nodes[node].latency;
+    }
+    for (std::size_t down = to; down != node; down = tree().nodes[down].parent) seconds += tree().nodes[down].latency;
+    return seconds;
+  }
+
+ private:
+  /// Up to the first node above both ends, then down.
+  passage climb(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
+    if (!on.begun) on = {.begun = true, .link = at(source)};
+    const network_tree::node& node = tree().nodes[on.link];
+    double& free = (on.down ? incoming_ : outgoing_)[on.link];
+    const double begun = std::max(now, free);
+    const double left = free = begun + options_->overhead + static_cast<double>(bytes) / node.bandwidth;
+    on.through = std::max(on.through, free) + node.latency;
+    if (on.down && on.link == at(destination)) return {left, on.through, true};
+    const std::size_t here = on.down ? on.link : node.parent;
+    const std::size_t below = tree().toward(at(destination), here);
+    on.down = below != here;
+    on.link = below;
+    return {left, begun + node.latency, false};
+  }
+
+  [[nodiscard]] const network_tree& tree() const noexcept { return options_->tree; }
+  [[nodiscard]] std::size_t at(rank_t rank) const noexcept { return tree().at[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::size_t host(rank_t rank) const noexcept {
+    return static_cast<std::size_t>(rank / options_->ranks_per_host);
+  }
+
+  const simulator_options* options_;
+  std::vector<double> outgoing_; // until when each host's, or node's, link is taken
+  std::vector<double> incoming_;
+  std::vector<double> last_between_; // arrival at each rank from each rank of its host
+};
+
+} // namespace spar::detail

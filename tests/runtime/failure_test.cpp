@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Deadlines, aborts, and the end of a communicator, among in-process and simulated ranks.
+#include "support/ranks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+constexpr std::size_t sizes[] = {10, 100'000};
+
+/// What `call` throws, empty for nothing; it is of type `Expected` or peer_failed.
+template <class Expected, class Call>
+std::string text_of(Call call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    EXPECT_TRUE(dynamic_cast<const Expected*>(&e) != nullptr || dynamic_cast<const spar::peer_failed*>(&e) != nullptr)
+        << e.what();
+    return e.what();
+  }
+  return {};
+}
+
+TEST(deadline, a_silent_rank_is_named) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{4, {.synchronous = synchronous}};
+      group.run([&](spar::threads& net) {
+        if (net.rank() == 2) return;
+        net.set_deadline(0.1);
+        std::vector<float> x(n, 1.0F);
+        const auto call = [&] { spar::allreduce(net, std::span(x), spar::recursive_doubling{}); };
+        const std::string text = text_of<spar::timeout>(call);
+        EXPECT_NE(text.find("0.1 s"), std::string::npos) << text;
+        EXPECT_TRUE(net.dead());
+        EXPECT_NE(text_of<spar::peer_failed>(call).find("communicator is dead"), std::string::npos);
+      });
+    }
+  }
+}
+
+TEST(deadline, is_not_over_for_a_rank_that_is_only_late) {
+  spar::thread_group group{3};
+  group.run([&](spar::threads& net) {
+    net.set_deadline(20);
+    if (net.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::vector<float> x(100, 1.0F);
+    spar::allreduce(net, std::span(x));
+    EXPECT_EQ(x[0], 3.0F);
+  });
+}
+
+TEST(deadline, is_looked_at_by_polling_too) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    if (net.rank() == 1) return;
+    net.set_deadline(0.05);
+    std::vector<float> x(100, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    while (!call.done()) {
+    }
+    EXPECT_THROW(call.wait(), spar::timeout);
+  });
+}
+
+/// Ranks keep what they have from each other in calls that fail too; one rank makes only some of the calls.
+TEST(deadline, ends_many_calls_in_any_order) {
+  constexpr int calls = 12;
+  for (int ranks = 2; ranks <= 5; ++ranks) {
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      spar::thread_group group{ranks};
+      group.run([&](spar::threads& net) {
+        net.set_deadline(0.05);
+        std::vector<int> order(calls);
+        std::iota(order.begin(), order.end(), 0);
+        std::shuffle(order.begin(), order.end(), std::mt19937(seed * 100 + static_cast<unsigned>(net.rank())));
+        const bool fails = net.rank() == ranks - 1;
+        if (fails) order.resize(seed);
+
+        std::vector<std::vector<float>> x(calls, std::vector<float>(20'000, 1.0F));
+        std::vector<spar::pending<spar::threads, spar::sparse_stream<float>>> sums;
+        std::vector<spar::pending<spar::threads, void>> in_place;
+        const auto make = [&](int call) {
+          const std::string text = std::to_string(call);
+          const spar::named name{text};
+          std::vector<float>& mine = x[static_cast<std::size_t>(call)];
+          if (call % 4 == 0)
+            in_place.push_back(spar::start_allreduce(net, name, std::span(mine), spar::ring{}));
+          else if (call % 4 == 1)
+            sums.push_back(spar::start_allreduce(net, name, spar::dense_view(mine), spar::recursive_doubling{}));
+          else
+            sums.push_back(spar::start_allreduce(net, name, spar::dense_view(mine), spar::ssar_split{}));
+        };
+        const auto ends = [&](auto& call) { return !text_of<spar::timeout>([&] { (void)call.wait(); }).empty(); };
+        std::size_t failed = 0;
+        failed += text_of<spar::timeout>([&] {
+                    for (const int call : order) make(call);
+                  }).empty()
+                      ? 0U
+                      : 1U;
+        if (fails && seed % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (fails && seed % 2 == 1) spar::abort(net, "enough");
+        for (auto& call : sums) failed += ends(call) ? 1U : 0U;
+        for (auto& call : in_place) failed += ends(call) ? 1U : 0U;
+        EXPECT_TRUE(fails || failed > 0) << ranks << " ranks, seed " << seed;
+      });
+      for (int r = 0; r < ranks; ++r) EXPECT_EQ(group.rank(r).memory().live(), 0U);
+    }
+  }
+}
+
+/// Rank 0 sends memory of its pool to rank 1, which reads it for long, and waits for what never comes.
+struct read_slowly {
+  static constexpr std::size_t n = 100'000;
+  std::atomic<bool>* reads;
+  std::atomic<bool>* may_end;
+  std::atomic<bool>* has_read;
+
+  template <spar::transport Net>
+  spar::task<void> operator()(spar::channel<Net> net) const {
+    if (net.rank() == 0) {
+      spar::buffer<float> mine(net.memory(), n);
+      std::fill(mine.span().begin(), mine.span().end(), 1.0F);
+      auto sent = net.send(1, {spar::wire_format::dense, n, {std::as_bytes(mine.span())}});
+      spar::message_buffer never(net.memory());
+      auto received = net.receive(1, never);
+      co_await received;
+    } else {
+      spar::message_buffer lent(net.memory());
+      auto received = net.receive(0, lent);
+      co_await received;
+      *reads = true;
+      for (const double start = net.net().now(); !*may_end && net.net().now() < start + 20;) std::this_thread::yield();
+      for (const float v : lent.piece<float>(0)) EXPECT_EQ(v, 1.0F);
+      *has_read = true;
+    }
+  }
+};
+
+TEST(deadline, keeps_what_another_rank_still_reads) {
+  spar::thread_group group{2};
+  std::atomic<bool> reads{false}, may_end{false}, has_read{false};
+  group.run([&](spar::threads& net) {
+    const spar::signature agreed = {.element = spar::code_of<float>, .dimension = read_slowly::n};
+    auto call = spar::start_collective(net, agreed, read_slowly{&reads, &may_end, &has_read});
+    if (net.rank() == 0) {
+      while (!reads) (void)call.done();
+      net.set_deadline(0.05);
+      while (!net.dead()) (void)call.done();
+      spar::buffer<float> other(net.memory(), read_slowly::n); // must not lie where rank 1 reads
+      std::fill(other.span().begin(), other.span().end(), 2.0F);
+      for (const double start = net.now(); net.now() < start + 0.1;) EXPECT_FALSE(call.done());
+      EXPECT_EQ(has_read, false);
+      may_end = true;
+    }
+    EXPECT_EQ(text_of<spar::timeout>([&] { call.wait(); }).empty(), net.rank() == 1);
+    EXPECT_EQ(has_read, true); // the call has not ended before
+  });
+  EXPECT_EQ(group.rank(0).memory().live(), 0U);
+}
+
+TEST(deadline, of_a_blocking_call_keeps_what_another_rank_still_reads) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    spar::thread_group group{2};
+    std::atomic<bool> reads{false}, may_end{false}, has_read{false};
+    group.run([&](spar::threads& net) {
+      net.set_deadline(net.rank() == 0 ? 0.2 : 60);
+      const spar::signature agreed{.element = spar::code_of<float>, .dimension = read_slowly::n};
+      if (net.rank() == 1) {
+        auto call = spar::start_collective(net, agreed, read_slowly{&reads, &may_end, &has_read});
+        (void)text_of<spar::peer_failed>([&] { call.wait(); });
+        return;
+      }
+      std::thread later([&] { // rank 0 is over its deadline then
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        may_end = true;
+      });
+      EXPECT_THROW(spar::run_collective(net, agreed, read_slowly{&reads, &may_end, &has_read}), spar::timeout);
+      EXPECT_EQ(has_read, reads);
+      later.join();
+    });
+    if (has_read) return;
+  }
+  ADD_FAILURE() << "the other rank was always late";
+}
+
+/// Rank 1 never calls; the others have a deadline in virtual time.
+struct silent_in_the_simulator {
+  std::vector<double>* ended;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    if (net.rank() == 1) co_return;
+    net.set_deadline(2.5);
+    std::vector<float> x(100, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+    try {
+      co_await std::move(call);
+      ADD_FAILURE() << "no error";
+    } catch (const spar::timeout&) {
+    } catch (const spar::peer_failed&) {
+    }
+    (*ended)[static_cast<std::size_t>(net.rank())] = net.now();
+  }
+};
+
+TEST(deadline, is_looked_at_in_rare_polls_too) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    if (net.rank() == 1) return;
+    net.set_deadline(0.1);
+    std::vector<float> x(10, 1.0F);
+    auto call = spar::start_allreduce(net, std::span(x));
+    const double start = net.now();
+    while (!call.done() && net.now() < start + 10) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_LT(net.now() - start, 5);
+    EXPECT_THROW(call.wait(), spar::timeout);
+  });
+}
+
+TEST(deadline, in_virtual_time) {
+  std::vector<double> ended(5, 2.5);
+  run_sim(5, silent_in_the_simulator{&ended});
+  for (const double time : ended) EXPECT_NEAR(time, 2.5, 1e-3);
+}
+
+/// Two calls: the first takes some time, to the second only rank 0 comes.
+struct late_silence {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    net.set_deadline(1);
+    std::vector<float> x(100, 1.0F);
+    auto first = spar::start_allreduce(net, std::span(x));
+    co_await std::move(first);
+    if (net.rank() == 1) co_return;
+    auto second = spar::start_allreduce(net, std::span(x));
+    try {
+      co_await std::move(second);
+      ADD_FAILURE() << "no error";
+    } catch (const spar::timeout&) {
+    }
+  }
+};
+
+TEST(deadline, is_noticed_whatever_the_rounding_of_its_time) {
+  for (int i = 1; i < 500; ++i) {
+    spar::simulator_options options;
+    options.latency = 1e-6 * i / 7;
+    EXPECT_NO_THROW(run_sim(2, late_silence{}, options)) << options.latency;
+  }
+}
+
+TEST(abort, reaches_those_who_wait_and_those_who_call_later) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{5, {.synchronous = synchronous}};
+      const std::string reason = "the disk is full" + std::string(200, '!');
+      group.run([&](spar::threads& net) {
+        std::vector<float> x(n, 1.0F);
+        const auto call = [&] { spar::allreduce(net, std::span(x)); };
+        if (net.rank() == 3) spar::abort(net, reason);
+        const std::string text = text_of<spar::peer_failed>(call);
+        EXPECT_NE(text.find("rank 3"), std::string::npos) << text;
+        EXPECT_NE(text.find(reason), std::string::npos) << text;
+        EXPECT_EQ(text_of<spar::peer_failed>(call), text);
+      });
+    }
+  }
+}
+
+/// Several calls are in flight when rank 1 gives up; a coroutine that waits for one learns it.
+struct aborted_in_flight {
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(5000, 1.0F);
+    std::vector<float> y(10, 1.0F);
+    int failed = 0;
+    if (net.rank() == 1) {
+      spar::abort(net, "enough");
+    } else {
+      auto first = spar::start_allreduce(net, std::span(x), spar::ring{});
+      auto second = spar::start_allreduce(net, std::span(y), spar::recursive_doubling{});
+      try {
+        co_await std::move(second);
+      } catch (const spar::peer_failed& e) {
+        EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos);
+        ++failed;
+      }
+      try {
+        co_await std::move(first);
+      } catch (const spar::peer_failed&) {
+        ++failed;
+      }
+      EXPECT_EQ(failed, 2);
+    }
+  }
+};
+
+TEST(abort, ends_every_call_in_flight) {
+  for (const mode where : all_modes) {
+    SCOPED_TRACE(where);
+    for (const spar::rank_t ranks : {2, 3, 4, 5}) run(where, ranks, aborted_in_flight{});
+  }
+}
+
+TEST(abort, by_cancelling_a_call) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{3, {.synchronous = synchronous}};
+      std::atomic<bool> cancelled{false};
+      group.run([&](spar::threads& net) {
+        while (net.rank() == 2 && !cancelled) std::this_thread::yield(); // without it the call cannot end
+        std::vector<float> x(n, 1.0F);
+        const std::string text = text_of<spar::peer_failed>([&] {
+          auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
+          if (net.rank() == 1) {
+            call.cancel();
+            cancelled = true;
+            if (n == sizes[0]) return; // the handle does not wait either
+          }
+          call.wait();
+        });
+        if (net.rank() == 1 && n == sizes[0]) return;
+        EXPECT_NE(text.find("a call was cancelled"), std::string::npos) << text;
+      });
+    }
+  }
+}
+
+/// Rank 1 keeps what it has from rank 0 until rank 2 sends too, which never happens; it aborts and does not call again.
+TEST(abort, gives_back_what_others_have_lent) {
+  for (const bool cancels : {false, true}) {
+    spar::thread_group group{3};
+    std::atomic<bool> ended{false};
+    group.run([&](spar::threads& net) {
+      if (net.rank() == 2) return;
+      std::vector<float> x(100'000, 1.0F);
+      const auto view = spar::dense_view(x);
+      if (net.rank() == 0) {
+        EXPECT_THROW((void)spar::allreduce(net, view, spar::ssar_split{}), spar::peer_failed);
+        ended = true;
+        return;
+      }
+      auto call = spar::start_allreduce(net, view, spar::ssar_split{});
+      for (const double start = net.now(); net.now() < start + 0.1;) (void)call.done();
+      if (cancels)
+        call.cancel();
+      else
+        spar::abort(net, "enough");
+      for (const double start = net.now(); !ended && net.now() < start + 10;) std::this_thread::yield();
+      EXPECT_TRUE(ended);
+    });
+  }
+}
+
+TEST(abort, is_heeded_by_calls_that_await_nothing) {
+  spar::thread_group group{1};
+  group.run([](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    spar::allreduce(net, std::span(x));
+    spar::abort(net, "enough");
+    EXPECT_NE(text_of<spar::peer_failed>([&] { spar::allreduce(net, std::span(x)); }), "");
+    EXPECT_NE(text_of<spar::peer_failed>([&] { spar::start_allreduce(net, std::span(x)).wait(); }), "");
+  });
+}
+
+TEST(abort, of_one_group_leaves_another_alive) {
+  spar::thread_group first{3};
+  spar::thread_group second{3};
+  first.run([&](spar::threads& net) {
+    if (net.rank() == 0) spar::abort(net, "enough");
+    std::vector<float> x(10, 1.0F);
+    EXPECT_THROW(spar::allreduce(net, std::span(x)), spar::peer_failed);
+    spar::allreduce(second.rank(net.rank()), std::span(x));
+    EXPECT_EQ(x[0], 3.0F);
+  });
+}
+
+/// A call fails on one rank only: an operation throws there.
+struct throwing_sum {
+  static constexpr std::string_view name = "throwing_sum";
+  bool throws = false;
+  template <class T>
+  [[nodiscard]] T operator()(T a, T b) const {
+    if (throws) throw std::runtime_error("out of paper");
+    return a + b;
+  }
+  template <class T>
+  [[nodiscard]] static T neutral() {
+    return T{};
+  }
+};
+
+TEST(abort, by_a_call_that_fails_on_one_rank) {
+  for (const std::size_t n : sizes) {
+    for (const bool synchronous : {false, true}) {
+      spar::thread_group group{4, {.synchronous = synchronous}};
+      group.run([&](spar::threads& net) {
+        std::vector<float> x(n, 1.0F);
+        const std::string text = text_of<std::runtime_error>(
+            [&] { spar::allreduce(net, std::span(x), spar::recursive_doubling{}, throwing_sum{net.rank() == 1}); });
+        if (text.empty()) { // it had its result already: the next call fails
+          EXPECT_THROW(
+              {
+                for (int calls = 0; calls < 1000; ++calls) spar::allreduce(net, std::span(x));
+              },
+              spar::peer_failed);
+        } else {
+          EXPECT_NE(text.find("out of paper"), std::string::npos) << text;
+        }
+      });
+    }
+  }
+}
+
+TEST(checksums, results_are_the_same_with_them) {
+  for (const std::size_t n : sizes) {
+    spar::thread_group group{3};
+    group.run([&](spar::threads& net) {
+      net.set_checksums(true);
+      std::vector<float> x(n, 1.0F);
+      spar::allreduce(net, std::span(x));
+      EXPECT_EQ(x, std::vector<float>(n, 3.0F));
+      const std::vector<std::uint32_t> indices{1, 5};
+      const std::vector<float> values{1.0F, 2.0F};
+      const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values));
+      sum.to_dense(std::span(x));
+      EXPECT_EQ(x[1], 3.0F);
+      EXPECT_EQ(x[5], 6.0F);
+    });
+  }
+}
+
+} // namespace
+} // namespace spar_test

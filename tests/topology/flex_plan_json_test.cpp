@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Plans in JSON: there and back, and what is refused.
+#include "topology/random_tree.hpp"
+
+#include <spar/topology/flex_plan_json.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace spar_test {
+namespace {
+
+using spar::flex_plan;
+
+TEST(plan_json, there_and_back_is_the_same_plan) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 200; ++i) {
+    const spar::tree topology = random_tree(random, 1 + random() % 20, 1 + static_cast<int>(random() % 4));
+    const flex_plan plan(topology, random() % 1000);
+    ASSERT_EQ(spar::parse_plan(spar::to_json(plan)), plan) << spar::to_json(plan);
+  }
+  const flex_plan masters = flex_plan::hierarchical(hosts({2, 3}), 12);
+  EXPECT_EQ(spar::parse_plan(spar::to_json(masters)), masters);
+}
+
+TEST(plan_json, bad_ones_are_refused) {
+  const std::string good = spar::to_json(flex_plan(spar::tree::flat(2), 12));
+  EXPECT_EQ(spar::parse_plan(good).dimension(), 12U);
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    std::string text = good;
+    const std::size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    return text.replace(at, what.size(), instead);
+  };
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "a text is no plan: "},
+      {"[]", "a text is no plan: "},
+      {with("\"n\": 12", "\"m\": 12"), "a text is no plan: "},
+      {with("\"n\": 12", "\"n\": -12"), "a plan has -12 where a number is due"},
+      {with("\"n\": 12", "\"n\": 11"), "call 1 of a plan is for [6, 12) of 11 values"},
+      {with("\"n\": 12", "\"n\": 13"), "level 0 of a plan leaves values of rank 0 from 12 on in no call, or in two"},
+      {with("\"ranks\": 2", "\"ranks\": 4294967297"), "a plan has 2 ranges, for 4294967297 ranks"},
+      {with("    0,\n    1\n", "    0,\n    4294967297\n"), "a plan has 4294967297 where a rank is due"},
+      {with("\"ranks\": 2", "\"ranks\": 0.5"), "a plan has 0.5 where a number is due"},
+      {with("\"participants\": [", "\"participants\": [[],"), "a plan has subranges on 1 levels, participants on 2"},
+      {with("\"ranges\": [", "\"ranges\": [[0,0],"), "a plan has 3 ranges, for 2 ranks"},
+      {with("   0,\n   6\n", "   0,\n   5\n"), "a plan gives rank 0 another range than its calls do"},
+      {with("\"n\": 12", "\"n\": 12, \"n\": 12"), "a plan has an object with 'n' twice"},
+  };
+  for (const auto& [text, expected] : cases) {
+    try {
+      (void)spar::parse_plan(text);
+      ADD_FAILURE() << text << " is accepted";
+    } catch (const spar::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()).find(expected), 0U) << text << ": " << e.what();
+    }
+  }
+}
+
+} // namespace
+} // namespace spar_test
