@@ -110,14 +110,24 @@ struct network {
 };
 
 static_assert(spar::transport<network<defect::none>>);
-static_assert(spar::transport<spar::threads>);
-static_assert(spar::transport<spar::sim>);
-static_assert(spar::transport<spar::counting<spar::threads>>);
-static_assert(spar::transport<spar::counting<spar::counting<spar::sim>>>);
-static_assert(spar::transport<spar::faulty<spar::threads>> && spar::transport<spar::faulty<spar::sim>>);
-static_assert(spar::transport<spar::tracing<spar::threads>> && spar::transport<spar::tracing<spar::sim>>);
-static_assert(spar::transport<spar::tracing<spar::counting<spar::faulty<spar::sim>>>>);
-static_assert(spar::transport<spar::counting<spar::faulty<spar::counting<spar::threads>>>>);
+static_assert(spar::transport<spar::threads_port> && spar::transport<spar::sim_port>);
+static_assert(spar::communicates<spar::threads_port> && !spar::communicates<int>);
+
+// What a rank of a communicator offers is for programs; what collectives need of the network is behind `port`.
+template <class Net>
+concept shows_its_transport = requires(Net& net) { &Net::send; } || requires(Net& net) { &Net::receive; } ||
+                              requires(Net& net) { net.node(); } || requires(Net& net) { net.scheduler(); };
+static_assert(shows_its_transport<spar::threads_port>);
+static_assert(!shows_its_transport<spar::threads> && !shows_its_transport<spar::sim> &&
+              !shows_its_transport<spar::counting<spar::threads>>);
+static_assert(spar::communicates<spar::threads>);
+static_assert(spar::communicates<spar::sim>);
+static_assert(spar::communicates<spar::counting<spar::threads>>);
+static_assert(spar::communicates<spar::counting<spar::counting<spar::sim>>>);
+static_assert(spar::communicates<spar::faulty<spar::threads>> && spar::communicates<spar::faulty<spar::sim>>);
+static_assert(spar::communicates<spar::tracing<spar::threads>> && spar::communicates<spar::tracing<spar::sim>>);
+static_assert(spar::communicates<spar::tracing<spar::counting<spar::faulty<spar::sim>>>>);
+static_assert(spar::communicates<spar::counting<spar::faulty<spar::counting<spar::threads>>>>);
 
 template <defect... Are>
 constexpr bool none_is_a_transport = (!spar::transport<network<Are>> && ...);
@@ -798,7 +808,7 @@ static_assert(spar::participation<spar::everyone> && spar::participation<spar::s
 
 template <class Algorithm>
 concept runs_on_a_temporary =
-    requires(spar::channel<spar::threads> net, spar::stream_view<float> v) { Algorithm{}(net, v, spar::sum{}); };
+    requires(spar::channel<spar::threads_port> net, spar::stream_view<float> v) { Algorithm{}(net, v, spar::sum{}); };
 static_assert(!runs_on_a_temporary<spar::recursive_doubling> && !runs_on_a_temporary<spar::ring> &&
               !runs_on_a_temporary<spar::rabenseifner> && !runs_on_a_temporary<spar::ssar_split> &&
               !runs_on_a_temporary<spar::sparcml>);

@@ -25,7 +25,7 @@ LEVEL = {
 WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
-    "transport": {"mpi": 0, "sim": 0, "": 1},
+    "transport": {"in_process": 0, "mpi": 1, "sim": 1, "": 2},
     "storage": {"kernel": 0, "": 1},
     "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk": 4, "tree": 4, "partial": 4},
 }

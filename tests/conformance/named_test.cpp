@@ -162,7 +162,7 @@ struct name_that_rank_0_never_starts {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     if (net.rank() == 0) co_return;
-    net.node().set_deadline(2.5);
+    net.set_deadline(2.5);
     float x = 1;
     auto call = spar::start_allreduce(net, spar::named{"mine"}, std::span<float>(&x, 1));
     try {

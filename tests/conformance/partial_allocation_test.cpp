@@ -150,7 +150,7 @@ void expect_none_with_threads(const Participation& who) {
         meet.wait();
       }
       if (role == stalls) {
-        const spar::detail::rank_lock taken_from_the_progress_thread(net.node().shared());
+        const spar::detail::rank_lock taken_from_the_progress_thread(net.port().shared());
         meet.wait();
         meet.wait();
       } else {

@@ -31,7 +31,7 @@ struct partial_rounds {
     std::vector<float> x(n);
     for (int round = 0; round < 3; ++round) {
       const bool last = round == 2;
-      net.compute(static_cast<std::uint64_t>((net.rank() + round) % net.size()) * 20'000);
+      net.port().compute(static_cast<std::uint64_t>((net.rank() + round) % net.size()) * 20'000);
       if constexpr (std::is_same_v<Of, float>) {
         x = mine->dense;
         auto call = last ? reduce.start_drain(std::span(x)) : reduce.start(std::span(x));

@@ -91,11 +91,12 @@ table make_table() {
     });
     out += "\n";
   });
-  out += "\n*all*: the schedule and the storage work with each of the six selectors, over `flat` and over `on_tree`.\n"
-         "*some*, *none*: the others cannot mean anything, for the reasons with these numbers:\n\n";
+  out +=
+      "\n*all*: the schedule works with this storage and each of the six selectors, over `flat` and over `on_tree`.\n"
+      "*some*, *none*: the other combinations do not compile, for the reasons with these numbers:\n\n";
   for (std::size_t r = 0; r < made.reasons.size(); ++r) {
     std::string line = std::to_string(r + 1) + ". " + made.reasons[r] + " (" +
-                       std::to_string(made.times[made.reasons[r]]) + " cells).";
+                       std::to_string(made.times[made.reasons[r]]) + " combinations).";
     for (std::size_t from = 0; line.size() - from > 110;) { // wrapped
       from = line.rfind(' ', from + 110);
       line.replace(from, 1, "\n   ");
@@ -103,9 +104,9 @@ table make_table() {
     }
     out += line + "\n";
   }
-  out += "\nOf " + std::to_string(made.cells) + " combinations of selector, storage, topology and schedule " +
-         std::to_string(made.meaningless) + "\ncannot mean anything; the other " +
-         std::to_string(made.cells - made.meaningless) + " all compile and pass the test of the product.\n";
+  out += "\nOf " + std::to_string(made.cells) + " combinations of selector, storage, topology and schedule, " +
+         std::to_string(made.meaningless) + "\ndo not compile; the tests run the other " +
+         std::to_string(made.cells - made.meaningless) + ".\n";
   return made;
 }
 

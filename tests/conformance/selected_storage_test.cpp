@@ -82,7 +82,7 @@ struct program {
       const auto agreed = spar::signature_of<float, index, spar::sum>(n, reduce);
       auto pending = spar::start_collective(net, agreed, reduce, x, spar::sum{});
       out->sums[rank].push_back(co_await std::move(pending));
-      out->bytes[rank] += net.node().last_call().bytes_sent;
+      out->bytes[rank] += net.last_call().bytes_sent;
     }
   }
 };

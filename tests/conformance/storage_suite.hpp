@@ -101,7 +101,7 @@ struct storage_program {
       const storing<Algorithm, Storage, T> algorithm{{}, {}, {}, residual};
       auto pending = spar::start_allreduce(net, (*cases)[c].inputs[rank].view(), algorithm);
       out.sums[rank] = co_await std::move(pending);
-      out.bytes[rank] = net.node().last_call().bytes_sent;
+      out.bytes[rank] = net.last_call().bytes_sent;
     }
   }
 };

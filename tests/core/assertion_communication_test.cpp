@@ -16,12 +16,12 @@ TEST(assertion_communication, is_the_level) { EXPECT_EQ(spar::active_assertions,
 
 TEST(assertion_communication, what_holds_passes) {
   EXPECT_NO_THROW(spar::ensure(true, "holds"));
-  EXPECT_NO_THROW(spar::check<assertion_level::communication>(true, "holds"));
+  EXPECT_NO_THROW(spar::ensure<assertion_level::communication>(true, "holds"));
 }
 
 TEST(assertion_communication, everything_is_checked) {
   EXPECT_THROW(spar::ensure(false, "the sum is wrong"), spar::assertion_failed);
-  EXPECT_THROW(spar::check<assertion_level::communication>(false, "ranks differ"), spar::error);
+  EXPECT_THROW(spar::ensure<assertion_level::communication>(false, "ranks differ"), spar::error);
 }
 
 } // namespace

@@ -16,12 +16,12 @@ TEST(assertion_none, is_the_level) { EXPECT_EQ(spar::active_assertions, assertio
 
 TEST(assertion_none, what_holds_passes) {
   EXPECT_NO_THROW(spar::ensure(true, "holds"));
-  EXPECT_NO_THROW(spar::check<assertion_level::communication>(true, "holds"));
+  EXPECT_NO_THROW(spar::ensure<assertion_level::communication>(true, "holds"));
 }
 
 TEST(assertion_none, nothing_is_checked) {
   EXPECT_NO_THROW(spar::ensure(false, "the sum is wrong"));
-  EXPECT_NO_THROW(spar::check<assertion_level::communication>(false, "ranks differ"));
+  EXPECT_NO_THROW(spar::ensure<assertion_level::communication>(false, "ranks differ"));
 }
 
 } // namespace

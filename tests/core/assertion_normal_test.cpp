@@ -16,7 +16,7 @@ TEST(assertion_normal, is_the_level) { EXPECT_EQ(spar::active_assertions, assert
 
 TEST(assertion_normal, what_holds_passes) {
   EXPECT_NO_THROW(spar::ensure(true, "holds"));
-  EXPECT_NO_THROW(spar::check<assertion_level::communication>(true, "holds"));
+  EXPECT_NO_THROW(spar::ensure<assertion_level::communication>(true, "holds"));
 }
 
 TEST(assertion_normal, local_conditions_are_checked) {
@@ -26,7 +26,7 @@ TEST(assertion_normal, local_conditions_are_checked) {
   } catch (const spar::assertion_failed& e) {
     EXPECT_EQ(std::string(e.what()), "the sum is wrong");
   }
-  EXPECT_NO_THROW(spar::check<assertion_level::communication>(false, "ranks differ"));
+  EXPECT_NO_THROW(spar::ensure<assertion_level::communication>(false, "ranks differ"));
 }
 
 } // namespace

@@ -18,7 +18,7 @@ class call_in_flight {
  public:
   explicit call_in_flight(spar::endpoint& node) : node_(&node) {
     call_.agreed = {.digest = 1, .element = spar::element_code::float32, .dimension = 100};
-    node.number(call_);
+    node.calls().number(call_);
     node.open(call_, 0);
   }
   call_in_flight(const call_in_flight&) = delete;
@@ -43,7 +43,7 @@ class call_in_flight {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
   spar::thread_group group(4);
-  spar::threads& node = group.rank(1);
+  spar::threads_port& node = group.rank(1).port();
   const call_in_flight call(node);
   std::map<spar::rank_t, std::string> told; // of a call, by each rank, so far
   while (in.left() > 0 && !node.dead()) {
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       note.validate(node.size());
       if (note.what == spar::control_message::purpose::call) told[note.source].append(note.text.data(), note.length);
-      spar::detail::heed(node, note);
+      spar::detail::on_control_message(node, note);
     } catch (const spar::mismatch&) {
       fuzz::demand(note.what == spar::control_message::purpose::call && note.last == 1 &&
                        call.contradicts(told[note.source]),
@@ -70,9 +70,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                  "it is dead without a whole reason");
   }
   if (node.dead()) {
-    fuzz::demand(node.failed_rank() >= 0 && node.failed_rank() < node.size(), "a rank that there is not has failed");
+    fuzz::demand(node.failure().failed_rank() >= 0 && node.failure().failed_rank() < node.size(),
+                 "a rank that there is not has failed");
     try {
-      node.throw_peer_failed();
+      node.failure().raise_peer_failed();
     } catch (const spar::peer_failed& e) {
       fuzz::demand(std::string(e.what()).size() < spar::max_text_length + 100, "the reason is too long");
     }

@@ -3,7 +3,7 @@
 // same.
 #include "fuzz/fuzz.hpp"
 
-#include <spar/transport/envelope.hpp>
+#include <spar/transport/mpi/envelope.hpp>
 
 namespace {
 

@@ -23,8 +23,8 @@ std::string error_of_two_calls(spar::mpi& all, std::size_t n, const spar::fault&
   std::vector<spar::fault> plan;
   if (all.rank() == faulty_rank) plan = {fault};
   spar::faulty<spar::mpi> net(all, plan);
-  net.node().set_deadline(deadline);
-  net.node().set_checksums(true);
+  net.set_deadline(deadline);
+  net.set_checksums(true);
   std::string text;
   try {
     for (int call = 0; call < 2; ++call) {

@@ -54,7 +54,7 @@ struct bad_options {
       auto reduce = spar::with_error_feedback<float>(ring);
       EXPECT_THROW((void)reduce.start(net, std::span(x)), spar::invalid_argument);
     }
-    EXPECT_FALSE(net.node().dead());
+    EXPECT_FALSE(net.dead());
     co_return;
   }
 };
@@ -69,7 +69,7 @@ struct refused {
     std::vector<float> x(values);
     auto reduce = spar::with_error_feedback<float>(algorithm);
     EXPECT_THROW((void)reduce.start(net, std::span(x)), spar::invalid_argument);
-    EXPECT_FALSE(net.node().dead());
+    EXPECT_FALSE(net.dead());
     co_return;
   }
 };

@@ -248,12 +248,12 @@ TEST(control_message, names_are_numbered_once_and_by_rank_0) {
     return spar::part_of(spar::control_message::purpose::name, from, text, 0);
   };
   spar::endpoint node(1, 3, spar::pool_owner(*std::pmr::new_delete_resource()));
-  node.heed(note(0, first));
-  node.heed(note(0, first));
+  node.on_control_message(note(0, first));
+  node.on_control_message(note(0, first));
   EXPECT_EQ(node.name_call({"layer"}).number, spar::detail::first_named);
-  EXPECT_THROW(node.heed(note(0, second)), spar::corrupt_message);
-  EXPECT_THROW(node.heed(note(2, first)), spar::corrupt_message);
-  EXPECT_THROW(node.heed(note(0, "")), spar::corrupt_message);
+  EXPECT_THROW(node.on_control_message(note(0, second)), spar::corrupt_message);
+  EXPECT_THROW(node.on_control_message(note(2, first)), spar::corrupt_message);
+  EXPECT_THROW(node.on_control_message(note(0, "")), spar::corrupt_message);
 }
 
 } // namespace

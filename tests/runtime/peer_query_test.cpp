@@ -103,7 +103,7 @@ TEST(inquiry, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
   spar::thread_group group{3};
   group.run([](spar::threads& net) {
     const auto told = [&](std::uint64_t call) {
-      return std::string(spar::detail::view_of(net, call).algorithm.view());
+      return std::string(spar::detail::view_of(net.port(), call).algorithm.view());
     };
     std::vector<float> x(100, 1.0F);
     spar::ok_topk<float> reduce{{.select = {.k = 10 + static_cast<std::size_t>(net.rank())}}};
@@ -119,7 +119,7 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   const auto heed = [&](std::string_view text) {
-    spar::detail::heed(net, spar::part_of(spar::control_message::purpose::call, 0, text, 0));
+    spar::detail::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 0, text, 0));
   };
   EXPECT_THROW(heed("what?"), spar::corrupt_message);
   const std::string no_call(sizeof(spar::detail::call_note), '\0'); // waits, in a call that is not in flight

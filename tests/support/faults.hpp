@@ -83,8 +83,8 @@ struct two_calls {
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    net.node().set_deadline(deadline);
-    net.node().set_checksums(true);
+    net.set_deadline(deadline);
+    net.set_checksums(true);
     const double begun = net.now();
     const auto rank = static_cast<std::size_t>(net.rank());
     rank_outcome& its = (*outcomes)[rank];

@@ -595,7 +595,7 @@ struct failing {
   bool* failed;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    net.node().set_checksums(true);
+    net.set_checksums(true);
     for (int call = 0; call < 3; ++call) {
       *before = reduce->save();
       try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Envelopes: what is written is read, in the short form and in the full one; what is damaged or cut off is refused.
 #include <spar/spar.hpp>
-#include <spar/transport/envelope.hpp>
+#include <spar/transport/mpi/envelope.hpp>
 
 #include <gtest/gtest.h>
 

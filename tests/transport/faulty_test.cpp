@@ -34,7 +34,7 @@ struct numbers {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     spar::call_record call;
-    const spar::channel<Net> all(net, call, {});
+    const spar::channel all(spar::detail::port_of(net), call, {});
     if (net.rank() == 0) {
       sent->clear();
       for (std::size_t i = 0; i < lanes.size(); ++i) sent->push_back(static_cast<float>(i));
@@ -94,14 +94,14 @@ TEST(faulty, a_delay_ends_when_so_many_more_have_been_sent) {
   const std::vector<std::uint8_t> lanes{0, 1, 2, 3};
   std::vector<std::uint8_t> order; // in which they leave
   group.run([&](spar::threads& inner) {
-    struct logging : spar::counting<spar::threads> {
-      using spar::counting<spar::threads>::counting;
+    struct logging : spar::counting_port<spar::threads_port> {
+      using spar::counting_port<spar::threads_port>::counting_port;
       std::vector<std::uint8_t>* order = nullptr;
       auto send(const spar::message_pieces& out, spar::rank_t peer, spar::tag_t tag) {
         order->push_back(spar::lane_of(tag));
-        return counting::send(out, peer, tag);
+        return counting_port::send(out, peer, tag);
       }
-    } logged(inner);
+    } logged(inner.port());
     logged.order = &order;
     spar::faulty<logging> net(logged, {{.what = kind::delay, .message = 0, .messages = 2}});
     std::vector<arrival> arrivals;

@@ -123,16 +123,16 @@ struct several_messages {
   spar::task<void> operator()(spar::sim& net) const& {
     std::vector<std::byte> payload(1 << 20);
     if (net.rank() == from) {
-      using sending = decltype(net.send(message_of(payload, 0), to, 0));
+      using sending = decltype(net.port().send(message_of(payload, 0), to, 0));
       std::vector<sending> all;
       for (std::size_t i = 0; i < sizes.size(); ++i)
-        all.push_back(net.send(message_of(std::span(payload).first(sizes[i]), i), to, 3));
+        all.push_back(net.port().send(message_of(std::span(payload).first(sizes[i]), i), to, 3));
       for (auto& one : all) co_await one;
     }
     if (net.rank() == to) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         spar::message_buffer in(net.memory());
-        co_await net.receive(in, from, 3);
+        co_await net.port().receive(in, from, 3);
         order->push_back(in.head().count);
         arrival->push_back(net.now());
       }
@@ -183,11 +183,11 @@ struct many_to {
     const spar::rank_t senders = net.size() - receivers;
     const std::vector<std::byte> payload(bytes);
     if (net.rank() < senders) {
-      co_await net.send(message_of(payload, 0), senders + net.rank() % receivers, 0);
+      co_await net.port().send(message_of(payload, 0), senders + net.rank() % receivers, 0);
     } else {
       for (spar::rank_t s = net.rank() - senders; s < senders; s += receivers) {
         spar::message_buffer in(net.memory());
-        co_await net.receive(in, s, 0);
+        co_await net.port().receive(in, s, 0);
       }
     }
   }
@@ -220,17 +220,17 @@ TEST(simulator, a_link_serves_whoever_reaches_it_first) {
     spar::task<void> operator()(spar::sim& net) const& {
       const std::vector<std::byte> payload(65536);
       if (net.rank() == 0) {
-        auto first = net.send(message_of(payload, 0), 1, 0);
-        auto second = net.send(message_of(payload, 0), 2, 0);
+        auto first = net.port().send(message_of(payload, 0), 1, 0);
+        auto second = net.port().send(message_of(payload, 0), 2, 0);
         co_await first;
         co_await second;
       } else {
-        if (net.rank() == 1) co_await net.send(message_of(payload, 0), 2, 0);
+        if (net.rank() == 1) co_await net.port().send(message_of(payload, 0), 2, 0);
         spar::message_buffer in(net.memory());
-        co_await net.receive(in, 0, 0);
+        co_await net.port().receive(in, 0, 0);
         if (net.rank() == 2) {
           spar::message_buffer other(net.memory());
-          co_await net.receive(other, 1, 0);
+          co_await net.port().receive(other, 1, 0);
         }
       }
     }
@@ -244,7 +244,7 @@ TEST(simulator, a_link_serves_whoever_reaches_it_first) {
 TEST(simulator, computing_takes_time) {
   struct program {
     spar::task<void> operator()(spar::sim& net) const& {
-      net.compute(static_cast<std::uint64_t>(net.rank()) * 1024);
+      net.port().compute(static_cast<std::uint64_t>(net.rank()) * 1024);
       co_return;
     }
   };
@@ -255,8 +255,8 @@ TEST(simulator, computing_takes_time) {
 
 TEST(simulator, ranks_share_the_cores_that_there_are) {
   const auto program = [](spar::sim& net) -> spar::task<void> {
-    net.compute(1024);
-    net.compute(1024); // goes on at once where it has a core of its own
+    net.port().compute(1024);
+    net.port().compute(1024); // goes on at once where it has a core of its own
     co_return;
   };
   for (const auto& [cores, turns] : {std::pair{0, 2}, {1, 10}, {2, 6}, {5, 2}, {100, 2}}) { // of five ranks
@@ -275,11 +275,11 @@ TEST(simulator, a_synchronous_send_ends_when_it_is_received) {
     spar::task<void> operator()(spar::sim& net) const& {
       const std::vector<std::byte> payload(16);
       if (net.rank() == 0) {
-        co_await net.send(message_of(payload, 0), 1, 0);
+        co_await net.port().send(message_of(payload, 0), 1, 0);
       } else {
-        net.compute(1000); // a second, then it receives
+        net.port().compute(1000); // a second, then it receives
         spar::message_buffer in(net.memory());
-        co_await net.receive(in, 0, 0);
+        co_await net.port().receive(in, 0, 0);
       }
       (*ends)[static_cast<std::size_t>(net.rank())] = net.now();
     }
@@ -305,10 +305,10 @@ TEST(simulator, a_deadlock_says_who_waits_for_whom) {
     spar::task<void> operator()(spar::sim& net) const& {
       if (net.rank() == 0) {
         const std::vector<std::byte> payload(16);
-        co_await net.send(message_of(payload, 0), 2, 5 * spar::max_lanes + 1);
+        co_await net.port().send(message_of(payload, 0), 2, 5 * spar::max_lanes + 1);
       }
       spar::message_buffer in(net.memory());
-      co_await net.receive(in, (net.rank() + 1) % net.size(), 3 * spar::max_lanes + 2);
+      co_await net.port().receive(in, (net.rank() + 1) % net.size(), 3 * spar::max_lanes + 2);
     }
   };
   spar::simulator engine{3};

@@ -184,7 +184,7 @@ struct cancelled_call {
   spar::task<void> operator()(Net& inner) const& {
     spar::tracing<Net> net{inner};
     std::vector<float> x(100, 1.0F);
-    net.node().set_deadline(0.01);
+    net.set_deadline(0.01);
     if (net.rank() == 0) {
       auto pending = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
       try {

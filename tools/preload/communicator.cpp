@@ -50,8 +50,8 @@ constexpr std::size_t most_planned_ranks = 4096;
 communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) : settings_(chosen), devices_(devices) {
   const bare_communicator same_ranks(comm);
   net_.emplace(same_ranks.get());
-  net_->node().set_deadline(); // none: the program may wait for as long as it likes
-  net_->node().know(settings_.network);
+  net_->set_deadline(); // none: the program may wait for as long as it likes
+  net_->port().set_network(settings_.network);
   const std::vector<spar::rank_t> host_of = spar::hosts_of(same_ranks.get());
   const std::size_t hosts = std::set<spar::rank_t>(host_of.begin(), host_of.end()).size();
   on_one_host_ = hosts == 1;
@@ -129,7 +129,7 @@ void communicator::lossy(T* x, std::size_t n) {
     return spar::allreduce(*net_, all,
                            spar::compose(codec, spar::on_plan(*course_of(n, sizeof(T)).plan), spar::chains{}));
   default:
-    tell(n, [&] { return spar::cheapest::compression<T>(codec, net_->node().network(), net_->size(), n).reason(); });
+    tell(n, [&] { return spar::cheapest::compression<T>(codec, net_->network(), net_->size(), n).reason(); });
     return spar::allreduce(*net_, all, spar::compose(codec, spar::cheapest{}));
   }
 }

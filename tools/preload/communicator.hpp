@@ -61,7 +61,7 @@ class communicator {
   [[nodiscard]] bool may_have_devices() const noexcept { return devices_; }
 
   /// Of the last call.
-  [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->node().last_call(); }
+  [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->last_call(); }
 
  private:
   template <class Word>

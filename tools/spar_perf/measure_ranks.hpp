@@ -35,7 +35,7 @@ void rest_until(Net& net, double until, bool serves) {
   constexpr double nap = 100e-6;
   for (double left = until - net.now(); left > 0; left = until - net.now()) {
     if (serves) net.progress(false);
-    if (serves && net.node().busy())
+    if (serves && net.port().node().busy())
       sched_yield();
     else
       std::this_thread::sleep_for(std::chrono::duration<double>(serves ? std::min(nap, left) : left));

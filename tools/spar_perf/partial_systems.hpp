@@ -102,7 +102,7 @@ struct partial_state {
 /// What waits for a call, where the rank has a progress thread, is no coroutine.
 template <class Net>
 bool is_served(Net& net) {
-  return net.node().shared() != nullptr;
+  return net.port().node().shared() != nullptr;
 }
 template <class Call>
 void note_call(call_cost& cost, double seconds, const Call& call, const spar::participants& by) {

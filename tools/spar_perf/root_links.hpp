@@ -33,9 +33,9 @@ class root_links {
 /// Adds up the payload that goes up and down each link, which counts for all ranks that share `bytes`. Less than
 /// spar::counting, whose counters for each pair of ranks are too many for the simulator.
 template <spar::transport Net>
-class counting_links : public spar::decorator<Net> {
+class counting_links_port : public spar::decorated_port<Net> {
  public:
-  counting_links(Net& net, const root_links& links) : spar::decorator<Net>(net), links_(&links) {}
+  counting_links_port(Net& net, const root_links& links) : spar::decorated_port<Net>(net), links_(&links) {}
 
   /// From now on; nowhere if null. Up and down of a link stand side by side.
   void count_in(std::vector<std::uint64_t>* bytes) {
@@ -58,6 +58,14 @@ class counting_links : public spar::decorator<Net> {
  private:
   const root_links* links_;
   std::vector<std::uint64_t>* bytes_ = nullptr;
+};
+
+template <spar::communicates Net>
+class counting_links : public spar::communicator_rank<counting_links_port<typename Net::port_type>> {
+ public:
+  counting_links(Net& net, const root_links& links) : counting_links::communicator_rank(net.port(), links) {}
+
+  void count_in(std::vector<std::uint64_t>* bytes) { this->port().count_in(bytes); }
 };
 
 } // namespace perf

@@ -34,7 +34,7 @@ template <class Program>
 void simulate(const options& o, const spar::simulator_options& network, int ranks, const Program& program) {
   spar::simulator engine(ranks, network);
   if (o.topology == "auto" || !o.network.empty()) {
-    for (int r = 0; r < ranks; ++r) engine.rank(r).node().know(o.model);
+    for (int r = 0; r < ranks; ++r) engine.rank(r).port().set_network(o.model);
   }
   engine.run(program);
 }

@@ -66,8 +66,9 @@ struct rank_system {
 /// A system as the algorithm of partial ones, on one rank: for dense values or for streams.
 template <class Net, class T, class Index>
 struct inner_system {
-  std::function<spar::task<void>(spar::channel<Net>, std::span<T>, spar::sum)> dense{};
-  std::function<spar::task<spar::sparse_stream<T, Index>>(spar::channel<Net>, spar::stream_view<T, Index>, spar::sum)>
+  std::function<spar::task<void>(spar::channel<typename Net::port_type>, std::span<T>, spar::sum)> dense{};
+  std::function<spar::task<spar::sparse_stream<T, Index>>(spar::channel<typename Net::port_type>,
+                                                          spar::stream_view<T, Index>, spar::sum)>
       streams{};
   std::function<std::span<const T>()> residual{};
 };
@@ -226,7 +227,9 @@ class registry {
       entries_.back().within = [algorithm] {
         auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
         inner_system<Net, T, Index> inner{.residual = [=] { return reducer->residual(); }};
-        inner.dense = [=](spar::channel<Net> net, std::span<T> x, spar::sum op) { return (*reducer)(net, x, op); };
+        inner.dense = [=](spar::channel<typename Net::port_type> net, std::span<T> x, spar::sum op) {
+          return (*reducer)(net, x, op);
+        };
         return inner;
       };
     }
@@ -303,7 +306,9 @@ class registry {
     });
     if constexpr (has_partial<T, Index>) {
       inner_system<Net, T, Index> inner{.residual = no_residual};
-      inner.dense = [algorithm](spar::channel<Net> net, std::span<T> x, spar::sum op) { return algorithm(net, x, op); };
+      inner.dense = [algorithm](spar::channel<typename Net::port_type> net, std::span<T> x, spar::sum op) {
+        return algorithm(net, x, op);
+      };
       entries_.back().within = [inner] { return inner; };
     }
   }
@@ -314,9 +319,8 @@ class registry {
     });
     if constexpr (has_partial<T, Index>) {
       inner_system<Net, T, Index> inner{.residual = no_residual};
-      inner.streams = [algorithm](spar::channel<Net> net, spar::stream_view<T, Index> mine, spar::sum op) {
-        return algorithm(net, mine, op);
-      };
+      inner.streams = [algorithm](spar::channel<typename Net::port_type> net, spar::stream_view<T, Index> mine,
+                                  spar::sum op) { return algorithm(net, mine, op); };
       entries_.back().within = [inner] { return inner; };
     }
   }

@@ -8,6 +8,7 @@
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/sparse_stream.hpp>
@@ -40,22 +41,24 @@ concept checked = requires(const Algorithm& algorithm, std::uint64_t n, rank_t r
 /// An allreduce of streams: called on a channel with a stream_view<T, Index> and an Op it is a task<sparse_stream<T,
 /// Index>>. Rejects one that can only be called on an lvalue that changes: a call may be in flight more than once.
 template <class Algorithm, class Net, class T, class Index, class Op>
-concept stream_allreduce = requires(const Algorithm& algorithm, channel<Net> net, stream_view<T, Index> mine, Op op) {
-  { algorithm(net, mine, op) } -> std::same_as<task<sparse_stream<T, Index>>>;
-};
+concept stream_allreduce =
+    requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, stream_view<T, Index> mine, Op op) {
+      { algorithm(net, mine, op) } -> std::same_as<task<sparse_stream<T, Index>>>;
+    };
 
 /// An allreduce of dense values in place.
 template <class Algorithm, class Net, class T, class Op>
-concept dense_allreduce = requires(const Algorithm& algorithm, channel<Net> net, std::span<T> x, Op op) {
-  { algorithm(net, x, op) } -> std::same_as<task<void>>;
-};
+concept dense_allreduce =
+    requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, std::span<T> x, Op op) {
+      { algorithm(net, x, op) } -> std::same_as<task<void>>;
+    };
 
 /// An allreduce that takes from dense values what it sends and leaves the rest, with a state that changes from call to
 /// call and a report of the last one. Rejects one that keeps its state in itself: a call that fails would change it.
 template <class Algorithm, class Net, class T, class Index, class Op>
 concept selecting_allreduce =
     std::copyable<typename Algorithm::state> && std::copyable<typename Algorithm::report> &&
-    requires(const Algorithm& algorithm, channel<Net> net, typename Algorithm::state* now,
+    requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, typename Algorithm::state* now,
              typename Algorithm::report* last, std::span<T> x, Op op, selector::nothing_to_prepare prepare) {
       {
         algorithm.template selected<Index>(net, now, last, x, op, prepare)

@@ -55,33 +55,33 @@ class error_feedback {
   /// In place: `x` becomes the sum, zero where nothing was selected. Unspecified after an error.
   /// Throws `invalid_argument` for bad options, where `x` has another length than the residual, and where a call has
   /// not ended; before anything is sent.
-  template <transport Net, reduction<T> Op = sum>
+  template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, std::span<T> x, Op op = {}) {
-    begin(detail::blocking{}, net, in_place{under_way(*this)}, x, op);
+    begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
   /// The non-blocking forms: `x` and this object are borrowed until the call has ended. With a name, ranks may start
   /// the calls of several reducers in any order.
-  template <transport Net, reduction<T> Op = sum>
+  template <communicates Net, reduction<T> Op = sum>
   auto start(Net& net, std::span<T> x, Op op = {}) {
-    return begin(detail::nonblocking{}, net, in_place{under_way(*this)}, x, op);
+    return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
-  template <transport Net, reduction<T> Op = sum>
+  template <communicates Net, reduction<T> Op = sum>
   auto start(Net& net, named which, std::span<T> x, Op op = {}) {
-    return begin(detail::nonblocking_by_name{which}, net, in_place{under_way(*this)}, x, op);
+    return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
 
   /// Out of place: the sum and what this rank brought to it, as streams.
-  template <transport Net, reduction<T> Op = sum>
+  template <communicates Net, reduction<T> Op = sum>
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return begin(detail::blocking{}, net, out_of_place{under_way(*this)}, x, op);
+    return begin(detail::blocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
-  template <transport Net, reduction<T> Op = sum>
+  template <communicates Net, reduction<T> Op = sum>
   auto start_reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return begin(detail::nonblocking{}, net, out_of_place{under_way(*this)}, x, op);
+    return begin(detail::nonblocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
-  template <transport Net, reduction<T> Op = sum>
+  template <communicates Net, reduction<T> Op = sum>
   auto start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
-    return begin(detail::nonblocking_by_name{which}, net, out_of_place{under_way(*this)}, x, op);
+    return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
 
   /// As the algorithm of a partial allreduce, whose rounds run one after the other.

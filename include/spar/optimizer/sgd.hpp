@@ -51,7 +51,7 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 /// every rank still are. Returns what was subtracted, and what this rank brought to the sum (see selected_sum).
 /// `gradient` is unspecified afterwards; the weights and the residual change only when the call succeeds.
 /// Throws `invalid_argument` where lengths differ, before anything is sent.
-template <transport Net, element T, class Algorithm, index_type Index>
+template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,
                                 error_feedback<T, Algorithm, Index>& reduce) {
@@ -63,8 +63,9 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
 
 /// One step of plain SGD: the weights go down by `rate` times the mean of all gradients, which any allreduce of dense
 /// values finds. `gradient`, a span or a container, is what was subtracted.
-template <transport Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
-  requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), Net, T, average>
+template <communicates Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
+  requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), detail::port_type_of<Net>, T,
+                           average>
 void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, std::type_identity_t<T> rate,
               const Given& given) {
   const std::span<T> x(gradient);

@@ -41,7 +41,7 @@ class [[nodiscard]] operation {
 
  private:
   [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const {
-    if (!record_->error) net_->node().throw_peer_failed();
+    if (!record_->error) net_->node().failure().raise_peer_failed();
     try {
       std::rethrow_exception(record_->error);
     } catch (...) {

@@ -39,11 +39,11 @@ static_assert(sizeof(call_note) == 24);
 /// The call of that number, modulo header::sequences, in which a rank is, or which it has ended last.
 [[gnu::noinline, gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
   const auto is_it = [&](const call_identity& call) { return (call.sequence - sequence) % header::sequences == 0; };
-  const call_record* const call = node.call_of(sequence);
+  const call_record* const call = node.calls().find(sequence);
   if (call != nullptr && is_it(*call)) return view_of(*call, call->agreed, node.rank(), call->describe);
-  const call_identity& ended = node.last_ended();
+  const call_identity& ended = node.calls().last_ended();
   if (!is_it(ended) || ended.agreed.form == nullptr) return {node.rank()};
-  const description options = node.kept_options(ended.sequence);
+  const description options = node.calls().kept_options(ended.sequence);
   call_view its = view_of(ended, ended.agreed, node.rank(), options);
   if (options.write == nullptr) its.algorithm.add(", in a call that it has ended");
   return its;
@@ -68,14 +68,14 @@ template <transport Net>
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void ask(Net& net, operation_record& r) {
   ++r.asked;
-  const call_record* const call = r.tag < 0 ? nullptr : net.node().call_of(sequence_of(r.tag));
+  const call_record* const call = r.tag < 0 ? nullptr : net.node().calls().find(sequence_of(r.tag));
   if (call != nullptr) send_call_note(net, call_note::kind::waits, call->sequence, r.peer);
 }
 
 /// Asks those who have not been asked yet: where ranks wait and nothing else can happen.
 template <transport Net>
 void ask(Net& net) {
-  waiting_list& waiting = net.node().waiting();
+  waiting_list& waiting = net.node().waits().active();
   for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
     if (r->asked == 0) ask(net, *r);
   }
@@ -86,7 +86,7 @@ void ask(Net& net) {
 template <transport Net>
 double poll_waits(Net& net, double now) {
   double until = net.node().expire_waits(now);
-  waiting_list& waiting = net.node().waiting();
+  waiting_list& waiting = net.node().waits().active();
   for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
     const double due = r->since + static_cast<double>(std::uint64_t{1} << std::min<unsigned>(r->asked, 60));
     if (now >= due)
@@ -118,10 +118,10 @@ template <transport Net>
 [[gnu::noinline, gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
   if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
-  question asked{peer};
+  peer_question asked{peer};
   const scheduler::pause none_resumed(node.scheduler());
   const struct asking {
-    asking(endpoint& its, question* what) : node(&its) { node->ask(what); }
+    asking(endpoint& its, peer_question* what) : node(&its) { node->ask(what); }
     asking(const asking&) = delete;
     ~asking() { node->ask(nullptr); }
     endpoint* node;
@@ -130,7 +130,7 @@ template <transport Net>
   for (const double end = net.now() + 1; !asked.answered && !node.dead() && net.now() < end; sched_yield()) {
     net.progress(false);
   }
-  if (!asked.answered && node.dead()) node.throw_peer_failed();
+  if (!asked.answered && node.dead()) node.failure().raise_peer_failed();
   call_note note;
   return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
@@ -144,13 +144,13 @@ template <transport Net>
   call_note note;
   const call_view theirs = read_call(text, source, note);
   if (note.what == call_note::kind::differs) send_call_note(net, call_note::kind::answer, note.sequence, source);
-  if (question* const asked = node.asking()) { // this rank is about to end its calls
+  if (peer_question* const asked = node.question()) { // this rank is about to end its calls
     if (asked->peer != source || note.what == call_note::kind::waits) return;
     asked->answered = true;
     asked->answer.add(text);
     return;
   }
-  const call_record* const call = node.call_of(note.sequence);
+  const call_record* const call = node.calls().find(note.sequence);
   const header said = header_of(theirs.agreed, note.sequence);
   if (note.what == call_note::kind::answer || call == nullptr || is_of(said, call->agreed, call->sequence)) return;
   if (said.sequence != header::sequence_part(call->sequence)) return;
@@ -158,7 +158,7 @@ template <transport Net>
     check_fields(said, source, header_of(call->agreed, call->sequence), node.rank(), call->sequence);
     throw_mismatch(theirs, view_of(node, call->sequence));
   } catch (const mismatch&) {
-    if (!node.end_wait(*call, std::current_exception()) && note.what == call_note::kind::waits) throw;
+    if (!node.fail_wait(*call, std::current_exception()) && note.what == call_note::kind::waits) throw;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <spar/core/policy/policy.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/tasks/task.hpp>
 
 #include <coroutine>
@@ -13,26 +14,26 @@
 namespace spar {
 
 /// Runs the transport until `work` has ended; its result.
-template <transport Net, class T>
+template <communicates Net, class T>
 T run_until_done(Net& net, task<T> work) {
-  const detail::rank_lock lock(net.node().shared());
-  while (!work.done()) net.progress(true);
-  detail::await_loans(net);
+  auto& port = detail::port_of(net);
+  const detail::rank_lock lock(port.node().shared());
+  while (!work.done()) port.progress(true);
+  detail::await_loans(port);
   return work.result();
 }
 
-/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()`
-/// blocks; inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error.
-/// Progress is made by any waiting or polling call on the same transport, or by a progress_thread; with one, a
-/// coroutine cannot await the handle.
+namespace detail {
+
+/// The handle of a call over a transport: see `pending`.
 template <transport Net, class T>
-class [[nodiscard]] pending {
+class [[nodiscard]] pending_call {
  public:
-  pending(Net& net, call_record& call, task<T> work) noexcept : net_(&net), call_(&call), work_(std::move(work)) {}
-  pending(pending&& other) noexcept
+  pending_call(Net& net, call_record& call, task<T> work) noexcept : net_(&net), call_(&call), work_(std::move(work)) {}
+  pending_call(pending_call&& other) noexcept
       : net_(other.net_), call_(std::exchange(other.call_, nullptr)), work_(std::move(other.work_)) {}
-  pending& operator=(pending&&) = delete;
-  ~pending() {
+  pending_call& operator=(pending_call&&) = delete;
+  ~pending_call() {
     if (call_ == nullptr) return;
     const detail::rank_lock lock(net_->node().shared());
     work_.await_suspend(std::noop_coroutine()); // who awaited it is being destroyed
@@ -43,7 +44,7 @@ class [[nodiscard]] pending {
     {
       const task<T> gone = std::move(work_);
     } // before the record of the call is used again
-    net_->node().recycle(*call_);
+    net_->node().calls().recycle(*call_);
   }
 
   /// Whether the call has ended; looks for progress first.
@@ -81,6 +82,15 @@ class [[nodiscard]] pending {
   task<T> work_;
 };
 
+} // namespace detail
+
+/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()`
+/// blocks; inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error.
+/// Progress is made by any waiting or polling call on the same transport, or by a progress_thread; with one, a
+/// coroutine cannot await the handle.
+template <communicates Net, class T>
+using pending = detail::pending_call<detail::port_type_of<Net>, T>;
+
 namespace detail {
 
 /// A call from its start, once its tags are free, to its end.
@@ -88,11 +98,11 @@ template <transport Net>
 class open_call {
  public:
   open_call(Net& net, call_record& call) : net_(&net), call_(&call) {
-    net.node().number(call);
+    net.node().calls().number(call);
     const double now = net.now();
-    if (net.node().comes_back(now)) catch_up();
-    while (net.node().full(call)) net.progress(true);
-    if (net.node().dead()) net.node().throw_peer_failed();
+    if (net.node().calls().was_away(now)) catch_up();
+    while (net.node().calls().tags_in_use(call)) net.progress(true);
+    if (net.node().dead()) net.node().failure().raise_peer_failed();
     net.node().open(call, now);
   }
   open_call(const open_call&) = delete;
@@ -112,12 +122,12 @@ template <class Net, class Algorithm, class... Args>
 using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<Net>>(), std::declval<Args>()...));
 
 /// Waits until nobody reads memory of a call that has failed.
-class loans {
+class loans_returned {
  public:
-  explicit loans(endpoint& node) noexcept : node_(&node) {}
-  loans(const loans&) = delete;
-  ~loans() { wait_.forget(); }
-  [[nodiscard]] bool await_ready() const noexcept { return !node_->lends(); }
+  explicit loans_returned(endpoint& node) noexcept : node_(&node) {}
+  loans_returned(const loans_returned&) = delete;
+  ~loans_returned() { wait_.forget(); }
+  [[nodiscard]] bool await_ready() const noexcept { return !node_->loans().any(); }
   void await_suspend(std::coroutine_handle<> waiting) noexcept { node_->await_loans(wait_, waiting); }
   static void await_resume() noexcept {}
 
@@ -145,11 +155,11 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
     co_return co_await algorithm(net, args...);
   } catch (...) {
     failure = std::current_exception();
-    net.net().node().keep_options(*call);
+    net.net().node().calls().keep_options(*call);
     detail::abort(net.net(), message_of(failure));
   }
-  loans lent(net.net().node());
-  co_await lent;
+  loans_returned returned(net.net().node());
+  co_await returned;
   std::rethrow_exception(failure);
 }
 
@@ -164,7 +174,7 @@ class number_of {
   void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*name_, waiting); }
   void await_resume() const {
     if (name_->error) std::rethrow_exception(name_->error);
-    if (name_->number == 0) net_->node().throw_peer_failed();
+    if (name_->number == 0) net_->node().failure().raise_peer_failed();
   }
 
  private:
@@ -188,45 +198,51 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 
 /// Starts `algorithm(channel, args...)` as the next collective on `net`; all ranks start the same ones in the same
 /// order.
-template <transport Net, class Algorithm, class... Args>
-auto start_collective(Net& net, const signature& agreed, Algorithm algorithm, Args... args) {
-  using work = detail::task_of<Net, Algorithm, Args...>;
+template <communicates Net, class Algorithm, class... Args>
+auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Args... args) {
+  using port_type = detail::port_type_of<Net>;
+  using work = detail::task_of<port_type, Algorithm, Args...>;
+  port_type& net = detail::port_of(on);
   const detail::rank_lock lock(net.node().shared());
-  call_record& call = net.node().acquire();
-  return pending<Net, decltype(std::declval<work&>().result())>(
-      net, call, detail::drive(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
+  call_record& call = net.node().calls().acquire();
+  return detail::pending_call<port_type, decltype(std::declval<work&>().result())>(
+      net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
 /// Starts `algorithm(channel, args...)` as the collective of that name; ranks may start those in any order. Throws
 /// `invalid_argument` where a call of that name has not ended.
-template <transport Net, class Algorithm, class... Args>
-auto start_collective(Net& net, named which, const signature& agreed, Algorithm algorithm, Args... args) {
-  using work = detail::task_of<Net, Algorithm, Args...>;
+template <communicates Net, class Algorithm, class... Args>
+auto start_collective(Net& on, named which, const signature& agreed, Algorithm algorithm, Args... args) {
+  using port_type = detail::port_type_of<Net>;
+  using work = detail::task_of<port_type, Algorithm, Args...>;
+  port_type& net = detail::port_of(on);
   const detail::rank_lock lock(net.node().shared());
   detail::call_name& name = net.node().name_call(which);
   if (net.rank() == 0 && name.number == 0) {
     detail::tell(net, control_message::purpose::name, net.node().number_name(name));
   }
-  call_record& call = net.node().acquire();
+  call_record& call = net.node().calls().acquire();
   call.name = &name;
-  return pending<Net, decltype(std::declval<work&>().result())>(
-      net, call, detail::drive_named(channel<Net>(net, call, agreed), &call, std::move(algorithm), args...));
+  return detail::pending_call<port_type, decltype(std::declval<work&>().result())>(
+      net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
 /// Runs `algorithm(channel, args...)` as the next collective on `net`; its result. The same as to start it and wait,
 /// with one coroutine less.
-template <transport Net, class Algorithm, class... Args>
-auto run_collective(Net& net, const signature& agreed, const Algorithm& algorithm, Args... args) {
+template <communicates Net, class Algorithm, class... Args>
+auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm, Args... args) {
+  using port_type = detail::port_type_of<Net>;
+  port_type& net = detail::port_of(on);
   const detail::rank_lock lock(net.node().shared());
   call_record call;
   call.describe = detail::description_for(algorithm);
   try {
-    const detail::open_call<Net> open(net, call);
-    auto work = algorithm(channel<Net>(net, call, agreed), args...);
+    const detail::open_call<port_type> open(net, call);
+    auto work = algorithm(channel<port_type>(net, call, agreed), args...);
     while (!work.done()) net.progress(true);
     return work.result();
   } catch (...) {
-    net.node().keep_options(call);
+    net.node().calls().keep_options(call);
     detail::abort(net, message_of(std::current_exception()));
     detail::await_loans(net);
     throw;

@@ -4,9 +4,9 @@
 
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
+#include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/tasks/rank_mutex.hpp>
-#include <spar/runtime/transport_concept.hpp>
 
 #include <atomic>
 #include <exception>
@@ -18,7 +18,7 @@ namespace spar {
 /// A transport that another thread may drive while the application's thread is elsewhere: `share()` throws where that
 /// cannot be. Rejects the simulator, whose ranks are on one thread.
 template <class Net>
-concept shareable = transport<Net> && requires(Net& net) { net.share(); };
+concept shareable = communicates<Net> && requires(Net& net) { detail::port_of(net).share(); };
 
 /// When a progress thread rests, over a transport that must be polled (MPI).
 struct progress_options {
@@ -34,7 +34,9 @@ struct progress_options {
 template <shareable Net>
 class progress_thread {
  public:
-  explicit progress_thread(Net& net, const progress_options& options = {}) : net_(&net), options_(options) {
+  explicit progress_thread(Net& of, const progress_options& options = {})
+      : net_(&detail::port_of(of)), options_(options) {
+    auto& net = *net_;
     if (net.node().shared() != nullptr) raise<invalid_argument>({"this rank has a progress thread already"});
     net.share();
     net.node().share(&rank_mutex_);
@@ -55,8 +57,9 @@ class progress_thread {
 
  private:
   // Nobody wakes it for a call that begins to wait, nor for a new deadline.
+  using port_type = detail::port_type_of<Net>;
   static constexpr double longest_sleep = 0.05;
-  static constexpr bool sleeps = requires(Net& net, double until, const std::atomic<bool>& stopped) {
+  static constexpr bool sleeps = requires(port_type& net, double until, const std::atomic<bool>& stopped) {
     net.sleep(until, stopped);
     net.wake();
   };
@@ -85,7 +88,7 @@ class progress_thread {
     }
   }
 
-  Net* net_;
+  port_type* net_;
   progress_options options_;
   detail::rank_mutex rank_mutex_;
   std::atomic<bool> stopped_ = false;

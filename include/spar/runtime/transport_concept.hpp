@@ -26,7 +26,7 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 /// - `send` borrows the pieces until it has ended; `receive` needs no size in advance, the header tells.
 /// - `progress(true)` waits until an operation may have ended, `progress(false)` only looks; both then resume what
 ///   is ready. They hand control messages to `detail::heed`, ask `detail::poll_waits`, and once `node().dead()`
-///   wait for nothing but what `node().lends()`.
+///   wait for nothing but what `node().loans().any()`.
 /// - `post` sends a control message, never blocks and does not fail.
 /// - `await` resumes a coroutine when an operation is complete, or has waited beyond the deadline; `endpoint` has it.
 /// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries has
@@ -74,10 +74,6 @@ template <transport Net>
   }
 }
 
-} // namespace detail
-
-namespace detail {
-
 /// `abort` by who has the turn.
 template <transport Net>
 [[gnu::noinline, gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
@@ -97,21 +93,11 @@ template <transport Net>
 /// Waits until nobody reads memory of a call that has failed.
 template <transport Net>
 void await_loans(Net& net) {
-  if (net.node().lends()) detail::abort(net, "a call has ended before what it sends had been received");
-  while (net.node().lends()) net.progress(true);
+  if (net.node().loans().any()) detail::abort(net, "a call has ended before what it sends had been received");
+  while (net.node().loans().any()) net.progress(true);
 }
 
 } // namespace detail
-
-/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the first 520 characters
-/// are told; later calls end so, too. For a rank that cannot go on; a call that fails does it by itself. This rank's
-/// calls have given back what they had borrowed when it returns; where a coroutine calls it, when that is suspended.
-/// They, and later ones, end when no other rank reads memory that they have lent.
-template <transport Net>
-void abort(Net& net, std::string_view reason) noexcept {
-  const detail::rank_lock lock(net.node().shared());
-  detail::abort_and_unwind(net, reason);
-}
 
 /// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has
 /// under way is cancelled, as that may need them.

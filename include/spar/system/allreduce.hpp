@@ -96,14 +96,14 @@ struct allreduce_forms {
 ///
 /// `algorithm` is a composition (see `compose`), one part of it such as `ring{}`, or any struct that keeps the protocol
 /// in collective/algorithm.hpp. With `named{"..."}` before the values, ranks may make such calls in any order.
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto allreduce(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::allreduce_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_blocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 /// The non-blocking form of each: a `pending` handle. The arguments are borrowed until the call has ended.
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto start_allreduce(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::allreduce_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_nonblocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 } // namespace spar

@@ -165,50 +165,50 @@ struct broadcast_forms {
 /// `rank` of uniform_ownership{x.size(), P} is reduced.
 /// `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` of streams: this rank's block of the
 /// sum, sparse.
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::reduce_scatter_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto start_reduce_scatter(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::reduce_scatter_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// `allgather(net, x, algorithm = bruck_allgather{})` of dense values in place: rank r brings block r of
 /// uniform_ownership{x.size(), P}.
 /// `allgather(net, mine, ...)` of sparse streams: every rank's stream on every rank, as a `gathered`. Throws
 /// `invalid_argument` for a dense stream.
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto allgather(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::allgather_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_blocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto start_allgather(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::allgather_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_nonblocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` of dense values in place; on ranks other than the
 /// root `x` is unspecified afterwards.
 /// `reduce(net, mine, root, ...)` of streams: on ranks other than the root the result is an empty stream.
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto reduce(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::reduce_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_blocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto start_reduce(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::reduce_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_nonblocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// `broadcast(net, x, root, algorithm = binomial_broadcast{})`: the root's `x` on every rank.
 /// `broadcast(net, mine, root, ...)`: the root's stream on every rank; the others bring a stream of the same dimension,
 /// which may be empty.
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto broadcast(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::broadcast_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_blocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-template <transport Net, class... Args>
+template <communicates Net, class... Args>
 auto start_broadcast(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::broadcast_forms{}, net, std::forward<Args>(args)...);
+  return detail::begin_nonblocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 } // namespace spar

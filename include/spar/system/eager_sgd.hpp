@@ -20,12 +20,12 @@ struct eager_sgd_options {
 
 /// The optimizer on one rank, for n weights. Any participation, and any algorithm for dense values, compositions
 /// and `error_feedback` among them, make another one: all ranks make the same, and as many steps.
-template <element T, transport Net, participation Participation = solo, class Algorithm = sparcml>
+template <element T, communicates Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {
  public:
   eager_sgd(Net& net, std::uint64_t n, const Participation& who = {}, Algorithm algorithm = {},
             const eager_sgd_options& options = {})
-      : net_(&net), period_(options.period),
+      : net_(&detail::port_of(net)), period_(options.period),
         reduce_(partial_allreduce<T>(net, n, who, std::move(algorithm), average{}, options.rounds)) {}
 
   /// One step (see sgd_step). Throws `invalid_argument` where lengths differ, before anything is sent.
@@ -50,7 +50,7 @@ class eager_sgd {
  private:
   using partial_type = decltype(partial_allreduce<T>(std::declval<Net&>(), 0, std::declval<Participation>(),
                                                      std::declval<Algorithm>(), average{}, partial_options{}));
-  Net* net_;
+  detail::port_type_of<Net>* net_;
   std::uint64_t period_;
   partial_type reduce_;
 };

@@ -25,14 +25,14 @@ struct fusion_options {
 /// as tensor i becomes known, in any order and in another one on each rank, then `wait()`. A bucket of tensors that
 /// follow each other in the list is reduced by one collective as soon as the last of them is ready. A tensor that fills
 /// a bucket by itself is reduced where it lies, others are copied there and back.
-template <transport Net, element T, class Algorithm = sparcml, class Op = sum>
+template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
   /// `sizes`: how many values each tensor has, the same on every rank. Throws `invalid_argument` for buckets of 0
   /// bytes.
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
-      : net_(&net), algorithm_(std::move(algorithm)), op_(op) {
+      : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op) {
     if (options.bucket_bytes == 0) raise<invalid_argument>({"a fusion's buckets have 0 bytes: no tensor fits"});
     const std::size_t room = std::max<std::size_t>(1, options.bucket_bytes / sizeof(T));
     for (const std::size_t size : sizes) {
@@ -46,7 +46,7 @@ class fused_allreduce {
       ++b.count;
     }
     for (bucket& b : buckets_) {
-      if (b.count > 1) b.values = buffer<T>(net.memory(), b.size);
+      if (b.count > 1) b.values = buffer<T>(net_->memory(), b.size);
     }
   }
   fused_allreduce(const fused_allreduce&) = delete;
@@ -110,7 +110,7 @@ class fused_allreduce {
     calls_.push_back(start_allreduce(*net_, named{b.name}, std::span<T>(values, b.size), algorithm_, op_));
   }
 
-  Net* net_;
+  detail::port_type_of<Net>* net_;
   Algorithm algorithm_;
   Op op_;
   std::vector<tensor> tensors_;

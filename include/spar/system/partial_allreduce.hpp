@@ -80,13 +80,15 @@ concept reduces =
 /// `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for what it returns. `given` is
 /// any algorithm that `allreduce` takes, or an error_feedback. Collective: all ranks make theirs in the same order.
 /// Throws `invalid_argument` for a quorum that is no number of ranks, and for an algorithm's options.
-template <class T, transport Net, class Participation = solo, class Given = sparcml, class Op = sum>
-auto partial_allreduce(Net& net, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},
+template <class T, communicates Net, class Participation = solo, class Given = sparcml, class Op = sum>
+auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},
                        const partial_options& options = {}) {
   using held = detail::held_back<T, Op>;
   using value = typename held::value;
   using index = typename held::index;
   using argument = typename held::type::argument;
+  using port_type = detail::port_type_of<Net>;
+  port_type& net = detail::port_of(on);
   auto algorithm = detail::as_partial(std::move(given));
   using Algorithm = decltype(algorithm);
   static_assert(participation<Participation>,
@@ -94,13 +96,13 @@ auto partial_allreduce(Net& net, std::uint64_t n, const Participation& who = {},
                 "round, P), or q and counter(round, P); and a name, options(f) and validate(P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation on its values");
   detail::check_protocol<Algorithm, value, Op>();
-  static_assert(detail::reduces<Algorithm, Net, argument, Op>,
+  static_assert(detail::reduces<Algorithm, port_type, argument, Op>,
                 "this algorithm does not allreduce what the partial allreduce is of: dense values or sparse streams");
   who.validate(net.size());
   algorithm.template validate<value>(n, net.size(), op);
   const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
   const signature agreed = signature_of<value, index, Op>(n, terms);
-  return partial<Net, typename held::type, Participation, Algorithm, Op>(
+  return partial<port_type, typename held::type, Participation, Algorithm, Op>(
       net, n, agreed, typename held::type(n, op, net.memory()), who, std::move(algorithm), op, options);
 }
 

@@ -13,14 +13,14 @@ namespace spar {
 /// Rank 0's `network` becomes the model of all ranks, by which `sparcml` and `dense` choose, and `flexreduce`: they
 /// must choose the same everywhere. Collective, between other calls. Throws `invalid_argument`, on every rank, where
 /// one of rank 0's parameters is no number of seconds; those that other ranks bring do not matter.
-template <transport Net>
+template <communicates Net>
 void set_network(Net& net, const network_model& network) {
   std::array<double, 4> values{network.alpha, network.beta, network.gamma_sparse, network.gamma_dense};
   broadcast(net, std::span(values.data(), values.size()), 0);
   for (const double x : values) { // now, as only rank 0 knew them before
     if (!is_duration(x)) raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
   }
-  net.node().know({values[0], values[1], values[2], values[3]});
+  detail::port_of(net).node().set_network({values[0], values[1], values[2], values[3]});
 }
 
 } // namespace spar

@@ -10,21 +10,23 @@
 
 namespace spar {
 
-/// Counts logical messages (one per send or receive of a collective) and their payload, per peer; a receive counts when
-/// it has ended. Forwards everything to the transport it wraps, which must outlive it.
+/// Messages and their bytes.
+struct counted_traffic {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0; ///< of payload; a header is sizeof(header) more per message
+  friend bool operator==(const counted_traffic&, const counted_traffic&) = default;
+};
+
+/// The transport of `counting`.
 template <transport Net>
-class counting : public decorator<Net> {
-  using decorator<Net>::inner;
+class counting_port : public decorated_port<Net> {
+  using decorated_port<Net>::inner;
 
  public:
-  struct traffic {
-    std::uint64_t messages = 0;
-    std::uint64_t bytes = 0; ///< of payload; a header is sizeof(header) more per message
-    friend bool operator==(const traffic&, const traffic&) = default;
-  };
+  using traffic = counted_traffic;
 
-  explicit counting(Net& net)
-      : decorator<Net>(net), sent_(static_cast<std::size_t>(net.size())),
+  explicit counting_port(Net& net)
+      : decorated_port<Net>(net), sent_(static_cast<std::size_t>(net.size())),
         received_(static_cast<std::size_t>(net.size())) {}
 
   [[nodiscard]] const traffic& sent(rank_t peer) const { return sent_[static_cast<std::size_t>(peer)]; }
@@ -49,7 +51,7 @@ class counting : public decorator<Net> {
   template <class Inner>
   class counted_receive {
    public:
-    counted_receive(Inner inner, counting& counter, const message_buffer& in, rank_t peer) noexcept
+    counted_receive(Inner inner, counting_port& counter, const message_buffer& in, rank_t peer) noexcept
         : inner_(std::move(inner)), counter_(&counter), in_(&in), peer_(peer) {}
     [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
@@ -60,7 +62,7 @@ class counting : public decorator<Net> {
 
    private:
     Inner inner_;
-    counting* counter_;
+    counting_port* counter_;
     const message_buffer* in_;
     rank_t peer_;
   };
@@ -81,6 +83,22 @@ class counting : public decorator<Net> {
 
   std::vector<traffic> sent_;
   std::vector<traffic> received_;
+};
+
+/// Counts the logical messages (one per send or receive of a collective) that its rank exchanges with each peer, and
+/// their payload; a receive counts when it has ended. The communicator that it wraps must outlive it.
+template <communicates Net>
+class counting : public communicator_rank<counting_port<detail::port_type_of<Net>>> {
+ public:
+  using traffic = counted_traffic;
+
+  explicit counting(Net& net) : counting::communicator_rank(detail::port_of(net)) {}
+
+  [[nodiscard]] const traffic& sent(rank_t peer) const { return this->port().sent(peer); }
+  [[nodiscard]] const traffic& received(rank_t peer) const { return this->port().received(peer); }
+  [[nodiscard]] traffic sent() const noexcept { return this->port().sent(); }
+  [[nodiscard]] traffic received() const noexcept { return this->port().received(); }
+  void reset() { this->port().reset(); }
 };
 
 } // namespace spar

@@ -2,7 +2,7 @@
 // What transports that wrap another one have in common.
 #pragma once
 
-#include <spar/runtime/transport_concept.hpp>
+#include <spar/runtime/communicator_rank.hpp>
 
 #include <atomic>
 #include <coroutine>
@@ -13,18 +13,16 @@ namespace spar {
 /// Forwards everything but `send` and `receive`, which a decorator has of its own, to the transport that it wraps,
 /// which must outlive it.
 template <transport Net>
-class decorator {
+class decorated_port {
  public:
-  explicit decorator(Net& inner) noexcept : inner_(&inner) {}
+  explicit decorated_port(Net& inner) noexcept : inner_(&inner) {}
 
   [[nodiscard]] rank_t rank() const noexcept { return inner_->rank(); }
   [[nodiscard]] rank_t size() const noexcept { return inner_->size(); }
-  [[nodiscard]] endpoint& node() noexcept { return inner_->node(); }
+  [[nodiscard]] endpoint& node() const noexcept { return inner_->node(); }
   [[nodiscard]] spar::scheduler& scheduler() noexcept { return inner_->scheduler(); }
-  [[nodiscard]] pool& memory() noexcept { return inner_->memory(); }
+  [[nodiscard]] pool& memory() const noexcept { return inner_->memory(); }
   [[nodiscard]] double now() noexcept { return inner_->now(); }
-  [[nodiscard]] const spar::statistics& last_call() const noexcept { return inner_->last_call(); }
-  [[nodiscard]] const spar::statistics& statistics() const noexcept { return inner_->statistics(); }
   void compute(std::uint64_t entries) { inner_->compute(entries); }
   void progress(bool block) { inner_->progress(block); }
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }

@@ -83,21 +83,21 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 ///   (where the decorator wraps the simulator's rank itself); what is then still held back goes with the decorator.
 /// - A crash ends this rank's own calls in `peer_failed`; to the others the rank is silent.
 template <transport Net>
-class faulty : public decorator<Net> {
-  using decorator<Net>::inner;
+class faulty_port : public decorated_port<Net> {
+  using decorated_port<Net>::inner;
 
  public:
-  using decorator<Net>::rank;
-  using decorator<Net>::now;
-  using decorator<Net>::node;
+  using decorated_port<Net>::rank;
+  using decorated_port<Net>::now;
+  using decorated_port<Net>::node;
 
-  faulty(Net& net, std::vector<fault> plan) : decorator<Net>(net), plan_(std::move(plan)) {
+  faulty_port(Net& net, std::vector<fault> plan) : decorated_port<Net>(net), plan_(std::move(plan)) {
     if constexpr (has_alarm) {
-      net.on_alarm([](void* self) { static_cast<faulty*>(self)->release(); }, this);
+      net.on_alarm([](void* self) { static_cast<faulty_port*>(self)->release(); }, this);
     }
   }
-  faulty(const faulty&) = delete;
-  ~faulty() {
+  faulty_port(const faulty_port&) = delete;
+  ~faulty_port() {
     if constexpr (has_alarm) inner().on_alarm(nullptr, nullptr);
     for (late_message& m : late_) m.begun.reset();
     detail::await_loans(inner());
@@ -159,7 +159,7 @@ class faulty : public decorator<Net> {
 
   class receiving {
    public:
-    receiving(inner_receive inner, faulty& net, message_buffer& in, std::uint64_t number) noexcept
+    receiving(inner_receive inner, faulty_port& net, message_buffer& in, std::uint64_t number) noexcept
         : inner_(std::move(inner)), net_(&net), in_(&in), number_(number) {}
     [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
@@ -173,7 +173,7 @@ class faulty : public decorator<Net> {
 
    private:
     inner_receive inner_;
-    faulty* net_;
+    faulty_port* net_;
     message_buffer* in_;
     std::uint64_t number_;
   };
@@ -235,6 +235,19 @@ class faulty : public decorator<Net> {
   std::uint64_t received_ = 0;
   bool crashed_ = false;
   late_messages late_;
+};
+
+/// Does to a rank's messages what a plan says. The communicator that it wraps must outlive it.
+template <communicates Net>
+class faulty : public communicator_rank<faulty_port<detail::port_type_of<Net>>> {
+ public:
+  faulty(Net& net, std::vector<fault> plan) : faulty::communicator_rank(detail::port_of(net), std::move(plan)) {}
+
+  /// Messages that this rank has begun to send and to receive so far.
+  [[nodiscard]] std::uint64_t sent() const noexcept { return this->port().sent(); }
+  [[nodiscard]] std::uint64_t received() const noexcept { return this->port().received(); }
+  /// Whether messages are still delayed: `progress` sends them.
+  [[nodiscard]] bool holds_back() const noexcept { return this->port().holds_back(); }
 };
 
 } // namespace spar

@@ -5,16 +5,17 @@
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/splitmix.hpp>
+#include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/endpoint.hpp>
-#include <spar/runtime/operation.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/transport/matching.hpp>
 #include <spar/transport/sim/cores.hpp>
 #include <spar/transport/sim/deadlock_report.hpp>
 #include <spar/transport/sim/events.hpp>
+#include <spar/transport/sim/jitter.hpp>
 #include <spar/transport/sim/network.hpp>
 #include <spar/transport/sim/options.hpp>
+#include <spar/transport/sim/port.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -27,109 +28,15 @@
 
 namespace spar {
 
-class simulator;
-
-/// One rank of a simulator. It has no deadline unless one is set; virtual seconds count.
-class sim : public endpoint {
+/// One rank of a simulator. Without a deadline unless one is set; a deadline counts virtual seconds.
+class sim : public communicator_rank<sim_port> {
  public:
-  sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory);
+  sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
+      : communicator_rank(engine, rank, size, memory) {}
 
-  [[nodiscard]] endpoint& node() noexcept { return *this; }
-  [[nodiscard]] double now() const noexcept { return clock_; }
-  void compute(std::uint64_t entries) noexcept;
-
- private:
-  friend class simulator;
-  template <class Ranks>
-  friend std::string detail::sim_deadlock_report(const Ranks& ranks);
-
-  struct shipment : detail::operation_record {
-    shipment* next = nullptr;
-    rank_t source = 0; // peer is the destination
-    header head;
-    buffer<std::byte> payload;
-    payload_views pieces{};
-    sim* sender = nullptr;
-    detail::sim_network::way way{};
-    int holders = 0; // the operation, the network and the receiver's buffer
-  };
-  struct expectation : detail::operation_record {
-    expectation* next = nullptr;
-    message_buffer* into = nullptr;
-  };
-
- public:
-  operation<sim, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
-  operation<sim, expectation> receive(message_buffer& in, rank_t source, tag_t tag);
-
-  void post(const control_message& note, rank_t peer);
-  void await(detail::operation_record& r, std::coroutine_handle<> waiting);
-
-  /// For decorators that do something later: `act(context)` is called at each time that `wake_at` names.
-  void on_alarm(void (*act)(void*), void* context) noexcept {
-    alarm_ = act;
-    alarm_context_ = context;
-  }
-  void wake_at(double time);
-
-  /// Awaited in a simulated program: it computes or rests for so many virtual seconds, while its rank may do what comes
-  /// in.
-  auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
-
-  /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
-  /// block, and `deadlock` where nothing can happen any more.
-  void progress(bool block);
-
-  void abandon(shipment* s) noexcept;
-  void abandon(expectation* r) noexcept {
-    if (!r->done) matching_.withdraw(r);
-    expectations_.recycle(r);
-  }
-
- private:
-  void deliver(shipment* s, expectation* r);
-
-  /// Ends an operation at the time of the present event; this rank's clock follows if a coroutine was waiting for it.
-  void complete(detail::operation_record& ended);
-
-  /// Looks, at the time of the present event, whether what is awaited has stayed away for too long.
-  void check_deadline();
-
-  class sleeping {
-   public:
-    sleeping(sim& net, double until) noexcept : net_(&net), until_(until) {}
-    sleeping(const sleeping&) = delete;
-    ~sleeping() {
-      std::erase_if(net_->sleepers_, [this](const sleeper& s) { return s.program == program_; });
-    }
-    [[nodiscard]] static bool await_ready() noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> program);
-    static void await_resume() noexcept {}
-
-   private:
-    sim* net_;
-    double until_;
-    std::coroutine_handle<> program_;
-  };
-
-  simulator* engine_;
-  double clock_ = 0;
-  bool deadline_scheduled_ = false;
-  void (*alarm_)(void*) = nullptr;
-  void* alarm_context_ = nullptr;
-  struct arriving_note {
-    double time;
-    control_message text;
-  };
-  std::vector<arriving_note> notes_; // on their way here
-  struct sleeper {
-    double until;
-    std::coroutine_handle<> program;
-  };
-  std::vector<sleeper> sleepers_;
-  pool_requests requests_; // of the pool that all ranks share
-  detail::slab<expectation> expectations_;
-  detail::matching<shipment, expectation> matching_;
+  /// Awaited in a simulated program: it computes or rests for so many virtual seconds, while its rank handles what
+  /// arrives.
+  auto sleep(double seconds) { return port().sleep(seconds); }
 };
 
 /// The ranks, the links between them and the queue of events.
@@ -149,11 +56,10 @@ class simulator {
       : options_(detail::sim_network::checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         cores_(options.cores < size ? static_cast<std::size_t>(options.cores) : 0), shipments_(messages(size)),
-        events_(3 * messages(size)) {
+        events_(3 * messages(size)), jitter_(options_.jitter, options_.seed) {
     // All ranks share a thread, so they can share a pool: what one has used serves the others.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
-    if (options.jitter > 0) last_arrival_.assign(65536, 0);
   }
   simulator(const simulator&) = delete;
 
@@ -164,7 +70,7 @@ class simulator {
   /// Virtual seconds at which the last rank has arrived.
   [[nodiscard]] double time() const noexcept {
     double latest = 0;
-    for (const auto& r : ranks_) latest = std::max(latest, r.clock_);
+    for (const auto& r : ranks_) latest = std::max(latest, r.port().clock_);
     return latest;
   }
   /// Messages in order of arrival, where `record` is set.
@@ -175,13 +81,12 @@ class simulator {
   template <class Program>
   void run(Program&& program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
-    for (auto& r : ranks_) schedule({r.clock_, event_kind::start, &r, nullptr}, hash(r.rank(), -1, 0));
-    const auto start = [&](sim& net) { programs[static_cast<std::size_t>(net.rank())].emplace(program(net)); };
+    for (auto& r : ranks_) schedule({r.port().clock_, event_kind::start, &r.port(), nullptr}, hash(r.rank(), -1, 0));
+    const auto start = [&](rank_t r) { programs[static_cast<std::size_t>(r)].emplace(program(rank(r))); };
     inside_ = true;
     try {
       for (std::size_t ended = 0; ended < programs.size();) {
-        sim& active = step(start);
-        auto& its = programs[static_cast<std::size_t>(active.rank())];
+        auto& its = programs[static_cast<std::size_t>(step(start))];
         const bool done = its && its->done();
         if (done) its->result(); // a program's own error comes before what its unwinding did
         if (!misuse_.empty()) throw error(misuse_);
@@ -193,7 +98,8 @@ class simulator {
       inside_ = false;
       misuse_.clear();
       events_.clear();
-      for (auto& r : ranks_) {
+      for (auto& net : ranks_) {
+        sim_port& r = net.port();
         r.matching_.arrivals().clear();
         r.notes_.clear();
         r.sleepers_.clear();
@@ -205,10 +111,10 @@ class simulator {
   }
 
  private:
-  friend class sim;
+  friend class sim_port;
 
   using event_kind = detail::sim_event_kind;
-  using event_queue = detail::sim_events<sim, sim::shipment>;
+  using event_queue = detail::sim_events<sim_port, sim_port::shipment>;
   /// On their way at once, as a rule: from each rank to each other, of two calls.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
@@ -226,20 +132,20 @@ class simulator {
   }
 
   void ask_everyone() {
-    for (sim& r : ranks_) detail::ask(r);
+    for (sim& r : ranks_) detail::ask(r.port());
   }
-  /// Processes one event and resumes the rank that it concerns.
+  /// Processes one event and resumes the rank that it concerns. Returns that rank.
   template <class Start>
-  sim& step(const Start& start) {
+  rank_t step(const Start& start) {
     if (events_.empty()) ask_everyone();
     if (events_.empty()) throw deadlock(detail::sim_deadlock_report(ranks_));
     const event_queue::event e = events_.pop();
     now_ = e.time;
-    sim& rank = *e.rank;
+    sim_port& rank = *e.rank;
     rank.memory().charge(rank.requests_);
     switch (e.kind) {
     case event_kind::start:
-      start(rank);
+      start(rank.rank());
       break;
     case event_kind::leave:
     case event_kind::reach:
@@ -253,13 +159,13 @@ class simulator {
       if (options_.record) {
         trace_.push_back({e.time, e.message->source, rank.rank(), e.message->tag, e.message->head.payload_bytes()});
       }
-      if (sim::expectation* r = rank.matching_.arrive(e.message)) rank.deliver(e.message, r);
+      if (sim_port::expectation* r = rank.matching_.arrive(e.message)) rank.deliver(e.message, r);
       break;
     case event_kind::control: {
       const auto first = detail::least_of(rank.notes_, [](const auto& note) { return note.time; });
       const control_message note = first->text;
       rank.notes_.erase(first);
-      if (rank.awaits() || rank.awaits_idly()) rank.clock_ = std::max(rank.clock_, now_);
+      if (rank.waits().any() || rank.waits().any_idle()) rank.clock_ = std::max(rank.clock_, now_);
       detail::on_control_message(rank, note);
       break;
     }
@@ -280,36 +186,31 @@ class simulator {
       break;
     }
     rank.scheduler().run();
-    return rank;
+    return rank.rank();
   }
 
   /// A message comes to a link.
-  void transmit(sim::shipment& m) {
+  void transmit(sim_port::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
     const bool first = !m.way.begun;
     const auto [left, next, arrives] = network_.pass(now_, m.way, m.source, m.peer, m.head.payload_bytes());
     if (first && !options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
     const double then = arrives ? delayed(m.source, m.peer, m.tag, next) : next;
-    schedule({then, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer), &m}, tie);
+    schedule({then, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer).port(), &m}, tie);
   }
 
-  /// A time of arrival with jitter that keeps messages of one (source, destination, tag) in order.
+  /// The time of an arrival with jitter, which keeps messages of one (source, destination, tag) in order.
   [[nodiscard]] double delayed(rank_t source, rank_t destination, tag_t tag, double arrival) {
-    if (options_.jitter <= 0) return arrival;
-    const std::uint64_t random = detail::splitmix(options_.seed ^ detail::splitmix(events_.scheduled()));
-    arrival += options_.jitter * static_cast<double>(random >> 11) * 0x1p-53;
-    // Keys that share a slot are kept in order as well, which does no harm.
-    double& last = last_arrival_[hash(source, destination, tag) % last_arrival_.size()];
-    return last = std::max(arrival, last);
+    return jitter_.delayed(arrival, hash(source, destination, tag), events_.scheduled());
   }
 
-  void drop(sim::shipment* m) noexcept {
+  void drop(sim_port::shipment* m) noexcept {
     if (--m->holders > 0) return;
     m->payload.reset();
     shipments_.recycle(m);
   }
   static void give_back(void* lent) noexcept {
-    auto* m = static_cast<sim::shipment*>(lent);
+    auto* m = static_cast<sim_port::shipment*>(lent);
     m->sender->engine_->drop(m);
   }
 
@@ -317,35 +218,36 @@ class simulator {
   detail::sim_network network_;
   fixed_vector<sim> ranks_;
   detail::sim_cores cores_;
-  detail::slab<sim::shipment> shipments_;
+  detail::slab<sim_port::shipment> shipments_;
   event_queue events_;
-  std::vector<double> last_arrival_; // with jitter, by hash of the key
+  detail::sim_jitter jitter_;
   std::vector<trace_entry> trace_;
   double now_ = 0; // of the event that is being processed
   bool inside_ = false;
   std::string misuse_; // of blocking calls inside a program; a destructor cannot report it
 };
 
-inline void sim::compute(std::uint64_t entries) noexcept {
+inline void sim_port::compute(std::uint64_t entries) noexcept {
   clock_ = engine_->cores_.done_at(clock_, static_cast<double>(entries) * engine_->options_.compute);
 }
 
-inline sim::sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
+inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
     : endpoint(rank, size, memory), engine_(&engine) {
   notes_.reserve(64);
   set_deadline(); // none: the simulator sees a deadlock at once
-  know_neighbours([](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim&>(own).engine_->rank(r); });
+  set_neighbours(
+      [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
   const simulator_options& o = engine.options_;
   const auto [alpha, beta] = engine.network_.message();
-  know({alpha + o.overhead, beta, o.compute, o.compute});
+  set_network({alpha + o.overhead, beta, o.compute, o.compute});
 }
 
-inline void sim::complete(detail::operation_record& ended) {
+inline void sim_port::complete(detail::operation_record& ended) {
   if (ended.waiting) clock_ = std::max(clock_, engine_->now_);
   ended.complete(scheduler());
 }
 
-inline operation<sim, sim::shipment> sim::send(const message_pieces& out, rank_t peer, tag_t tag) {
+inline operation<sim_port, sim_port::shipment> sim_port::send(const message_pieces& out, rank_t peer, tag_t tag) {
   shipment* s = engine_->shipments_.acquire();
   s->begin(false, peer, tag);
   s->source = rank();
@@ -364,18 +266,18 @@ inline operation<sim, sim::shipment> sim::send(const message_pieces& out, rank_t
   }
   s->holders = 3; // the operation, the `left` event or the synchronous end, the way to the receiver's buffer
   engine_->schedule({clock_, simulator::event_kind::leave, this, s}, engine_->hash(rank(), peer, tag));
-  return operation<sim, shipment>(*this, s);
+  return operation<sim_port, shipment>(*this, s);
 }
 
-inline operation<sim, sim::expectation> sim::receive(message_buffer& in, rank_t source, tag_t tag) {
+inline operation<sim_port, sim_port::expectation> sim_port::receive(message_buffer& in, rank_t source, tag_t tag) {
   expectation* r = expectations_.acquire();
   r->begin(true, source, tag);
   r->into = &in;
   if (shipment* s = matching_.post(r)) deliver(s, r);
-  return operation<sim, expectation>(*this, r);
+  return operation<sim_port, expectation>(*this, r);
 }
 
-inline void sim::deliver(shipment* s, expectation* r) {
+inline void sim_port::deliver(shipment* s, expectation* r) {
   if (engine_->options_.synchronous) {
     const double received = std::max(clock_, engine_->now_);
     engine_->schedule({received, simulator::event_kind::left, s->sender, s}, engine_->hash(s->source, s->peer, s->tag));
@@ -398,22 +300,24 @@ inline void sim::deliver(shipment* s, expectation* r) {
   }
 }
 
-inline void sim::post(const control_message& note, rank_t peer) {
-  sim& to = engine_->rank(peer);
+inline void sim_port::post(const control_message& note, rank_t peer) {
+  sim_port& to = engine_->rank(peer).port();
   const double arrival = engine_->delayed(rank(), peer, -1, clock_ + engine_->network_.latency(rank(), peer));
   to.notes_.push_back({arrival, note});
   engine_->schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0);
 }
 
-inline void sim::wake_at(double time) { engine_->schedule({time, simulator::event_kind::alarm, this, nullptr}, 0); }
+inline void sim_port::wake_at(double time) {
+  engine_->schedule({time, simulator::event_kind::alarm, this, nullptr}, 0);
+}
 
-inline void sim::sleeping::await_suspend(std::coroutine_handle<> program) {
+inline void sim_port::sleeping::await_suspend(std::coroutine_handle<> program) {
   program_ = program;
   net_->sleepers_.push_back({until_, program});
   net_->engine_->schedule({until_, simulator::event_kind::awake, net_, nullptr}, 0);
 }
 
-inline void sim::await(detail::operation_record& r, std::coroutine_handle<> waiting) {
+inline void sim_port::await(detail::operation_record& r, std::coroutine_handle<> waiting) {
   endpoint::await(r, waiting);
   r.since = clock_;
   if (deadline_scheduled_ || deadline() == std::numeric_limits<double>::infinity()) return;
@@ -421,9 +325,9 @@ inline void sim::await(detail::operation_record& r, std::coroutine_handle<> wait
   engine_->schedule({clock_ + deadline(), simulator::event_kind::deadline, this, nullptr}, 0);
 }
 
-inline void sim::check_deadline() {
+inline void sim_port::check_deadline() {
   deadline_scheduled_ = false;
-  if (!awaits()) return;
+  if (!waits().any()) return;
   const double time = engine_->now_;
   const double until = expire_waits(time);
   if (until > time) {
@@ -434,9 +338,9 @@ inline void sim::check_deadline() {
   }
 }
 
-inline void sim::abandon(shipment* s) noexcept { engine_->drop(s); }
+inline void sim_port::abandon(shipment* s) noexcept { engine_->drop(s); }
 
-inline void sim::progress(bool block) {
+inline void sim_port::progress(bool block) {
   if (engine_->inside_ && !block) return; // the simulation goes on by itself
   if (engine_->inside_) {
     engine_->misuse_ =
@@ -444,7 +348,7 @@ inline void sim::progress(bool block) {
                  " where all ranks share one thread: co_await it instead");
     throw error(engine_->misuse_);
   }
-  if (block || !engine_->events_.empty()) engine_->step([](sim&) {});
+  if (block || !engine_->events_.empty()) engine_->step([](rank_t) {});
 }
 
 } // namespace spar

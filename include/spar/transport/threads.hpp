@@ -6,11 +6,11 @@
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
+#include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/peer_query.hpp>
-#include <spar/runtime/transport_concept.hpp>
-#include <spar/transport/matching.hpp>
+#include <spar/transport/in_process/matching.hpp>
 
 #include <array>
 #include <atomic>
@@ -33,26 +33,25 @@ struct thread_options {
 
 class thread_group;
 
-/// One rank of a thread_group. Used by one thread at a time.
-class threads : public endpoint {
+/// The transport of a rank of a thread_group.
+class threads_port : public endpoint {
  public:
-  threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
+  threads_port(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
         shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64) {}
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
+  [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
 
  private:
-  friend class thread_group;
-
   static constexpr std::size_t buffered_bytes = 4096;
   enum class offer { open, taken, withdrawn };
 
   /// A message under way; it belongs to the sender and comes back to it.
   struct shipment : detail::operation_record {
     shipment* next = nullptr;
-    threads* owner = nullptr;
+    threads_port* owner = nullptr;
     rank_t source = 0;
     header head;
     payload_views pieces{};
@@ -73,14 +72,14 @@ class threads : public endpoint {
   };
 
  public:
-  operation<threads, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
+  operation<threads_port, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
 
-  operation<threads, expectation> receive(message_buffer& in, rank_t source, tag_t tag) {
+  operation<threads_port, expectation> receive(message_buffer& in, rank_t source, tag_t tag) {
     expectation* r = expectations_.acquire();
     r->begin(true, source, tag);
     r->into = &in;
     if (shipment* s = matching_.post(r)) deliver(s, r);
-    return operation<threads, expectation>(*this, r);
+    return operation<threads_port, expectation>(*this, r);
   }
 
   void progress(bool block);
@@ -137,7 +136,7 @@ class threads : public endpoint {
 
   static void give_back(void* lent) noexcept {
     auto* s = static_cast<shipment*>(lent);
-    threads& owner = *s->owner;
+    threads_port& owner = *s->owner;
     const std::lock_guard lock(owner.mutex_);
     owner.returned_.push_back(s);
     owner.signal_.notify_all();
@@ -167,6 +166,13 @@ class threads : public endpoint {
   detail::slab<note> spare_notes_;
 
   std::uint32_t polls_ = 0;
+};
+
+/// One rank of a thread_group.
+class threads : public communicator_rank<threads_port> {
+ public:
+  threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
+      : communicator_rank(group, rank, size, options) {}
 };
 
 /// P ranks in this process.
@@ -226,7 +232,8 @@ class thread_group {
   bool error_is_first_ = false;
 };
 
-inline operation<threads, threads::shipment> threads::send(const message_pieces& out, rank_t peer, tag_t tag) {
+inline operation<threads_port, threads_port::shipment> threads_port::send(const message_pieces& out, rank_t peer,
+                                                                          tag_t tag) {
   shipment* s = shipments_.acquire();
   s->begin(false, peer, tag);
   s->owner = this;
@@ -248,12 +255,12 @@ inline operation<threads, threads::shipment> threads::send(const message_pieces&
     }
   }
   const bool awaited = s->awaited; // once deposited, the record may be back at any time
-  group_->rank(peer).deposit(s);
-  return operation<threads, shipment>(*this, awaited ? s : nullptr);
+  group_->rank(peer).port().deposit(s);
+  return operation<threads_port, shipment>(*this, awaited ? s : nullptr);
 }
 
-inline void threads::post(const control_message& text, rank_t peer) {
-  threads& to = group_->rank(peer);
+inline void threads_port::post(const control_message& text, rank_t peer) {
+  threads_port& to = group_->rank(peer).port();
   const std::lock_guard lock(to.mutex_);
   note* const n = to.spare_notes_.acquire();
   n->text = text;
@@ -261,7 +268,7 @@ inline void threads::post(const control_message& text, rank_t peer) {
   to.signal_.notify_all();
 }
 
-inline void threads::sleep(double until, const std::atomic<bool>& stopped) {
+inline void threads_port::sleep(double until, const std::atomic<bool>& stopped) {
   until = std::min(until, now() + 3600);
   const std::lock_guard lock(mutex_);
   while (incoming_.empty() && returned_.empty() && notes_.empty() && !stopped && now() < until) {
@@ -269,7 +276,7 @@ inline void threads::sleep(double until, const std::atomic<bool>& stopped) {
   }
 }
 
-inline bool threads::collect() {
+inline bool threads_port::collect() {
   detail::record_queue<shipment> arrived;
   detail::record_queue<note> notes;
   {
@@ -277,7 +284,7 @@ inline bool threads::collect() {
     arrived.swap(incoming_);
     notes.swap(notes_);
     while (shipment* s = returned_.pop_front()) {
-      if (s->left) end_loan_of_peer();
+      if (s->left) end_loan();
       if (s->awaited)
         s->complete(scheduler());
       else
@@ -303,9 +310,9 @@ inline bool threads::collect() {
   return any;
 }
 
-inline void threads::progress(bool block) {
+inline void threads_port::progress(bool block) {
   const bool news = collect();
-  if (block && !news && scheduler().idle() && (!dead() || lends())) {
+  if (block && !news && scheduler().idle() && (!dead() || loans().any())) {
     const double until = detail::poll_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();

@@ -104,14 +104,14 @@ class trace_writer {
 /// In a viewer each rank is a process. Computations have the first of its rows; each operation is in the first row that
 /// is free, so that no two in a row overlap; arrows lead from sends to receives.
 template <transport Net>
-class tracing : public decorator<Net> {
-  using decorator<Net>::inner;
+class tracing_port : public decorated_port<Net> {
+  using decorated_port<Net>::inner;
 
  public:
-  using decorator<Net>::rank;
+  using decorated_port<Net>::rank;
 
-  explicit tracing(Net& net) : decorator<Net>(net) {}
-  tracing(const tracing&) = delete;
+  explicit tracing_port(Net& net) : decorated_port<Net>(net) {}
+  tracing_port(const tracing_port&) = delete;
 
   /// What has ended so far, as JSON objects separated by commas: a part of a file of all ranks, see `trace_file`.
   [[nodiscard]] std::string events() const {
@@ -128,7 +128,7 @@ class tracing : public decorator<Net> {
 
   void compute(std::uint64_t entries) {
     inner().compute(entries);
-    const std::int64_t begin = std::max(seen_, nanoseconds(inner().node().seen()));
+    const std::int64_t begin = std::max(seen_, nanoseconds(inner().node().calls().last_activity()));
     events_.push_back({.what = kind::compute, .ended = true, .begin = begin, .end = clock(), .amount = entries});
     seen_ = events_.back().end;
   }
@@ -150,7 +150,7 @@ class tracing : public decorator<Net> {
   template <class Inner>
   class traced {
    public:
-    traced(Inner inner, tracing& net, std::size_t event, const message_buffer* in) noexcept
+    traced(Inner inner, tracing_port& net, std::size_t event, const message_buffer* in) noexcept
         : inner_(std::move(inner)), net_(&net), event_(event), in_(in) {}
     traced(traced&& other) noexcept
         : inner_(std::move(other.inner_)), net_(std::exchange(other.net_, nullptr)), event_(other.event_),
@@ -171,7 +171,7 @@ class tracing : public decorator<Net> {
 
    private:
     Inner inner_;
-    tracing* net_;
+    tracing_port* net_;
     std::size_t event_;
     const message_buffer* in_;
   };
@@ -224,6 +224,16 @@ class tracing : public decorator<Net> {
   std::int64_t seen_ = 0;                    // when the last of them began or ended
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> received_;
+};
+
+/// Records a timeline of its rank. The communicator that it wraps must outlive it.
+template <communicates Net>
+class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>> {
+ public:
+  explicit tracing(Net& net) : tracing::communicator_rank(detail::port_of(net)) {}
+
+  /// What has ended so far, as JSON objects separated by commas: a part of a file of all ranks, see `trace_file`.
+  [[nodiscard]] std::string events() const { return this->port().events(); }
 };
 
 /// A file for the viewer, of what `events()` returned on one rank or several.

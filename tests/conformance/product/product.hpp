@@ -29,11 +29,11 @@ using product_sum = spar::selected_sum<float, std::uint32_t>;
 
 /// A composition with its types erased: the parts of a call that are the same for all are compiled once.
 struct product_cell {
-  using selects =
-      std::function<spar::task<product_sum>(spar::channel<product_net>, std::span<float>)>; // with a state of its own
-  using values = std::function<spar::task<void>(spar::channel<product_net>, std::span<float>)>;
+  using selects = std::function<spar::task<product_sum>(spar::channel<spar::sim_port>,
+                                                        std::span<float>)>; // with a state of its own
+  using values = std::function<spar::task<void>(spar::channel<spar::sim_port>, std::span<float>)>;
   using streams =
-      std::function<spar::task<spar::sparse_stream<float>>(spar::channel<product_net>, spar::stream_view<float>)>;
+      std::function<spar::task<spar::sparse_stream<float>>(spar::channel<spar::sim_port>, spar::stream_view<float>)>;
 
   std::string name;
   double error = 0;   ///< of the storage, relative to the largest value that is encoded
@@ -63,7 +63,7 @@ struct product_call : spar::algorithm_defaults {
 
   explicit product_call(const Call& its) : call(&its) {}
   template <class Argument>
-  auto operator()(spar::channel<product_net> net, Argument x) const& {
+  auto operator()(spar::channel<spar::sim_port> net, Argument x) const& {
     return (*call)(net, x);
   }
 };
@@ -208,14 +208,16 @@ product_cell cell_of(std::string name, const Composition& reduce) {
   }
   cell.on_rank = [reduce] {
     const auto now = std::make_shared<std::pair<state, report>>();
-    return [reduce, now](spar::channel<product_net> net, std::span<float> x) {
+    return [reduce, now](spar::channel<spar::sim_port> net, std::span<float> x) {
       const spar::selector::nothing_to_prepare prepare;
       return reduce.template selected<std::uint32_t>(net, &now->first, &now->second, x, spar::sum{}, prepare);
     };
   };
-  cell.in_place = [reduce](spar::channel<product_net> net, std::span<float> x) { return reduce(net, x, spar::sum{}); };
+  cell.in_place = [reduce](spar::channel<spar::sim_port> net, std::span<float> x) {
+    return reduce(net, x, spar::sum{});
+  };
   if constexpr (!Composition::selects_entries) {
-    cell.of_streams = [reduce](spar::channel<product_net> net, spar::stream_view<float> mine) {
+    cell.of_streams = [reduce](spar::channel<spar::sim_port> net, spar::stream_view<float> mine) {
       return reduce(net, mine, spar::sum{});
     };
   }

@@ -72,7 +72,7 @@ class partial {
       : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), activation_(net, who, n, agreed),
         algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
     const detail::rank_lock lock(node().shared());
-    if (node().dead()) node().throw_peer_failed();
+    if (node().dead()) node().failure().raise_peer_failed();
     name_ = sentence("spar::partial ", node().dispatch().next());
     detail::call_name& name = node().name_call({name_});
     if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
@@ -141,7 +141,7 @@ class partial {
     idly(const idly&) = delete;
     ~idly() { record_->forget(); }
     [[nodiscard]] static bool await_ready() noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> waiting) const noexcept { node_->await_idly(*record_, waiting); }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept { node_->waits().await_idly(*record_, waiting); }
     static void await_resume() noexcept {}
 
    private:
@@ -173,7 +173,7 @@ class partial {
   auto begin(const argument& x, bool last) {
     const detail::rank_lock lock(node().shared());
     check(x);
-    call_record& record = node().acquire();
+    call_record& record = node().calls().acquire();
     pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
     net_->progress(false); // the round starts now, if it can
     return handle;
@@ -281,7 +281,7 @@ class partial {
           idly wait(node(), engine_wait_);
           co_await wait;
         }
-        if (node().dead()) node().throw_peer_failed();
+        if (node().dead()) node().failure().raise_peer_failed();
         started_ = round;
         running_ = true;
         finished& next = *finished_.acquire();

@@ -21,11 +21,19 @@ concept has_scheduler = requires(T& t) {
   { t.scheduler() } -> std::convertible_to<scheduler&>;
 };
 
-/// The scheduler of the first parameter of a coroutine that has one: a transport or a channel.
+/// A communicator_rank: its transport has a scheduler.
+template <class T>
+concept has_port = requires(T& t) {
+  { t.port().scheduler() } -> std::convertible_to<scheduler&>;
+};
+
+/// The scheduler of the first parameter of a coroutine that has one: a communicator, a transport or a channel.
 template <class First, class... Rest>
 scheduler& scheduler_among(First& first, Rest&... rest) {
   if constexpr (has_scheduler<First>) {
     return first.scheduler();
+  } else if constexpr (has_port<First>) {
+    return first.port().scheduler();
   } else {
     static_assert(sizeof...(Rest) > 0, "a coroutine that returns spar::task takes a transport or a channel among its "
                                        "parameters; its scheduler resumes the coroutine");

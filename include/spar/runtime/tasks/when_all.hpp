@@ -27,7 +27,8 @@ class until_ended {
 
 /// Ends when all of `work` has ended, well or not; await it at once. Each result, or error, is then taken from its own
 /// awaitable without waiting. All of them began when they were made, so they run side by side.
-template <detail::has_scheduler Net, class... Awaitables>
+template <class Net, class... Awaitables>
+  requires(detail::has_scheduler<Net> || detail::has_port<Net>)
 task<void> when_all(Net& net, Awaitables&... work) {
   (void)net; // its scheduler resumes this coroutine
   ((co_await detail::until_ended<Awaitables>(work)), ...);

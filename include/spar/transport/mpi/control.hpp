@@ -74,7 +74,7 @@ class mpi_control {
     const rank_t rank = net.rank(), size = net.size();
     MPI_Request due = MPI_REQUEST_NULL;
     try {
-      if (net.dead()) net.throw_peer_failed();
+      if (net.dead()) net.failure().raise_peer_failed();
       for (const bool first : {true, false}) {
         const double begin = net.now();
         for (rank_t step = 1; step < size; step *= 2) {
@@ -88,7 +88,7 @@ class mpi_control {
               net.progress(false);
             else
               look();
-            if (net.dead()) net.throw_peer_failed();
+            if (net.dead()) net.failure().raise_peer_failed();
             if (net.now() - begin > net.deadline()) {
               raise<timeout>({"rank ", rank, " has waited for ", net.deadline(), " s for all others to split"});
             }

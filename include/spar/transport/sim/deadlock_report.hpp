@@ -22,12 +22,12 @@ template <class Ranks>
                      tag % max_lanes, ")");
   };
   for (const auto& r : ranks) {
-    for (auto* e = r.matching_.receives().first(); e != nullptr; e = e->next) {
+    for (auto* e = r.port().matching_.receives().first(); e != nullptr; e = e->next) {
       add(r.rank(), " waits for a message from rank ", e->peer, e->tag);
     }
   }
   for (const auto& r : ranks) {
-    for (auto* m = r.matching_.arrivals().first(); m != nullptr; m = m->next) {
+    for (auto* m = r.port().matching_.arrivals().first(); m != nullptr; m = m->next) {
       add(r.rank(), " does not receive a message from rank ", m->source, m->tag);
     }
   }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The operations that coroutines of a rank await, and the deadline after which an operation fails with `timeout`.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+#include <spar/runtime/messages/call_names.hpp>
+#include <spar/runtime/tasks/scheduler.hpp>
+#include <spar/runtime/tasks/wait_list.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <limits>
+
+namespace spar::detail {
+
+class waits {
+ public:
+  /// A coroutine awaits an operation.
+  void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { active_.add(r, waiting); }
+  [[nodiscard]] bool any() const noexcept { return active_.first() != nullptr; }
+  /// The operations that have a deadline, the longest awaited first.
+  [[nodiscard]] waiting_list& active() noexcept { return active_; }
+
+  /// A coroutine awaits what a peer may do at any time: no deadline runs.
+  void await_idly(operation_record& r, std::coroutine_handle<> waiting) noexcept { idle_.add(r, waiting); }
+  [[nodiscard]] bool any_idle() const noexcept { return idle_.first() != nullptr; }
+
+  /// Seconds for which an operation may be awaited.
+  [[nodiscard]] double deadline() const noexcept { return deadline_; }
+  void set_deadline(double seconds) noexcept { deadline_ = seconds; }
+
+  /// Resumes every waiting coroutine: the communicator has died.
+  void wake_all(scheduler& ready) noexcept {
+    while (operation_record* r = active_.first()) r->wake(ready);
+    while (operation_record* r = idle_.first()) r->wake(ready);
+  }
+  /// Fails the longest awaited operation of the call of that number with `why`. Returns false where the call awaits
+  /// nothing.
+  bool fail_one(std::uint64_t sequence, const std::exception_ptr& why, scheduler& ready) {
+    for (auto* r = active_.first(); r != nullptr; r = active_.after(*r)) {
+      if (r->tag < 0 || sequence_of(r->tag) != sequence % max_in_flight) continue;
+      r->error = why;
+      r->wake(ready);
+      return true;
+    }
+    return false;
+  }
+
+  /// Timestamps new waits with `now`, fails the longest awaited operation where its deadline has expired, and returns
+  /// the next deadline.
+  double expire(double now, rank_t rank, scheduler& ready) {
+    for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
+    operation_record* longest = active_.first();
+    if (longest == nullptr) return now + deadline_;
+    const double until = longest->since + deadline_; // computed once: rounded twice, it could be over and not be over
+    if (now >= until) fail_with_timeout(*longest, rank, ready);
+    return until;
+  }
+
+ private:
+  [[gnu::noinline, gnu::cold]] void fail_with_timeout(operation_record& r, rank_t rank, scheduler& ready) noexcept {
+    try {
+      if (r.tag < 0) {
+        raise<timeout>({"rank ", rank, " has waited for ", deadline_, " s for rank 0 to start the collective named ",
+                        static_cast<call_name&>(r).text});
+      }
+      raise<timeout>({"rank ", rank, " has waited for ", deadline_, " s for a message ", r.receives ? "from" : "to",
+                      " rank ", r.peer, r.receives ? "" : " to be received", " (collective ", sequence_of(r.tag),
+                      ", lane ", static_cast<unsigned>(lane_of(r.tag)), ")"});
+    } catch (...) {
+      r.error = std::current_exception();
+    }
+    r.wake(ready);
+  }
+
+  waiting_list active_;
+  waiting_list idle_;
+  double deadline_ = 600;
+};
+
+} // namespace spar::detail

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The transport of an MPI rank: non-blocking point-to-point messages on a communicator of its own.
+#pragma once
+
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/checked_cast.hpp>
+#include <spar/runtime/communicator_rank.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/runtime/peer_query.hpp>
+#include <spar/transport/mpi/communicator.hpp>
+#include <spar/transport/mpi/control.hpp>
+#include <spar/transport/mpi/envelope.hpp>
+#include <spar/transport/mpi/segments.hpp>
+#include <spar/transport/mpi/wait_set.hpp>
+
+#include <sched.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace spar {
+
+/// The transport of a rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload;
+/// a larger payload follows segment by segment from its own memory, under the same tag. The receiver learns the size
+/// from the envelope, so nothing is probed. Counts are not limited to MPI's int. Control messages have a communicator
+/// of their own. Waits by polling, so that a failed or a silent rank ends the wait, and yields its core to other
+/// threads when a wait takes long.
+class mpi_port : public endpoint {
+ public:
+  mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
+      : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
+        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()),
+        requests_(room() * detail::mpi_segments::window) { // pages that are not used cost nothing
+    set_network(network);
+    leaving_.reserve(max_leaving);
+  }
+
+  /// Gives the last messages a second to leave, and where the communicator is dead also to come, until all ranks have
+  /// said that theirs have left.
+  ~mpi_port() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (finalised == 0) {
+      const double end = patience();
+      try {
+        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // whether others failed
+        for (;; sched_yield()) {
+          look_after_leaving();
+          hear();
+          if (dead()) drain();
+          if (dead() && leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
+          if (now() >= end || (leaving_.empty() && (!dead() || control_.all_have_ended()))) break;
+        }
+      } catch (...) { // then they do not leave
+      }
+    }
+    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still read them
+    if (dead()) {                                               // nothing collective is called on it
+      comm_.let_go();
+      control_.let_go();
+    }
+  }
+
+  /// Throws `invalid_argument` where MPI may not be called by several threads.
+  void share() const { detail::require_thread_multiple(); }
+
+  [[nodiscard]] endpoint& node() noexcept { return *this; }
+  [[nodiscard]] const endpoint& node() const noexcept { return *this; }
+  [[nodiscard]] const detail::owned_communicator& communicator() const noexcept { return comm_; }
+  [[nodiscard]] const mpi_options& options() const noexcept { return options_; }
+  /// Waits until all ranks have called it (see mpi_control::meet).
+  void meet() {
+    control_.meet(*this, [this] { look_around(); });
+  }
+  void compute(std::uint64_t) const noexcept {}
+  /// Seconds by MPI's clock, which is virtual where MPI is simulated.
+  [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
+
+ private:
+  struct envelope {
+    mpi_port* owner = nullptr;
+    envelope* next = nullptr;
+    alignas(16) std::array<std::byte, envelope_bytes> bytes;
+  };
+
+  /// What a request in the wait set belongs to.
+  struct request_owner : detail::operation_record {
+    request_owner* next = nullptr;
+    std::size_t outstanding = 0; // requests that have not ended
+    envelope* cover = nullptr;
+    std::size_t piece = max_pieces; // the next segment to post: of which piece,
+    std::size_t at = 0;             // and where it begins
+    std::size_t posted = 0;         // how many there were before
+    payload_views pieces{};         // of sends
+    // of receives:
+    bool opened = false; // the envelope has arrived
+    message_buffer* into = nullptr;
+  };
+  using wait_set = detail::mpi_wait_set<request_owner>;
+
+  /// A message that is whole in its envelope, on its way out. A short one counts as sent at once, unless many are under
+  /// way: MPI is trusted to send it without its sender's help, and is late, not wrong, where it does not. A longer one
+  /// has an operation, and joins the wait set when that is awaited.
+  struct departure {
+    MPI_Request request;
+    envelope* cover;
+    request_owner* owner;
+  };
+  static constexpr std::size_t eager_bytes = 1024; // Open MPI's and MPICH's own limits are higher
+  static constexpr std::size_t max_leaving = 64;
+
+ public:
+  operation<mpi_port, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
+    if (cut_ > 0) post_all(peer, tag); // messages do not overtake each other
+    envelope* cover = envelopes_.acquire();
+    const std::size_t bytes = write_envelope(out, cover->bytes.data());
+    MPI_Request request = MPI_REQUEST_NULL;
+    detail::check_mpi(
+        MPI_Isend(cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
+        "MPI_Isend");
+    if (is_enclosed(out.head)) { // all of it is in our memory
+      request_owner* s = nullptr;
+      if (bytes > eager_bytes || leaving_.size() >= max_leaving) {
+        s = begin(false, peer, tag, nullptr);
+        s->outstanding = 1;
+      }
+      leaving_.push_back({request, cover, s});
+      return operation<mpi_port, request_owner>(*this, s);
+    }
+    request_owner* s = begin(false, peer, tag, cover);
+    add(request, s, true);
+    s->pieces = out.pieces;
+    begin_segments(s);
+    return operation<mpi_port, request_owner>(*this, s);
+  }
+
+  operation<mpi_port, request_owner> receive(message_buffer& in, rank_t source, tag_t tag) {
+    request_owner* r = begin(true, source, tag, envelopes_.acquire());
+    r->into = &in;
+    MPI_Request request = MPI_REQUEST_NULL;
+    detail::check_mpi(MPI_Irecv(r->cover->bytes.data(), static_cast<int>(envelope_bytes), MPI_BYTE, source, tag,
+                                comm_.get(), &request),
+                      "MPI_Irecv");
+    add(request, r, true);
+    return operation<mpi_port, request_owner>(*this, r);
+  }
+
+  /// Throws `deadlock` where nothing is under way that this rank could wait for; other errors end every call.
+  void progress(bool block) {
+    try {
+      poll(block);
+    } catch (const deadlock&) {
+      throw;
+    } catch (...) {
+      detail::abort(*this, message_of(std::current_exception()));
+    }
+    scheduler().run();
+  }
+
+  void post(const control_message& note, rank_t peer) {
+    envelope* cover = envelopes_.acquire();
+    cover->owner = this;
+    std::memcpy(cover->bytes.data(), &note, sizeof(note));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(cover->bytes.data(), sizeof(note), MPI_BYTE, peer, detail::mpi_control::notes, control_.get(), &request);
+    leaving_.push_back({request, cover, nullptr});
+  }
+
+  void abandon(request_owner* r) {
+    if (r->outstanding > 0) cancel(r);
+    if (r->cover != nullptr) envelopes_.recycle(r->cover);
+    r->cover = nullptr;
+    owners_.recycle(r);
+  }
+
+ private:
+  /// Operations of the usual call: none is allocated later.
+  [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
+
+  request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
+    request_owner* r = owners_.acquire();
+    r->begin(receives, peer, tag);
+    r->outstanding = 0;
+    r->piece = max_pieces;
+    r->opened = false;
+    r->cover = cover;
+    if (cover != nullptr) cover->owner = this;
+    return r;
+  }
+
+  /// Until something has ended, where it is to block; else once.
+  void poll(bool block) {
+    if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
+    for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
+      if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead()) {
+        raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
+      }
+      const bool news =
+          requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
+      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // notes may be all that is awaited
+      // Polls that do not wait may be rare; but MPI may need some to see what has come.
+      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
+      if (news || !block || dead()) break;
+      if (polls > 128) sched_yield();
+    }
+  }
+
+  /// Takes back the envelopes that have left; those that are waited for join the wait set.
+  void look_after_leaving() {
+    int failure = MPI_SUCCESS;
+    for (std::size_t i = 0; i < leaving_.size();) {
+      departure& d = leaving_[i];
+      int left = 0;
+      const int code = MPI_Test(&d.request, &left, MPI_STATUS_IGNORE);
+      if (code != MPI_SUCCESS) failure = code;
+      if (left != 0 || code != MPI_SUCCESS) {
+        envelopes_.recycle(d.cover);
+        if (d.owner != nullptr) {
+          d.owner->outstanding = 0;
+          d.owner->complete(scheduler());
+        }
+      } else if (d.owner != nullptr && d.owner->waiting) {
+        d.owner->outstanding = 0;
+        d.owner->cover = d.cover;
+        add(d.request, d.owner, true);
+      } else {
+        ++i;
+        continue;
+      }
+      d = leaving_.back();
+      leaving_.pop_back();
+    }
+    detail::check_mpi(failure, "MPI_Isend");
+  }
+
+  void add(MPI_Request request, request_owner* owner, bool is_envelope = false) {
+    requests_.add(request, owner, is_envelope);
+    ++owner->outstanding;
+  }
+
+  /// The pieces of `r`, a send or a receive, begin to move.
+  void begin_segments(request_owner* r) {
+    r->piece = 0;
+    r->at = 0;
+    r->posted = 0;
+    ++cut_;
+    post_segments(r, detail::mpi_segments::window);
+  }
+
+  /// Posts the next segments of `r`, until `most` requests are under way.
+  void post_segments(request_owner* r, std::size_t most) {
+    const std::size_t segment = segments_[r->peer];
+    while (r->piece < max_pieces) {
+      const std::size_t size = r->receives ? r->into->head().lengths[r->piece] : r->pieces[r->piece].size();
+      for (; r->at < size; r->at += segment) {
+        if (r->outstanding >= most) return;
+        const int count = static_cast<int>(std::min(segment, size - r->at));
+        MPI_Request part = MPI_REQUEST_NULL;
+        ++r->posted;
+        if (r->receives) {
+          detail::check_mpi(MPI_Irecv(r->into->destination(r->piece).data() + r->at, count, MPI_BYTE, r->peer, r->tag,
+                                      comm_.get(), &part),
+                            "MPI_Irecv");
+        } else {
+          const auto start = r->posted % detail::mpi_segments::confirmed == 0 ? &MPI_Issend : &MPI_Isend;
+          detail::check_mpi(
+              start(r->pieces[r->piece].data() + r->at, count, MPI_BYTE, r->peer, r->tag, comm_.get(), &part),
+              "MPI_Isend");
+        }
+        add(part, r);
+      }
+      ++r->piece;
+      r->at = 0;
+    }
+    --cut_;
+  }
+
+  /// Posts what is left of earlier sends to `peer` under `tag`.
+  void post_all(rank_t peer, tag_t tag) {
+    for (std::size_t i = 0; i < requests_.size(); ++i) { // one that has more to post has something under way
+      request_owner* s = requests_[i].owner;
+      if (!s->receives && s->piece < max_pieces && s->peer == peer && s->tag == tag) {
+        post_segments(s, std::numeric_limits<std::size_t>::max());
+      }
+    }
+  }
+
+  /// What need not be looked at in each poll: control messages.
+  [[gnu::noinline]] void look_around() {
+    for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
+  }
+
+  void end(const wait_set::slot& its, const MPI_Status& status) {
+    request_owner* r = its.owner;
+    --r->outstanding;
+    if (r->done) return; // it has failed already
+    try {
+      detail::check_mpi(status.MPI_ERROR, "an MPI message");
+      if (r->receives && its.is_envelope) open(r, status);
+      if (r->piece < max_pieces) post_segments(r, detail::mpi_segments::window);
+      if (r->outstanding == 0 && (r->opened || !r->receives)) r->complete(scheduler());
+    } catch (...) {
+      cancel(r);
+      r->fail(scheduler(), std::current_exception());
+    }
+  }
+
+  /// The envelope of a receive has arrived.
+  void open(request_owner* r, const MPI_Status& status) {
+    r->opened = true;
+    int arrived = 0;
+    MPI_Get_count(&status, MPI_BYTE, &arrived);
+    const std::span<const std::byte> bytes(r->cover->bytes.data(), static_cast<std::size_t>(std::max(arrived, 0)));
+    const payload_views pieces = read_envelope(bytes, r->into->arrived());
+    if (!r->into->fits()) {
+      cancel(r); // a rank expects other sizes: the call ends in a mismatch
+    } else if (!is_enclosed(r->into->head())) {
+      look_around(); // a rank that has failed meanwhile may not have its pieces any more
+      if (!dead()) return begin_segments(r);
+      cancel(r);
+      r->opened = false; // so that it does not end well
+    } else if (r->into->placed()) {
+      r->into->copy_from(pieces);
+    } else {
+      r->into->borrow(pieces, &give_back, std::exchange(r->cover, nullptr));
+    }
+  }
+
+  static void give_back(void* lent) noexcept {
+    auto* e = static_cast<envelope*>(lent);
+    e->owner->envelopes_.recycle(e);
+  }
+
+  /// Ends the requests of `r` without their messages: a receive is cancelled, a piece that is sent from borrowed memory
+  /// is given a second to leave; one that does not leave may still be read by MPI.
+  void cancel(request_owner* r) noexcept {
+    for (departure& d : leaving_) {
+      if (d.owner == r) d.owner = nullptr; // it leaves by itself
+    }
+    for (std::size_t i = requests_.size();
+         i-- > 0;) { // the last first: a segment on its way must not fall to a later one
+      if (requests_[i].owner != r) continue;
+      if (r->receives) {
+        MPI_Cancel(&requests_.request(i)); // in vain where the message is on its way: then its sender may be silent
+        if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
+      } else if (requests_[i].is_envelope) {
+        leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
+      } else {
+        await_departure(requests_.request(i));
+      }
+    }
+    requests_.remove(r);
+    r->outstanding = 0;
+    if (r->piece < max_pieces) --cut_;
+    r->piece = max_pieces;
+  }
+
+  /// A piece that is sent from memory which its owner takes back: the others are told that they will not get it all,
+  /// and those that are told too take in what was sent to them.
+  void await_departure(MPI_Request& piece) noexcept {
+    int left = 0;
+    MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
+    if (left != 0) return;
+    detail::abort(*this, "a call has ended before what it sends had left");
+    for (const double end = patience(); left == 0 && now() < end; sched_yield()) {
+      MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
+      drain();
+    }
+    if (left == 0) control_.end_with(control_message::purpose::gone, *this);
+  }
+
+  /// Whether a request ends before messages are given up.
+  bool ends(MPI_Request& request) noexcept {
+    int ended = 0;
+    do {
+      MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
+    } while (ended == 0 && now() < patience());
+    return ended != 0;
+  }
+
+  /// When messages are given up: a second after the first time that this was asked.
+  double patience() noexcept {
+    if (given_up_ == 0) given_up_ = now() + 1;
+    return given_up_;
+  }
+
+  void hear() noexcept {
+    try {
+      look_around();
+    } catch (...) { // a damaged note
+    }
+  }
+
+  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up,
+  /// and nothing when messages are given up, as it might come in when its memory is gone.
+  void drain() noexcept {
+    hear();
+    for (rank_t peer = 0; peer < size(); ++peer) {
+      for (int there = 1; there != 0 && !control_.is_gone(peer) && now() < patience();) {
+        MPI_Status status;
+        there = 0;
+        MPI_Iprobe(peer, MPI_ANY_TAG, comm_.get(), &there, &status);
+        if (there == 0) break;
+        int bytes = 0;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        void* const nowhere = ::operator new(static_cast<std::size_t>(bytes), std::nothrow);
+        if (nowhere == nullptr) return;
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Irecv(nowhere, bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
+        if (!ends(request)) return; // MPI may still write there
+        ::operator delete(nowhere);
+      }
+    }
+  }
+
+  detail::owned_communicator comm_;
+  detail::mpi_control control_;
+  std::uint32_t polls_ = 0;
+  bool lost_ = false;   // whether a receive could not be ended
+  double given_up_ = 0; // when messages of a dead communicator are given up; 0 while it lives
+  mpi_options options_;
+  detail::mpi_segments segments_;
+  detail::slab<request_owner> owners_;
+  detail::slab<envelope> envelopes_;
+  std::vector<departure> leaving_;
+  wait_set requests_;
+  std::size_t cut_ = 0; // operations with segments that are not posted yet
+};
+
+} // namespace spar

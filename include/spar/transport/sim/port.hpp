@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The transport of a simulated rank: its clock, its messages and its coroutines that sleep.
+#pragma once
+
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/slab.hpp>
+#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/transport/in_process/matching.hpp>
+#include <spar/transport/sim/network.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace spar {
+
+class simulator;
+
+/// The transport of a rank of a simulator.
+class sim_port : public endpoint {
+ public:
+  sim_port(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory);
+
+  [[nodiscard]] endpoint& node() noexcept { return *this; }
+  [[nodiscard]] const endpoint& node() const noexcept { return *this; }
+  [[nodiscard]] double now() const noexcept { return clock_; }
+  void compute(std::uint64_t entries) noexcept;
+
+ private:
+  friend class simulator;
+  template <class Ranks>
+  friend std::string detail::sim_deadlock_report(const Ranks& ranks);
+
+  struct shipment : detail::operation_record {
+    shipment* next = nullptr;
+    rank_t source = 0; // peer is the destination
+    header head;
+    buffer<std::byte> payload;
+    payload_views pieces{};
+    sim_port* sender = nullptr;
+    detail::sim_network::way way{};
+    int holders = 0; // the operation, the network and the receiver's buffer
+  };
+  struct expectation : detail::operation_record {
+    expectation* next = nullptr;
+    message_buffer* into = nullptr;
+  };
+
+ public:
+  operation<sim_port, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
+  operation<sim_port, expectation> receive(message_buffer& in, rank_t source, tag_t tag);
+
+  void post(const control_message& note, rank_t peer);
+  void await(detail::operation_record& r, std::coroutine_handle<> waiting);
+
+  /// For decorators that do something later: `act(context)` is called at each time that `wake_at` names.
+  void on_alarm(void (*act)(void*), void* context) noexcept {
+    alarm_ = act;
+    alarm_context_ = context;
+  }
+  void wake_at(double time);
+
+  /// Awaited in a simulated program: it computes or rests for so many virtual seconds, while its rank may do what comes
+  /// in.
+  auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
+
+  /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
+  /// block, and `deadlock` where nothing can happen any more.
+  void progress(bool block);
+
+  void abandon(shipment* s) noexcept;
+  void abandon(expectation* r) noexcept {
+    if (!r->done) matching_.withdraw(r);
+    expectations_.recycle(r);
+  }
+
+ private:
+  void deliver(shipment* s, expectation* r);
+
+  /// Ends an operation at the time of the present event; this rank's clock follows if a coroutine was waiting for it.
+  void complete(detail::operation_record& ended);
+
+  /// Looks, at the time of the present event, whether what is awaited has stayed away for too long.
+  void check_deadline();
+
+  class sleeping {
+   public:
+    sleeping(sim_port& net, double until) noexcept : net_(&net), until_(until) {}
+    sleeping(const sleeping&) = delete;
+    ~sleeping() {
+      std::erase_if(net_->sleepers_, [this](const sleeper& s) { return s.program == program_; });
+    }
+    [[nodiscard]] static bool await_ready() noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> program);
+    static void await_resume() noexcept {}
+
+   private:
+    sim_port* net_;
+    double until_;
+    std::coroutine_handle<> program_;
+  };
+
+  simulator* engine_;
+  double clock_ = 0;
+  bool deadline_scheduled_ = false;
+  void (*alarm_)(void*) = nullptr;
+  void* alarm_context_ = nullptr;
+  struct arriving_note {
+    double time;
+    control_message text;
+  };
+  std::vector<arriving_note> notes_; // on their way here
+  struct sleeper {
+    double until;
+    std::coroutine_handle<> program;
+  };
+  std::vector<sleeper> sleepers_;
+  pool_requests requests_; // of the pool that all ranks share
+  detail::slab<expectation> expectations_;
+  detail::matching<shipment, expectation> matching_;
+};
+
+} // namespace spar
