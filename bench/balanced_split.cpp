@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What balanced ownership is worth where the ranks' entries lie close together: split-and-reduce with equal index
-// ranges against ranges with equally many entries, in the simulator (Ok-Topk, section 5.3, figure 7a).
+// Measures the benefit of balanced ownership if the ranks' entries are clustered: split-and-reduce with blocks of equal
+// length against blocks with equal numbers of entries, in the simulator (Ok-Topk, section 5.3, figure 7a).
 #include <spar/collective/topk/balanced_ownership.hpp>
 #include <spar/sim.hpp>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t n = 1 << 22;
 constexpr std::uint64_t k = 20'000;
 
-/// Two thirds of a rank's entries around one place that all ranks share, the others anywhere.
+/// The indices of a rank: two thirds are close to a place that all ranks share, the others are uniform.
 std::vector<std::uint32_t> clustered(spar::rank_t rank) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 1);
   std::normal_distribution<double> near(0.3 * static_cast<double>(n), 0.02 * static_cast<double>(n));
@@ -55,8 +55,8 @@ struct balanced_split : spar::algorithm_defaults {
 };
 
 struct cost {
-  double seconds = 0; // virtual, of the slowest rank
-  double largest = 0; // bytes that a rank sends or receives, headers apart
+  double seconds = 0; // virtual time of the slowest rank
+  double largest = 0; // bytes that a rank sends or receives (the larger), without headers
   double mean = 0;
 };
 
@@ -66,7 +66,7 @@ cost of(spar::rank_t ranks, const std::vector<std::vector<std::uint32_t>>& indic
   std::vector<double> bytes(static_cast<std::size_t>(ranks));
   spar::simulator engine(ranks, {.latency = 1e-6, .bandwidth = 1e9, .compute = 2.5e-9});
   const auto program = [&](spar::sim& net) -> spar::task<void> {
-    struct call { // a coroutine may not be a lambda that captures
+    struct call { // a coroutine must not be a lambda with captures
       static spar::task<void> make(spar::sim& net, const std::vector<std::uint32_t>* indices,
                                    const std::vector<float>* values, double* bytes) {
         const auto mine = spar::sparse_view(n, *indices, *values);
@@ -93,15 +93,15 @@ cost of(spar::rank_t ranks, const std::vector<std::vector<std::uint32_t>>& indic
 } // namespace
 
 int main() {
-  std::printf("n = %llu, k = %llu, 1 us, 1 GB/s, 2.5 ns an entry, two thirds of the entries around one place\n",
+  std::printf("n = %llu, k = %llu, 1 us, 1 GB/s, 2.5 ns per entry, two thirds of the entries close to one place\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(k));
   for (const spar::rank_t ranks : {8, 64, 256}) {
     std::vector<std::vector<std::uint32_t>> indices;
     for (spar::rank_t r = 0; r < ranks; ++r) indices.push_back(clustered(r));
     const cost naive = of<naive_split>(ranks, indices);
     const cost balanced = of<balanced_split>(ranks, indices);
-    std::printf("P = %3d  naive: largest/mean volume %.2f, %.3f ms   balanced: %.2f, %.3f ms   times as fast %.2f\n",
-                ranks, naive.largest / naive.mean, 1e3 * naive.seconds, balanced.largest / balanced.mean,
+    std::printf("P = %3d  naive: largest/mean volume %.2f, %.3f ms   balanced: %.2f, %.3f ms   speedup %.2f\n", ranks,
+                naive.largest / naive.mean, 1e3 * naive.seconds, balanced.largest / balanced.mean,
                 1e3 * balanced.seconds, naive.seconds / balanced.seconds);
   }
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a user compiles: processor seconds at -O2, the best of five, all in turn, and bytes of code.
+"""Measures compile time (processor seconds at -O2, best of five rounds) and code size of small user programs.
 
-bench/compile_time.py [COMPILER...]        compilers to compare, g++ by default
+bench/compile_time.py [COMPILER...]        compilers to compare; default: g++
 """
 
 import os

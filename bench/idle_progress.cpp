@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The share of a core that a rank's progress thread takes while a partial allreduce waits for somebody's call and
-// nothing else happens: in the first second, and after it; and after a round has woken it.
+// Measures the share of a core that a rank's progress thread uses while a partial allreduce waits for a call: in the
+// first second and later, and the same again after each round.
 #if SPAR_WITH_MPI
 #include <spar/mpi.hpp>
 
@@ -26,7 +26,7 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// The application's thread sleeps: what the process uses is used by progress threads.
+/// Sleeps, and returns the share of a core that the process uses meanwhile, which is that of its progress threads.
 double share_of_a_core(unsigned seconds) {
   const double before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   const double begin = seconds_of(CLOCK_MONOTONIC);

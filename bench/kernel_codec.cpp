@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codecs of 16 bits and zfp; bytes read plus bytes written beside a copy. QSGD's are in kernel_qsgd.cpp.
+// Throughput of the 16-bit codecs and zfp (bytes read plus bytes written per second), next to a copy. For QSGD see
+// kernel_qsgd.cpp.
 #include "kernel_input.hpp"
 
 #include <spar/storage/codec.hpp>
@@ -9,7 +10,7 @@
 
 namespace {
 
-/// Argument: values.
+/// Argument: number of values.
 template <class Codec, bool Encode>
 void run(benchmark::State& state, const Codec& codec) {
   const auto n = static_cast<std::size_t>(state.range(0));
@@ -48,7 +49,7 @@ BENCHMARK(encode<spar::storage::half>)->Arg(1 << 14)->Arg(1 << 22);
 BENCHMARK(decode<spar::storage::half>)->Arg(1 << 14)->Arg(1 << 22);
 
 #ifdef SPAR_HAS_ZFP
-/// Arguments: values, bits a value.
+/// Arguments: number of values, bits per value.
 template <bool Encode>
 void zfp(benchmark::State& state) {
   run<spar::storage::zfp, Encode>(state, {.rate = static_cast<double>(state.range(1))});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels on dense vectors; bytes read plus bytes written a second, beside a copy of the same size.
+// Throughput of kernels on dense vectors (bytes read plus bytes written per second), next to a copy of the same size.
 #include "kernel_input.hpp"
 
 #include <spar/storage/kernel/dense.hpp>
@@ -9,7 +9,7 @@ namespace {
 using kernel_bench::make_stream;
 using kernel_bench::pattern;
 
-/// Arguments: dimension, entries, pattern.
+/// Arguments: dimension, number of entries, pattern.
 template <class T, class Index, bool Assign>
 void scatter(benchmark::State& state) {
   const auto n = static_cast<std::uint64_t>(state.range(0));
@@ -51,7 +51,7 @@ void combine(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * static_cast<std::int64_t>(3 * sizeof(T)));
 }
 
-/// Arguments: dimension, entries that are not zero.
+/// Arguments: dimension, number of nonzero values.
 template <class T>
 void gather_nonzero(benchmark::State& state) {
   const auto n = static_cast<std::uint64_t>(state.range(0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random coordinate streams for the benchmarks of the local kernels, and the copy bandwidth beside which they are read.
+// Random coordinate streams for the kernel benchmarks, and the bandwidth of a copy for comparison.
 #pragma once
 
 #include <spar/storage/kernel/coo.hpp>
@@ -25,8 +25,9 @@ struct owned_stream {
 
 enum class pattern { uniform, clustered, identical, disjoint };
 
-/// About `count` entries of [0, n). Uniform: independent gaps. Clustered: runs of 64 adjacent entries at random places.
-/// Identical: uniform, the same for each rank. Disjoint: uniform in the rank's own part of [0, n).
+/// A stream of about `count` entries in [0, n). Uniform: independent positions. Clustered: runs of 64 adjacent entries
+/// at random positions. Identical: uniform, with the same seed on each rank. Disjoint: uniform in the rank's part of
+/// [0, n).
 template <class T, class Index>
 owned_stream<T, Index> make_stream(std::uint64_t n, std::uint64_t count, pattern kind, unsigned rank, unsigned ranks) {
   std::mt19937_64 random(kind == pattern::identical ? 1 : 17 + rank);
@@ -48,7 +49,7 @@ owned_stream<T, Index> make_stream(std::uint64_t n, std::uint64_t count, pattern
   return stream;
 }
 
-/// Copy bandwidth of this machine, bytes read plus bytes written, at the size of the argument.
+/// The bandwidth of memcpy: bytes read plus bytes written per second. Argument: bytes.
 inline void copy_bandwidth(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<char> from(bytes, 1), to(bytes, 2);

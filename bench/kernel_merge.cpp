@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Merging and slicing coordinate streams; bytes read plus bytes written a second, beside a copy of the same size.
+// Throughput of merging and slicing coordinate streams (bytes read plus bytes written per second), next to a copy of
+// the same size.
 #include "kernel_input.hpp"
 
 #include <spar/storage/kernel/merge.hpp>
@@ -18,7 +19,7 @@ using spar::kernel::coo_span;
 
 constexpr std::int64_t dimension = 1 << 20;
 
-/// The textbook loop, for comparison: one unpredictable branch an entry.
+/// The textbook loop, for comparison: one unpredictable branch per entry.
 template <class T, class Index>
 std::size_t textbook_merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_i, T* out_v) {
   std::size_t i = 0, j = 0, o = 0;
@@ -61,7 +62,7 @@ void merge_two(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(indices.size()));
 }
 
-/// Arguments: entries a part, parts, log2 of the range, pattern.
+/// Arguments: entries per part, number of parts, log2 of the range of indices, pattern.
 template <class T, class Index>
 void merge_many(benchmark::State& state) {
   const auto count = static_cast<std::uint64_t>(state.range(0));
@@ -90,7 +91,7 @@ void merge_many(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(total));
 }
 
-/// Splitting a stream among `range(1)` owners.
+/// Splits a stream among owners. Arguments: number of entries, number of owners.
 void slice(benchmark::State& state) {
   const auto stream =
       make_stream<float, std::uint32_t>(dimension, static_cast<std::uint64_t>(state.range(0)), pattern::uniform, 0, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// QSGD buckets; entries a second, and bytes read plus bytes written beside a copy.
+// Throughput of QSGD: values per second, and bytes read plus bytes written per second, next to a copy.
 #include "kernel_input.hpp"
 
 #include <spar/storage/kernel/qsgd.hpp>
@@ -19,7 +19,7 @@ std::vector<T> gaussian(std::size_t n) {
   return x;
 }
 
-/// Arguments: entries, entries a bucket.
+/// Arguments: number of values, values per bucket.
 template <int Bits, class T, bool Encode>
 void qsgd(benchmark::State& state) {
   using codec = spar::kernel::qsgd_codec<Bits>;
@@ -39,7 +39,8 @@ void qsgd(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T) + bytes.size()));
 }
 
-/// By turns with a copy of 64 MiB, as both depend on the hour: bytes read and written a second, of the copy's.
+/// Encodes in turn with a copy of 64 MiB, because both speeds vary over time. `of_copy`: throughput (bytes read plus
+/// written per second) divided by that of the copy, as median; `from` and `to`: 10th and 90th percentile.
 template <int Bits>
 void encode_beside_copy(benchmark::State& state) {
   using codec = spar::kernel::qsgd_codec<Bits>;

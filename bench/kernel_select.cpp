@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Selecting from dense vectors, beside a plain read of the vector, and beside std::nth_element on a copy.
+// Times selectors on dense vectors, next to a plain read of the vector and to std::nth_element on a copy.
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
@@ -24,7 +24,7 @@ using spar::kernel::magnitude_of;
 
 constexpr std::size_t n = std::size_t{1} << 24;
 
-/// Normal, as gradients are said to be; integers with a deviation of 10^6.
+/// Normally distributed values, as an approximation of gradients; integers have a standard deviation of 10^6.
 template <class T>
 const std::vector<T>& input() {
   static const auto values = [] {
@@ -52,7 +52,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The least that a pass over the vector can do.
+/// The minimal pass over the vector: reads every value.
 template <class T>
 [[gnu::noinline]] magnitude<T> read(const std::vector<T>& x) {
   magnitude<T> all = 0;
@@ -68,7 +68,8 @@ void put_back(const spar::sparse_stream<T>& selected, std::vector<T>& x) {
 
 std::uint64_t entries(const benchmark::State& state) { return n / static_cast<std::uint64_t>(state.range(0)); }
 
-/// `of_read`: the time of a plain read, measured in turn with it, divided by that of the pass.
+/// Times one pass with a known threshold. `of_read`: the time of a plain read, measured in turn, divided by the time of
+/// the pass.
 template <class T>
 void threshold_pass(benchmark::State& state) {
   auto x = input<T>();
@@ -91,8 +92,8 @@ void threshold_pass(benchmark::State& state) {
   state.counters["of_read"] = median(ratios);
 }
 
-/// A selector; `nth_element`: how many times as long std::nth_element of the magnitudes takes, the copy included
-/// (`without_copy`: not included).
+/// Times a selector. `nth_element`: the time of std::nth_element on a copy of the magnitudes, divided by the time of
+/// the selector, with the time of the copy; `without_copy`: without the time of the copy.
 template <class T, class Selector>
 void selection(benchmark::State& state, Selector select) {
   auto x = input<T>();
@@ -127,7 +128,7 @@ template <class T, int Threads = 1>
 void exact_topk(benchmark::State& state) {
   selection<T>(state, spar::selector::exact_topk{.density = density(state), .threads = Threads});
 }
-/// The calls between two exact ones.
+/// Calls of threshold_reuse between two exact evaluations of the threshold.
 template <class T, int Threads = 1>
 void threshold_reuse(benchmark::State& state) {
   const spar::selector::threshold_reuse select{
@@ -144,7 +145,7 @@ void bucket_topk(benchmark::State& state) {
   selection<T>(state, spar::selector::bucket_topk{.k = static_cast<std::uint64_t>(512 * density(state) + 0.5)});
 }
 
-/// The threshold of the k largest, where nothing is moved.
+/// Finds the threshold of the k largest values without moving entries.
 template <class T>
 void exact_threshold(benchmark::State& state) {
   selection<T>(state, [&](std::span<T> x, spar::pool& pool) {
@@ -153,7 +154,7 @@ void exact_threshold(benchmark::State& state) {
   });
 }
 
-/// Argument: one entry of how many is selected.
+/// Argument: the inverse of the density; one value in so many is selected.
 void densities(benchmark::internal::Benchmark* bench) {
   bench->ArgName("one_of")->Arg(100)->Arg(1000)->UseManualTime()->Unit(benchmark::kMillisecond);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the abstraction costs: dense recursive doubling through spar against the same algorithm written by hand with
-// MPI_Sendrecv, as it is and with as many bytes more as spar's header has (what no layer with a header can undercut);
-// and spar's dense algorithms against MPI_Allreduce. Run it on a power of two of ranks.
+// Measures the overhead of spar over MPI. Compares spar's dense recursive doubling with the same algorithm hand-written
+// with MPI_Sendrecv, plain and with messages longer by the size of spar's header (the minimum for any layer with a
+// header), and spar's dense algorithms with MPI_Allreduce. The number of ranks must be a power of two.
 #include <spar/mpi.hpp>
 
 #include <mpi.h>
@@ -20,7 +20,8 @@ void add(float* __restrict to, const float* __restrict from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
-/// Both vectors have room for `more` bytes behind the values; they travel along.
+/// Recursive doubling by hand. Each message has `more` additional bytes after the values; both vectors must have room
+/// for these bytes.
 void by_hand(MPI_Comm comm, std::span<float> x, std::vector<float>& theirs, int more) {
   int rank = 0;
   int size = 0;
@@ -48,12 +49,12 @@ void print(const char* what, const std::vector<double>& ratios) {
   std::printf("  %s %.2f (%.2f..%.2f)", what, s.median, s.low, s.high);
 }
 
-/// How much longer arithmetic takes where all ranks compute at once than where one does alone. 1: each has a core of
-/// its own. On a virtual machine it may change from minute to minute; where it is 1.4, two ranks are threads of one
-/// core, a message between them takes half the time, and everything else longer: figures of such a run say little.
+/// The time of arithmetic on all ranks at once, divided by its time on one rank alone. 1 means that each rank has a
+/// core. On a virtual machine the value may change from minute to minute. At 1.4, two ranks are hardware threads of one
+/// core: messages between them take half the time and everything else longer, so such a run is not meaningful.
 double crowding(MPI_Comm comm) {
   using clock = std::chrono::steady_clock;
-  const auto work = [] { // eight chains: as much as a core can do
+  const auto work = [] { // eight independent chains keep a core busy
     double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     const auto begin = clock::now();
     for (int i = 0; i < 4'000'000; ++i) {
@@ -69,7 +70,7 @@ double crowding(MPI_Comm comm) {
   if (rank == 0)
     alone = work();
   else
-    std::this_thread::sleep_for(std::chrono::milliseconds(60)); // a barrier would compute as well
+    std::this_thread::sleep_for(std::chrono::milliseconds(60)); // waiting in a barrier would use the core
   MPI_Barrier(comm);
   return work() / std::max(alone, 1e-9);
 }
@@ -89,7 +90,7 @@ void measure(spar::mpi& world, std::size_t bytes) {
     return (MPI_Wtime() - begin) / calls;
   };
   std::vector<double> hand_seconds, mpi_seconds, with_header, doubling, rabenseifner, ring;
-  for (int round = 0; round < 21; ++round) { // all of them in turn, so that the machine's mood hits all alike
+  for (int round = 0; round < 21; ++round) { // in turn, so that disturbances by the machine affect all alike
     const double hand = seconds([&] { by_hand(comm, x, theirs, 0); });
     with_header.push_back(seconds([&] { by_hand(comm, x, theirs, header); }) / hand);
     const double mpi =
@@ -118,7 +119,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   {
     spar::mpi world(MPI_COMM_WORLD);
-    if (world.rank() == 0) std::printf("%d ranks; medians, with quartiles\n", world.size());
+    if (world.rank() == 0) std::printf("%d ranks; medians (with quartiles)\n", world.size());
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, std::size_t{1} << 20, std::size_t{64} << 20}) {
       measure(world, bytes);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How much of a non-blocking allreduce of 16 MiB hides behind a computation of about the same length: both at once
-// against one after the other, with a progress thread, with done() between slices of the computation, and with neither.
+// Measures how much of a non-blocking allreduce of 16 MiB overlaps with a computation of about the same duration: with
+// a progress thread, with done() between slices of the computation, and with neither, compared with the allreduce and
+// the computation one after the other.
 #if SPAR_WITH_MPI
 #include <spar/mpi.hpp>
 
@@ -22,7 +23,8 @@ constexpr std::size_t count = std::size_t{4} << 20;
 constexpr int warmup = 3;
 constexpr int iterations = 15;
 
-/// Some 25 us in registers and the nearest cache: it competes for cores, not for memory.
+/// Computes for about 25 us in registers and the first-level cache: competes with the allreduce for cores, not for
+/// memory.
 [[gnu::noinline]] void compute_slice(std::array<float, 4096>& x) {
   for (int times = 0; times < 100; ++times) {
     for (float& each : x) each = each * 0.999F + 0.5F;
@@ -38,7 +40,7 @@ spread quartiles(std::vector<double> samples) {
   return {samples[samples.size() / 4], samples[samples.size() / 2], samples[samples.size() * 3 / 4]};
 }
 
-/// What was done in each iteration, in this order.
+/// The measurements of each iteration, in this order.
 enum way { comm, comp, thread, slices, neither, ways };
 constexpr const char* names[ways] = {"allreduce alone", "computation alone", "both, progress thread",
                                      "both, done() between slices", "both, neither"};
@@ -51,7 +53,7 @@ void measure(Net& net) {
     spar::allreduce(net, std::span(&value, 1), spar::recursive_doubling{}, spar::maximum{});
     return value;
   };
-  /// The slowest rank's seconds. All begin together: the first line is a barrier.
+  /// The seconds of the slowest rank. The first line is a barrier, so that all ranks start together.
   const auto seconds = [&](auto call) {
     largest(0);
     const double begin = net.now();
@@ -59,7 +61,7 @@ void measure(Net& net) {
     return largest(net.now() - begin);
   };
   const auto allreduce = [&] { spar::allreduce(net, std::span(x), spar::cheapest{}); };
-  int length = 1; // slices of a computation
+  int length = 1; // number of slices of a computation
   const auto compute = [&] {
     for (int i = 0; i < length; ++i) compute_slice(mine);
   };
@@ -84,7 +86,7 @@ void measure(Net& net) {
   std::vector<double> alone;
   for (int i = -warmup; i < iterations; ++i) alone.push_back(seconds(allreduce));
   length = 200;
-  compute(); // as warm as later
+  compute(); // warms up the caches
   const double slice = seconds(compute) / length;
   length = std::max(1, static_cast<int>(quartiles(alone).median / slice));
 
@@ -94,7 +96,7 @@ void measure(Net& net) {
     for (int w = 0; i >= 0 && w < ways; ++w) times[w].push_back(now[w]);
   }
   if (net.rank() != 0) return;
-  std::printf("%d ranks, %zu MiB, %d slices of %.0f us; medians of %d iterations, with quartiles\n", net.size(),
+  std::printf("%d ranks, %zu MiB, %d slices of %.0f us; medians of %d iterations (with quartiles)\n", net.size(),
               count * sizeof(float) >> 20, length, slice * 1e6, iterations);
   for (int w = 0; w < ways; ++w) {
     std::vector<double> to_sum, to_longer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The time to plan a FlexReduce over 1024 ranks, and the cells of Ok-Topk on a tree.
+// Times planning of FlexReduce, and of the cells of Ok-Topk on a tree, for 1024 ranks.
 #include <spar/topology/flex_plan.hpp>
 #include <spar/topology/tree_cells.hpp>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr spar::rank_t ranks = 1024;
 constexpr std::uint64_t n = 1'000'000'000;
 
-/// Hosts of so many ranks or, with 0, of 3 to 8 by turns; one switch.
+/// A tree of hosts on one switch, with `of_each` ranks per host; 0 means 3 to 8 ranks in rotation.
 spar::tree hosts(std::int64_t of_each) {
   if (of_each == 1) return spar::tree::flat(ranks);
   spar::tree_node root;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""MPI_Allreduce with libspar_mpi.so below it over the same without, by turns: median and range of the ratios.
+"""Measures MPI_Allreduce with and without libspar_mpi.so in turn: median and range of the ratios of the times.
 
 bench/preload_overhead.py [--mpi openmpi|mpich] [--ranks N | --hosts RANKS,... --link RATE] [--pairs N]
                           [--min-bytes N] [--count N[K|M] ...]
 
-Among ranks of this machine, or over hosts that it pretends to be (scripts/hosts).
+Runs on ranks of this machine, or over emulated hosts (scripts/hosts).
 """
 
 import argparse
@@ -23,15 +23,15 @@ parser.add_argument("--ranks", default="2")
 parser.add_argument("--hosts")
 parser.add_argument("--link", default="1gbit")
 parser.add_argument("--pairs", type=int, default=9)
-parser.add_argument("--min-bytes", help="SPAR_MIN_BYTES, the library's own choice unless given")
-parser.add_argument("--count", nargs="+", default=["4", "256", "4K", "64K", "1M", "8M", "16M"], help="floats")
+parser.add_argument("--min-bytes", help="value of SPAR_MIN_BYTES; default: the library's thresholds")
+parser.add_argument("--count", nargs="+", default=["4", "256", "4K", "64K", "1M", "8M", "16M"], help="in floats")
 given = parser.parse_args()
-network, where, most = [], "", 20_000_000  # values in all calls of a run
+network, where, most = [], "", 20_000_000  # most values in all calls of a run together
 if given.hosts:
     given.ranks = str(sum(map(int, given.hosts.split(","))))
     network, where = [ROOT / "scripts/hosts", given.hosts, given.link], f", hosts {given.hosts}, {given.link}"
     most = 1_000_000
-    os.environ["SPAR_YIELD"] = "always"  # ranks and the network's own work share the cores
+    os.environ["SPAR_YIELD"] = "always"  # ranks and the kernel's network code share the cores
 
 
 def built(name):
@@ -51,11 +51,11 @@ def seconds(count, *launcher):
 
 
 program, library = built("spar_perf"), built("spar_preload")
-# Where it is told to yield, scripts/mpirun looks for this above the program that it starts, here a shell.
+# scripts/mpirun would search for this library above the program that it starts, which is a shell here.
 yielding = pathlib.Path(library).parents[1] / "libspar_yield.so"
 if yielding.exists():
     os.environ["SPAR_YIELD_LIBRARY"] = str(yielding)
-# In front of what scripts/mpirun itself preloads.
+# libspar_mpi.so must come before the library that scripts/mpirun itself preloads.
 shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
 below = ["env", *([f"SPAR_MIN_BYTES={given.min_bytes}"] if given.min_bytes else []), "sh", "-c", shell, "sh"]
 print(f"# {given.mpi}, {given.ranks} ranks{where}, {given.pairs} pairs: "

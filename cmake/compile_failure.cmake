@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Compiles SOURCE twice: with -DPOSITIVE_CONTROL it must compile, without it must fail with a message that matches
-# EXPECT.
+# Compiles SOURCE twice: with -DPOSITIVE_CONTROL, compilation must succeed; without, it must fail with a message that
+# matches EXPECT.
 
 set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${INCLUDE}" "${SOURCE}")
 
 execute_process(COMMAND ${command} -DPOSITIVE_CONTROL RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_QUIET)
 if(NOT status EQUAL 0)
-  message(FATAL_ERROR "the positive control does not compile:\n${errors}")
+  message(FATAL_ERROR "the file does not compile with -DPOSITIVE_CONTROL:\n${errors}")
 endif()
 
 execute_process(COMMAND ${command} RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_QUIET)
 if(status EQUAL 0)
-  message(FATAL_ERROR "the file compiles, but should not")
+  message(FATAL_ERROR "the file compiles, but an error was expected")
 endif()
 string(REGEX MATCH "${EXPECT}" found "${errors}")
 if(NOT found)
-  message(FATAL_ERROR "the compiler does not say \"${EXPECT}\" but:\n${errors}")
+  message(FATAL_ERROR "expected a compiler error that matches \"${EXPECT}\", got:\n${errors}")
 endif()

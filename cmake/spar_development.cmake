@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What our own programs are compiled with; users of spar::spar see none of it.
+# Compile options of spar's own programs; users of spar::spar do not inherit them.
 
 set(CMAKE_CXX_EXTENSIONS OFF)
 
@@ -7,12 +7,12 @@ add_library(spar_development INTERFACE)
 target_link_libraries(spar_development INTERFACE spar)
 target_compile_options(spar_development INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False for `"literal" + std::string` at -O3 (GCC bug 105651).
+  # -Wrestrict gives false warnings for `"literal" + std::string` at -O3 (GCC bug 105651).
   target_compile_options(spar_development INTERFACE -Wno-restrict)
 endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Below so many KiB g++ need not look for garbage, which takes it 7 % of its time.
+  # Disables garbage collection in g++ below this heap size in KiB; collection takes 7 % of the compile time.
   target_compile_options(spar_development INTERFACE --param=ggc-min-heapsize=524288)
 endif()
 
@@ -34,21 +34,21 @@ if(SPAR_SANITIZE)
     target_compile_definitions(spar_development INTERFACE SPAR_SANITIZES_ADDRESSES)
   endif()
   if(SPAR_SANITIZE MATCHES "address" AND SPAR_SANITIZE MATCHES "undefined")
-    # The address sanitizer finds null pointers and accesses beyond objects, and hardly anything is virtual; these
-    # checks are a third of what instrumented code takes to compile.
+    # The address sanitizer already finds null pointers and accesses beyond objects, and few classes are virtual. These
+    # checks take a third of the compile time of instrumented code.
     target_compile_options(spar_development INTERFACE -fno-sanitize=null,object-size,vptr)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Instrumentation and -Og mislead the flow analysis of g++ (a member operator new that is inlined counts as the
-    # global one); the release build keeps these warnings.
+    # With instrumentation and -Og, the flow analysis of g++ gives false warnings (it takes an inlined member operator
+    # new for the global one). The release build keeps these warnings.
     target_compile_options(spar_development INTERFACE -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
   elseif(SPAR_SANITIZE MATCHES "undefined")
-    # What this puts in front of functions ends up in the wrong section for coroutines (clang++ 14).
+    # clang++ 14 puts the data of this check into the wrong section for coroutines.
     target_compile_options(spar_development INTERFACE -fno-sanitize=function)
   endif()
 endif()
 
-# Something that this machine lacks: the configure output and the end of scripts/test name it.
+# Reports a part that cannot be built on this machine, in the configure output and at the end of scripts/test.
 function(spar_missing what why)
   message(STATUS "spar: without ${what} (${why})")
   set_property(GLOBAL APPEND PROPERTY spar_missing_parts "${what} (${why})")
@@ -61,7 +61,7 @@ function(spar_write_missing)
   file(WRITE "${PROJECT_BINARY_DIR}/spar-missing.txt" "${text}\n")
 endfunction()
 
-# Where our programs are, for scripts/program: a line <target>=<path> each.
+# Writes the paths of spar's programs for scripts/program, one line <target>=<path> each.
 function(spar_write_programs)
   get_property(programs GLOBAL PROPERTY spar_programs)
   set(text "")
@@ -71,11 +71,11 @@ function(spar_write_programs)
   file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/spar-programs.txt" CONTENT "${text}")
 endfunction()
 
-# What scripts/test builds without --full.
+# The target that scripts/test builds without --full.
 add_custom_target(spar_quick)
 
-# spar_add_program(target SOURCES file... [LIBRARIES lib...] [FULL]): one of our own programs; FULL keeps it out of the
-# quick set.
+# spar_add_program(target SOURCES file... [LIBRARIES lib...] [FULL]): adds one of spar's programs; FULL excludes the
+# program from the quick set.
 function(spar_add_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "SOURCES;LIBRARIES")
   add_executable(${target} ${arg_SOURCES})

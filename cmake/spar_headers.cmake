@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Every header compiles alone: a unit of one line for each, compiled as C++ (those of MPI once per MPI library); and,
-# where nvcc is present, all of them together as CUDA.
+# Checks that every header compiles alone: compiles one source file per header as C++ (headers for MPI once per MPI
+# library) and, if nvcc is present, one source file with all headers as CUDA.
 
 if(NOT SPAR_REPOSITORY_CHECKS)
   return()
@@ -24,7 +24,7 @@ if(NOT TARGET spar::zfp)
   list(FILTER spar_headers EXCLUDE REGEX "/zfp")
 endif()
 
-# One unit a header under headers/<kind>/ of the build tree; their paths go to `variable`.
+# Writes one source file per header to headers/<kind>/ in the build tree, and stores their paths in `variable`.
 function(spar_write_units variable kind extension)
   set(units "")
   foreach(header IN LISTS ARGN)
@@ -65,8 +65,8 @@ if(NOT SPAR_NVCC)
   return()
 endif()
 
-# nvcc takes seconds a unit, so not each header by itself: one unit of all and, in the quick set, the one that users
-# include.
+# nvcc takes seconds per source file, so there is no file per header: one file includes all headers and, in the quick
+# set, one file includes spar/spar.hpp.
 foreach(unit IN ITEMS all front)
   if(unit STREQUAL "front")
     set(included "spar/spar.hpp")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules and the package that find_package(spar [COMPONENTS mpi zfp]) reads.
+# Install rules, and the package files that find_package(spar [COMPONENTS mpi zfp]) reads.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The MPI libraries of this machine, side by side: an interface target spar_mpi_<flavour> for each of Open MPI and
-# MPICH. find_package(MPI) knows one library at a time; tests and tools are built for every one that is installed.
+# Finds the MPI libraries of this machine: defines an interface target spar_mpi_<flavour> for each of Open MPI and
+# MPICH, because find_package(MPI) finds only one library. Tests and tools are built for every installed library.
 
 set(spar_mpi_flavours "")
 
-# Include directories, library directories and libraries out of what a compiler wrapper prints. The C++ bindings that
-# MPI-3 removed are left out, and so are the flags with which the distribution built its own package.
+# Takes include directories, library directories and libraries from the output of a compiler wrapper. Omits the C++
+# bindings, which MPI-3 removed, and the flags with which the distribution built its package.
 function(spar_import_mpi flavour)
   separate_arguments(words UNIX_COMMAND "${ARGN}")
   add_library(spar_mpi_${flavour} INTERFACE)
@@ -27,7 +27,7 @@ function(spar_import_mpi flavour)
   message(STATUS "spar: ${flavour} found")
 endfunction()
 
-# The wrapper of a flavour: by its own name (Debian), or the plain name where that turns out to be this flavour.
+# Finds the compiler wrapper of a flavour: mpicxx.<flavour> (Debian), or mpicxx if it belongs to this flavour.
 function(spar_find_mpi flavour compile_query link_query)
   find_program(SPAR_MPICXX_${flavour} NAMES mpicxx.${flavour})
   find_program(SPAR_MPICXX NAMES mpicxx mpic++)
@@ -46,16 +46,16 @@ function(spar_find_mpi flavour compile_query link_query)
   endforeach()
 endfunction()
 
-if(CMAKE_CXX_COMPILER MATCHES "smpicxx$") # SimGrid's is in the compiler already
+if(CMAKE_CXX_COMPILER MATCHES "smpicxx$") # SimGrid's compiler includes its MPI library
   spar_import_mpi(smpi)
-  add_compile_definitions(SMPI_HELPERS_H=1) # no macros in place of exit and others, which are names in C++ headers
+  add_compile_definitions(SMPI_HELPERS_H=1) # no macros for exit and other names that occur in C++ headers
 else()
   spar_find_mpi(openmpi --showme:compile --showme:link)
   spar_find_mpi(mpich -compile_info -link_info)
 endif()
 
 if(SPAR_SANITIZE MATCHES "thread")
-  # ThreadSanitizer sees races inside Open MPI and crashes MPICH; the threads transport covers our own code there.
+  # ThreadSanitizer reports races inside Open MPI and crashes MPICH. The threads transport covers spar's own code.
   set(spar_mpi_flavours "")
 elseif(NOT spar_mpi_flavours)
   spar_missing("MPI" "neither Open MPI nor MPICH found")
@@ -68,8 +68,8 @@ elseif(NOT "smpi" IN_LIST spar_mpi_flavours)
   endif()
 endif()
 
-# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): <name>_<flavour> for each MPI library found. The quick
-# set builds the first only; scripts/program builds any of them.
+# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): adds <name>_<flavour> for each MPI library found. The
+# quick set builds only the first; scripts/program builds any of them.
 function(spar_add_mpi_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   set(full "")
@@ -79,7 +79,7 @@ function(spar_add_mpi_program name)
   endforeach()
 endfunction()
 
-# The quick set builds sanitized tests for the first MPI library only.
+# Sets `variable` to whether `flavour` is the first MPI library, the only one with sanitized tests.
 function(spar_is_first variable flavour)
   list(GET spar_mpi_flavours 0 first)
   string(COMPARE EQUAL "${flavour}" "${first}" is_first)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# How a test is added: one line in tests/CMakeLists.txt. Every test has a time limit, so a deadlock is a failure, not a
-# hang. Tests with the label `full` run with scripts/test --full only.
+# Functions that add tests, for tests/CMakeLists.txt. Every test has a time limit, so that a deadlock fails instead of
+# hanging. Tests with the label `full` run only with scripts/test --full.
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
   spar_missing("unit tests" "no GoogleTest")
 else()
-  # gtest.h and the library's own headers are most of what a small test compiles: once for all with the same flags.
+  # Small tests spend most of their compile time on gtest.h and spar's headers, so all tests with the same flags share
+  # one precompiled header.
   function(spar_add_test_base target source mpi)
     add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/${source}")
     target_link_libraries(${target} PUBLIC spar_development ${mpi} GTest::gtest)
@@ -18,36 +19,37 @@ else()
   endforeach()
 endif()
 
-# layer/name -> layer.name, the name in ctest, and layer_name, the stem of the target.
+# Splits a path layer/name into test_name (layer.name, for ctest) and test_target (layer_name, the stem of the target).
 macro(spar_test_names path)
   string(REPLACE "/" "." test_name "${path}")
   string(REPLACE "/" "_" test_target "${path}")
 endmacro()
 
-# A test of the assertions chooses their level before any header is there.
+# Tests of the assertions define the assertion level before the first header, so they cannot use a precompiled header.
 function(spar_precompile target base)
   if(NOT target MATCHES "^core_assertion_")
     target_precompile_headers(${target} REUSE_FROM ${base})
   endif()
 endfunction()
 
-# Each test is built once in the quick set: where there are no assertions (the preset test) the LARGE ones alone, which
-# would take too long with sanitizers, and where there are (debug) the others.
+# The quick set builds each test once: LARGE tests, which would take too long with sanitizers, in the preset test
+# (without assertions), and the other tests in the preset debug (with assertions).
 if(SPAR_ASSERTION_LEVEL STREQUAL "0")
   set(spar_large_only TRUE)
 else()
   set(spar_large_only FALSE)
 endif()
 
-# What sanitizers are told. Under the thread sanitizer the simulator, which has one thread, is left out.
+# Options of the sanitizers. The thread sanitizer skips cases of the simulator, which has one thread.
 set(spar_test_environment "UBSAN_OPTIONS=print_stacktrace=1"
                           "TSAN_OPTIONS=halt_on_error=1 suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
 if(SPAR_SANITIZE MATCHES "thread")
   list(APPEND spar_test_environment "GTEST_FILTER=-*simulator*")
 endif()
 
-# What a LARGE test leaves to small ones where it is sanitized, as it takes half of its compile time: in-process
-# transports but one (tests/support/ranks.hpp), and whether each access is aligned.
+# Reduces sanitized LARGE tests, to halve their compile time: they use one in-process transport
+# (tests/support/ranks.hpp)
+# and do not check alignment. Small tests cover the rest.
 function(spar_lighten target)
   target_compile_definitions(${target} PRIVATE SPAR_LARGE_TEST)
   if(SPAR_SANITIZE MATCHES "undefined")
@@ -57,10 +59,12 @@ endfunction()
 
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
 #               [ONE_THREAD] [KERNEL] [PLAIN])
-# A GoogleTest program out of layer/name_test.cpp (or the SOURCES), run as the test layer.name. A LARGE one is left out
-# of the quick set where it is sanitized, one that has ONE_THREAD, as all of a KERNEL, under the thread sanitizer, a
-# PLAIN one, which sees what a sanitizer changes or differs from others by a type alone, under any. That of a KERNEL
-# runs as users compile it too: as layer.name.optimised, with the label full.
+# Adds a GoogleTest program from layer/name_test.cpp (or the SOURCES) as the test layer.name.
+#   LARGE       the quick set omits the test in presets with sanitizers
+#   ONE_THREAD  omitted under the thread sanitizer
+#   KERNEL      like ONE_THREAD, and also runs at -O3 as layer.name.optimised, with the label full
+#   PLAIN       omitted under any sanitizer: the test observes what sanitizers change, or differs from another test only
+#               by a type
 function(spar_add_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
@@ -101,8 +105,8 @@ function(spar_add_test path)
 endfunction()
 
 # spar_add_fuzz_target(name [LIBRARIES lib...] [LARGE])
-# The corpus in fuzz/corpus/name is replayed through fuzz/name_fuzz.cpp by the test fuzz.name; where the compiler makes
-# fuzzers (the preset fuzz), name_fuzz is one, for scripts/fuzz.
+# Adds the test fuzz.name, which replays the corpus in fuzz/corpus/name through fuzz/name_fuzz.cpp. In the preset fuzz,
+# also adds the libFuzzer program name_fuzz for scripts/fuzz.
 function(spar_add_fuzz_target name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "LARGE" "" "LIBRARIES")
   set(large "")
@@ -123,10 +127,10 @@ endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
 #                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE])
-# The same under MPI: for every MPI library, sanitized for the first, and for every number of ranks the test
-# layer.name.<flavour>.<p>, those of FULL_RANKS with the label full; with HOSTS also layer.name.<flavour>.hosts, over a
-# network of hosts with so many ranks. It is a GoogleTest program whose main tests/support/mpi_main.cpp brings, unless
-# it has its OWN_MAIN.
+# Adds the test layer.name.<flavour>.<p> for every MPI library and every number of ranks p; tests of FULL_RANKS have the
+# label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. With
+# sanitizers, only the first MPI library is tested. The program is a GoogleTest program with the main() of
+# tests/support/mpi_main.cpp, unless OWN_MAIN is given.
 function(spar_add_mpi_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT"
                         "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
@@ -187,7 +191,7 @@ function(spar_add_mpi_test path)
         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "mpi;${flavour};${arg_LABELS};$<LOWER_CASE:${full}>"
                    SKIP_RETURN_CODE 77
                    ENVIRONMENT "SPAR_YIELD=always;SPAR_MPI_TIMEOUT=${watchdog};UBSAN_OPTIONS=print_stacktrace=1")
-      # Ranks poll: beside other tests both take longer than one after the other.
+      # Ranks poll, so running beside other tests takes longer than running one after the other.
       if(NOT name MATCHES "\\.1$")
         set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
       endif()
@@ -199,7 +203,7 @@ function(spar_add_mpi_test path)
 endfunction()
 
 # spar_add_compile_failure(name SOURCE file EXPECT regex)
-# Compiling the file fails with a message that matches; with -DPOSITIVE_CONTROL the same file compiles.
+# Adds a test that compiling the file fails with a message that matches EXPECT, and succeeds with -DPOSITIVE_CONTROL.
 function(spar_add_compile_failure name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;EXPECT" "")
   if(NOT SPAR_REPOSITORY_CHECKS)
@@ -214,11 +218,12 @@ function(spar_add_compile_failure name)
   set_tests_properties(compile_failure.${name} PROPERTIES TIMEOUT 120 LABELS "compile_failure")
 endfunction()
 
-# What scripts that build something are to build it in.
+# The preset that scripts run by tests use for building.
 get_filename_component(spar_preset "${PROJECT_BINARY_DIR}" NAME)
 
-# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...] [SERIAL]): a script that exits 0, or 77
-# where something that it needs is missing; a SERIAL one uses every core by itself. What may take longest goes first.
+# spar_add_check(name COMMAND command... [TIMEOUT seconds] [LABELS label...] [SERIAL]): adds a script as a test. The
+# script exits with 0 on success and 77 if a requirement is missing. SERIAL runs it alone, because it uses all cores.
+# Checks with the longest time limit start first.
 function(spar_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS")
   if(NOT arg_TIMEOUT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks that are late on purpose: times on the command line, and a sleep in which the rounds of others go on.
+// Ranks that are late on purpose: parses durations, and sleeps while taking part in rounds of other ranks.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@
 
 namespace examples {
 
-/// Of "32ms", "300us" or "1.5s". Throws std::runtime_error for anything else, and for more than a minute.
+/// Parses "32ms", "300us" or "1.5s" into seconds. Throws std::runtime_error for anything else, and for more than a
+/// minute.
 inline double seconds_of(std::string_view option, std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();
@@ -22,14 +23,15 @@ inline double seconds_of(std::string_view option, std::string_view text) {
   const std::string_view unit(stop, end);
   const double scale = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 0;
   if (error != std::errc{} || scale == 0 || !(number >= 0 && number * scale <= 60)) {
-    throw std::runtime_error(fmt::format("{} is from 0s to 60s, as 1.5s, 32ms or 300us, not '{}'", option, text));
+    throw std::runtime_error(
+        fmt::format("{} must be from 0s to 60s, like 1.5s, 32ms or 300us, not '{}'", option, text));
   }
   return number * scale;
 }
 
-/// Sleeps until then, by MPI's clock, and looks at the rounds of others between naps, which a thread that polls would
-/// do at the expense of ranks that compute. While one is under way it naps not, as all others would wait for this rank
-/// at each message.
+/// Sleeps until the time `then` on MPI's clock, in naps of `nap` seconds. Between naps, takes part in rounds of other
+/// ranks; a polling thread would take cores from ranks that compute. During a round this function does not nap, because
+/// all other ranks would wait for this rank at each message.
 template <class Optimizer>
 void sleep_until(double then, Optimizer& by, double nap) {
   for (double now = MPI_Wtime(); now < then; now = MPI_Wtime()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A few lines over plain MPI: who am I, one number over all ranks, errors on which all ranks agree.
+// Helpers for plain MPI: rank and size, reduction of one number, and errors on which all ranks agree.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ inline unsigned number_of_ranks() {
   return static_cast<unsigned>(ranks);
 }
 
-/// The sum, maximum, ... of a number over all ranks.
+/// Reduces one number over all ranks (sum, maximum, ...). Collective.
 template <class Number>
 double over_ranks(Number mine, MPI_Op operation) {
   auto value = static_cast<double>(mine);
@@ -32,8 +32,8 @@ double over_ranks(Number mine, MPI_Op operation) {
   return value;
 }
 
-/// Runs `part` on every rank and says on every rank whether it succeeded on all; if not, the first that failed says
-/// why.
+/// Runs `part` on every rank. Returns on every rank whether `part` succeeded on all ranks; the first rank that failed
+/// prints its error. Collective.
 template <class Part>
 bool on_all_ranks(Part part) {
   std::string why;
@@ -47,14 +47,15 @@ bool on_all_ranks(Part part) {
   return first == number_of_ranks();
 }
 
-/// The whole of a main: MPI around `run(argc, argv)`, which returns the exit status. An error of one rank ends all.
+/// A complete main(): initialises MPI, calls `run(argc, argv)` for the exit status, and finalises MPI. An exception on
+/// one rank aborts the job.
 template <class Run>
 int run_over_mpi(int argc, char** argv, Run run) {
   MPI_Init(&argc, &argv);
   int status = 1;
   try {
     status = run(argc, argv);
-  } catch (const std::exception& error) { // the other ranks may be waiting for this one
+  } catch (const std::exception& error) { // the other ranks may be waiting for this rank
     fmt::print(stderr, "{}: rank {}: {}\n", program_invocation_short_name, my_rank(), error.what());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Misuse ends in one sentence with the values, before anything is sent; ranks that disagree end in `mismatch`, the
-// others in `peer_failed`; nothing hangs.
+// Misuse throws an error of one sentence with the values, before the rank sends anything. If ranks disagree, the rank
+// that finds it throws `mismatch` and the others throw `peer_failed`; no rank hangs.
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
+
+#include <spar/system/partial_allreduce.hpp>
 
 #include <gtest/gtest.h>
 
@@ -23,15 +25,16 @@ using testing::AssertionFailure;
 using testing::AssertionResult;
 using testing::AssertionSuccess;
 
-/// `text` is one sentence and has all `parts`.
+/// `text` is one sentence and contains all `parts`.
 AssertionResult says(const std::string& text, const std::vector<std::string>& parts) {
   for (const auto& part : parts)
-    if (text.find(part) == std::string::npos) return AssertionFailure() << '"' << text << "\" does not say " << part;
-  if (text.find('\n') != std::string::npos) return AssertionFailure() << text << " is more than one line";
+    if (text.find(part) == std::string::npos)
+      return AssertionFailure() << '"' << text << "\" does not contain " << part;
+  if (text.find('\n') != std::string::npos) return AssertionFailure() << text << " has more than one line";
   return AssertionSuccess();
 }
 
-/// What `call` throws as an Error; empty where it throws nothing.
+/// Returns the text of the Error that `call` throws, or an empty text if `call` throws nothing.
 template <class Error = spar::invalid_argument, class Call>
 std::string error_of(const Call& call) {
   try {
@@ -42,9 +45,9 @@ std::string error_of(const Call& call) {
   return {};
 }
 
-// --- before anything is sent ---
+// --- errors before a message is sent ---
 
-/// Every collective that takes a stream refuses this one, says the same, and sends nothing.
+/// Every collective that takes a stream rejects `wrong` with an error that contains `parts`, and sends nothing.
 template <class T, class Index>
 void expect_refused(const spar::stream_view<T, Index>& wrong, const std::vector<std::string>& parts) {
   spar::thread_group group{2};
@@ -65,7 +68,7 @@ void expect_refused(const spar::stream_view<T, Index>& wrong, const std::vector<
     refused([&] { spar::broadcast(net, wrong, 0); });
     EXPECT_EQ(net.sent().messages, 0U);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
-    // The group goes on: nothing has happened to it.
+    // The group still works after the rejected calls.
     std::array<float, 2> x{1, 2};
     spar::allreduce(net, std::span<float>(x));
     EXPECT_EQ(x[1], 4.0F);
@@ -182,10 +185,57 @@ TEST(bad_input, a_bucket_of_no_entries) {
   });
 }
 
+/// A span of more values than memory could hold: the code that rejects this span must not read the values.
+std::span<float> beyond_32_bit_indices(std::array<float, 2>& x) { return {x.data(), (std::size_t{1} << 32) + 1}; }
+
+TEST(bad_input, more_dense_values_than_a_schedule_for_streams_has_indices_for) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& inner) {
+    spar::counting<spar::threads> net{inner};
+    std::array<float, 2> x{1, 2};
+    const std::span<float> all = beyond_32_bit_indices(x);
+    const auto refused = [&](const auto& call) { EXPECT_TRUE(says(error_of(call), {"4294967297", "32-bit"})); };
+    const auto refuses = [&](const auto& algorithm) {
+      refused([&] { spar::allreduce(net, all, algorithm); });
+      refused([&] { (void)spar::start_allreduce(net, all, algorithm); });
+      refused([&] { spar::allreduce(net, spar::named{"all"}, all, algorithm, spar::average{}); });
+      refused([&] { (void)spar::partial_allreduce<float>(net, all.size(), spar::solo{}, algorithm); });
+      refused([&] { spar::sgd_step(net, all, all, 0.5F, algorithm); });
+      auto reduce = spar::with_error_feedback<float>(spar::detail::as_algorithm(algorithm));
+      refused([&] { reduce(net, all); });
+    };
+    refuses(spar::ssar_split{});
+    refuses(spar::gather_and_merge{});
+    refuses(spar::compose(spar::storage::half{}, spar::rabenseifner{}));
+    refuses(spar::compose(spar::selector::exact_topk{.k = 3}, spar::ring{})); // entries have 32-bit indices
+    EXPECT_EQ(net.sent().messages, 0U);
+    EXPECT_EQ(net.statistics().messages_sent, 0U);
+    spar::allreduce(net, std::span<float>(x), spar::ssar_split{}); // the group still works
+    EXPECT_EQ(x[1], 4.0F);
+  });
+}
+
+TEST(bad_input, as_many_dense_values_are_for_schedules_of_values_and_as_many_indices_for_long_ones) {
+  constexpr std::uint64_t n = (std::uint64_t{1} << 32) + 1;
+  const auto accepts = [](const auto& algorithm) {
+    EXPECT_NO_THROW((algorithm.template validate_values<spar::threads_port, float>(n, 2, spar::sum{})));
+  };
+  accepts(spar::compose(spar::ring{}));
+  accepts(spar::compose(spar::rabenseifner{}));
+  accepts(spar::compose(spar::storage::half{}, spar::ring{}));
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) { // a stream with 64-bit indices
+    const std::vector<std::uint64_t> indices{n - 1};
+    const std::vector<float> values{1};
+    const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::ssar_split{});
+    EXPECT_EQ(sum.values()[0], 2.0F);
+  });
+}
+
 // --- ranks that disagree ---
 
-/// Runs `program(net)` on every rank of a group, in which all must end, with `mismatch` on some and `peer_failed` on
-/// the others; gives the first mismatch's text.
+/// Runs `program(net)` on every rank of a group. Every rank must throw: some `mismatch`, the others `peer_failed`.
+/// Returns the text of the first mismatch.
 template <class Program>
 std::string disagreement(spar::rank_t ranks, bool synchronous, const Program& program) {
   std::atomic<int> ended = 0;
@@ -196,7 +246,7 @@ std::string disagreement(spar::rank_t ranks, bool synchronous, const Program& pr
       net.set_deadline(60);
       try {
         program(net);
-        ADD_FAILURE() << "rank " << net.rank() << " has a result";
+        ADD_FAILURE() << "rank " << net.rank() << " returned a result";
       } catch (const spar::mismatch&) {
         ++ended;
         throw;
@@ -209,7 +259,7 @@ std::string disagreement(spar::rank_t ranks, bool synchronous, const Program& pr
         throw;
       }
     });
-    ADD_FAILURE() << "no error";
+    ADD_FAILURE() << "no rank threw an error";
   } catch (const spar::mismatch& e) {
     text = e.what();
   }
@@ -218,7 +268,7 @@ std::string disagreement(spar::rank_t ranks, bool synchronous, const Program& pr
   return text;
 }
 
-/// Both ways of sending, and numbers of ranks.
+/// Calls `check(ranks, synchronous)` with buffered and with synchronous sends and several numbers of ranks.
 template <class Check>
 void for_groups(const Check& check) {
   for (const bool synchronous : {false, true}) {
@@ -229,7 +279,7 @@ void for_groups(const Check& check) {
   }
 }
 
-/// Few entries, and so many that messages are handed over without a copy.
+/// Called with few entries, and with so many that the messages are read in the sender's memory without a copy.
 template <class Algorithm>
 void expect_dimension_mismatch(std::size_t count) {
   for_groups([&](spar::rank_t ranks, bool synchronous) {
@@ -354,7 +404,7 @@ TEST(disagreeing_ranks, on_dense_values_or_a_stream) {
     const auto check = [&](auto algorithm) {
       const auto text = disagreement(ranks, synchronous, [&](spar::threads& net) {
         std::vector<float> x(8, 1.0F);
-        const std::vector<std::uint32_t> indices{0, 1, 2, 3, 4, 5, 6, 7}; // as long as the vector
+        const std::vector<std::uint32_t> indices{0, 1, 2, 3, 4, 5, 6, 7}; // as many entries as the vector has values
         if (net.rank() == 0)
           spar::allreduce(net, std::span<float>(x), algorithm);
         else
@@ -375,7 +425,7 @@ TEST(disagreeing_ranks, on_dense_values_or_a_stream) {
         spar::reduce(net, std::span<float>(x), 0);
       else
         spar::reduce(net, spar::sparse_view(8, indices, x), 0);
-      spar::allreduce(net, std::span<float>{}); // where those learn it who only had to send
+      spar::allreduce(net, std::span<float>{}); // here the ranks that only had to send learn of the mismatch
     });
     EXPECT_TRUE(says(text, {"algorithm", "binomial_reduce", "of dense values"}));
   });
@@ -407,7 +457,7 @@ TEST(disagreeing_ranks, on_the_storage_of_sparcml) {
   });
 }
 
-/// A selecting algorithm with options of every kind.
+/// An algorithm that selects entries and has an option of every kind.
 struct with_options {
   static constexpr std::string_view name = "with_options";
   std::uint64_t k = 0;
@@ -427,7 +477,7 @@ struct with_options {
   }
 };
 
-/// As version 1 of the wire format compared names and options.
+/// The 16-bit code by which version 1 of the wire format compared names and options.
 std::uint16_t code_of_version_1(std::string_view name, std::uint64_t option) {
   std::uint32_t hash = 2166136261U;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -436,7 +486,7 @@ std::uint16_t code_of_version_1(std::string_view name, std::uint64_t option) {
 }
 
 TEST(disagreeing_ranks, on_options_get_the_names_and_the_values_of_both) {
-  std::uint64_t k = 16; // options that 16 bits do not tell apart
+  std::uint64_t k = 16; // changed below until the codes of both options are equal in 16 bits
   const auto code = [](std::uint64_t number) {
     return code_of_version_1(with_options::name, spar::digest_of(with_options{.k = number}));
   };
@@ -452,29 +502,78 @@ TEST(disagreeing_ranks, on_options_get_the_names_and_the_values_of_both) {
         throw;
       }
     });
-    const auto has = [](std::uint64_t number) {
-      return " has with_options(k=" + std::to_string(number) +
-             ", share=0.5, mode=fast, select=exact_topk(k=0, density=0)) of dense values";
-    };
+    const auto has = [](std::uint64_t number) { return " has with_options with k=" + std::to_string(number); };
     int told = 0;
     for (const std::string& text : texts) {
-      if (text.empty()) continue; // a rank that was ended by another
+      if (text.empty()) continue; // this rank's call ended because another rank failed
       ++told;
-      EXPECT_TRUE(says(text, {"ranks disagree on the algorithm: rank ", "rank 0" + has(15), has(k)}));
+      EXPECT_TRUE(says(text, {"ranks disagree on the algorithm's options: rank ", "rank 0" + has(15), has(k)}));
+      EXPECT_EQ(text.find("share"), std::string::npos) << "names an option that is equal on both ranks: " << text;
     }
     EXPECT_GE(told, 1);
   });
 }
 
+TEST(disagreeing_ranks, on_options_of_parts_get_these_alone) {
+  for_groups([](spar::rank_t ranks, bool synchronous) {
+    const auto text = disagreement(ranks, synchronous, [](spar::threads& net) {
+      std::vector<float> x(8, 1.0F);
+      const bool first = net.rank() == 0;
+      const spar::selector::exact_topk select{.k = first ? 3U : 4U};
+      const spar::storage::then<spar::storage::coo, spar::storage::qsgd<8>> store{.blocks = {.seed = first ? 1U : 2U}};
+      spar::allreduce(net, std::span<float>(x), spar::compose(select, store, spar::dsar_split{}));
+    });
+    EXPECT_TRUE(says(text, {"ranks disagree on the algorithm's options: rank ",
+                            "rank 0 has split_allgather with select.k=3 and store.blocks.seed=1",
+                            " has split_allgather with select.k=4 and store.blocks.seed=2"}));
+    EXPECT_EQ(text.find("bucket"), std::string::npos) << "names an option that is equal on both ranks: " << text;
+  });
+}
+
+/// Returns both sides as the error quotes them, or an empty text if the error quotes both texts as a whole.
+std::string options_that_differ(const std::string& theirs, const std::string& own) {
+  const spar::detail::option_difference between(theirs, own);
+  if (between.of_values()) return std::string(between.theirs()) + " | " + between.own();
+  EXPECT_EQ(between.theirs(), theirs);
+  EXPECT_EQ(between.own(), own);
+  return {};
+}
+
+TEST(option_difference, has_the_values_that_differ_and_where_they_are) {
+  EXPECT_EQ(options_that_differ("a(k=1)", "a(k=2)"), "a with k=1 | a with k=2");
+  EXPECT_EQ(options_that_differ("a(x=1, k=1, y=3) of dense values", "a(x=1, k=2, y=4) of dense values"),
+            "a with k=1 and y=3 | a with k=2 and y=4");
+  EXPECT_EQ(options_that_differ("a(x=b(k=1, l=c(m=1, n=2)), y=d)", "a(x=b(k=1, l=c(m=1, n=3)), y=e)"),
+            "a with x.l.n=2 and y=d | a with x.l.n=3 and y=e");
+  EXPECT_EQ(options_that_differ("a(r=0, r=1, r=2)", "a(r=0, r=2, r=1)"), "a with r=1 and r=2 | a with r=2 and r=1");
+}
+
+TEST(option_difference, has_a_part_as_a_whole_where_ranks_have_different_ones) {
+  EXPECT_EQ(options_that_differ("a(x=b(k=1), y=2)", "a(x=c(k=1), y=2)"), "a with x=b(k=1) | a with x=c(k=1)");
+  EXPECT_EQ(options_that_differ("a(by=b)", "a(by=b(pin=1))"), "a with by=b | a with by=b(pin=1)");
+  EXPECT_EQ(options_that_differ("a(by=b(k=1))", "a(by=b(k=1, pin=1))"), "a with by=b(k=1) | a with by=b(k=1, pin=1)");
+}
+
+TEST(option_difference, is_the_whole_texts_where_more_than_values_differs) {
+  EXPECT_EQ(options_that_differ("a", "b"), "");
+  EXPECT_EQ(options_that_differ("a(k=1)", "b(k=2)"), "");
+  EXPECT_EQ(options_that_differ("a(k=1)", "a(l=1)"), "");
+  EXPECT_EQ(options_that_differ("a(k=1)", "a"), "");
+  EXPECT_EQ(options_that_differ("a(k=1), which runs b", "a(k=1), which runs c"), "");
+  EXPECT_EQ(options_that_differ("a(k=1)", "a(k=1)"), "");
+  for (const char* const cut_off : {"a(", "a(k", "a(k=", "a(k=1", "a(k=1, ", "a(x=b(k=2), ", ")", "a)(", "", "(", "()"})
+    EXPECT_EQ(options_that_differ(cut_off, "a(k=1, x=b(k=1))"), "") << cut_off;
+}
+
 TEST(disagreeing_ranks, on_the_root) {
   const auto text = disagreement(4, false, [](spar::threads& net) {
     std::vector<float> x(8);
-    spar::broadcast(net, std::span<float>(x), net.rank() == 3 ? 2 : 0); // rank 3 hears from rank 2 with either root
-    // Whoever was not involved finds out in the next call.
+    spar::broadcast(net, std::span<float>(x), net.rank() == 3 ? 2 : 0); // rank 3 receives from rank 2 with either root
+    // Ranks that did not meet the other root learn of the mismatch in the next call.
     spar::allreduce(net, std::span<float>(x), spar::ring{});
     spar::allreduce(net, std::span<float>(x), spar::ring{});
   });
-  EXPECT_TRUE(says(text, {"disagree on the algorithm", "binomial_broadcast", "(root=2)"})) << text;
+  EXPECT_TRUE(says(text, {"disagree on the algorithm", "binomial_broadcast", "root=2"})) << text;
 }
 
 TEST(disagreeing_ranks, one_calls_another_collective) {
@@ -486,7 +585,7 @@ TEST(disagreeing_ranks, one_calls_another_collective) {
           spar::broadcast(net, std::span<float>(x), 0);
         else
           spar::reduce(net, std::span<float>(x), 1);
-        // Whoever was not involved finds out in the next call.
+        // Ranks that did not meet the other root learn of the mismatch in the next call.
         spar::allreduce(net, std::span<float>(x), spar::ring{});
         spar::allreduce(net, std::span<float>(x), spar::ring{});
       });

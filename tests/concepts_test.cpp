@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Each concept accepts an archetype, which has just what it asks for, and rejects models with exactly one defect.
+// Each concept accepts an archetype, which has only what the concept requires, and rejects models with exactly one
+// defect.
 #include "support/compositions.hpp"
 
 #include <spar/sim.hpp>
@@ -21,7 +22,7 @@ namespace {
 
 using spar_test::stored, spar_test::quantised_split;
 
-/// What a model lacks or does differently; each model has at most one.
+/// The defects of the models; each model has at most one.
 enum class defect {
   none,
   no_rank,
@@ -113,7 +114,7 @@ static_assert(spar::transport<network<defect::none>>);
 static_assert(spar::transport<spar::threads_port> && spar::transport<spar::sim_port>);
 static_assert(spar::communicates<spar::threads_port> && !spar::communicates<int>);
 
-// What a rank of a communicator offers is for programs; what collectives need of the network is behind `port`.
+// A rank of a communicator offers the interface for programs; what collectives need of the network is behind `port`.
 template <class Net>
 concept shows_its_transport = requires(Net& net) { &Net::send; } || requires(Net& net) { &Net::receive; } ||
                               requires(Net& net) { net.node(); } || requires(Net& net) { net.scheduler(); };
@@ -137,7 +138,7 @@ static_assert(none_is_a_transport<defect::no_rank, defect::rank_of_another_type,
                                   defect::no_time, defect::time_of_another_type, defect::no_compute, defect::no_node,
                                   defect::no_scheduler, defect::scheduler_by_value, defect::no_memory,
                                   defect::memory_of_another_type>);
-static_assert(!spar::transport<int>); // a bare communicator of MPI
+static_assert(!spar::transport<int>); // MPI_Comm is an int in MPICH
 
 // --- element and index ---
 
@@ -162,10 +163,10 @@ namespace {
 
 static_assert(spar::element<float> && spar::element<double> && spar::element<std::int32_t> &&
               spar::element<std::int64_t> && spar::element<std::uint32_t> && spar::element<std::uint64_t>);
-static_assert(spar::element<complex_number>, "a user's own type with a code");
+static_assert(spar::element<complex_number>, "a user's type with an element code");
 static_assert(!spar::element<without_code>);
 static_assert(spar::code_of<with_pointer> != spar::element_code{} && !spar::element<with_pointer>,
-              "its bytes are not its value");
+              "a type with a pointer cannot be sent as its bytes");
 static_assert(!spar::element<std::string>);
 static_assert(!spar::element<long double>);
 static_assert(!spar::element<bool> && !spar::element<char>);
@@ -233,7 +234,9 @@ enum class gap {
   encode_without_position,
   no_decode,
   decode_from_values,
-  not_copyable
+  not_copyable,
+  no_options,
+  options_not_const
 };
 
 template <gap Is>
@@ -269,6 +272,12 @@ struct codec : titled_if<Is>, owned_if<Is> {
   template <class T>
   void decode(std::span<const T>, std::span<T>) const
     requires(Is == gap::decode_from_values);
+  template <class F>
+  void options(F&&) const
+    requires(Is != gap::no_options && Is != gap::options_not_const);
+  template <class F>
+  void options(F&&)
+    requires(Is == gap::options_not_const);
 };
 
 static_assert(spar::block_codec<codec<gap::none>, float>);
@@ -280,6 +289,8 @@ static_assert(!spar::block_codec<codec<gap::encode_without_position>, float>);
 static_assert(!spar::block_codec<codec<gap::no_decode>, float>);
 static_assert(!spar::block_codec<codec<gap::decode_from_values>, float>);
 static_assert(!spar::block_codec<codec<gap::not_copyable>, float>);
+static_assert(!spar::block_codec<codec<gap::no_options>, float>);
+static_assert(!spar::block_codec<codec<gap::options_not_const>, float>);
 static_assert(spar::block_codec<spar::storage::qsgd<4>, float> && spar::block_codec<spar::storage::qsgd<8>, double>);
 static_assert(!spar::block_codec<spar::storage::qsgd<4>, std::int32_t>, "levels of integers would not be integers");
 static_assert(spar::block_codec<spar::storage::dense, std::int32_t> && !spar::block_codec<spar::storage::coo, float>);
@@ -430,18 +441,19 @@ struct model_part : slotted_if<Is>,
                     options_if<Is != slip::no_options> {};
 
 static_assert(spar::part_for<model_part<slip::none>, spar::slot::topology>);
-static_assert(!spar::part_for<model_part<slip::none>, spar::slot::schedule>, "for another slot");
+static_assert(!spar::part_for<model_part<slip::none>, spar::slot::schedule>, "the part fills another slot");
 static_assert(!spar::part_for<model_part<slip::no_slot>, spar::slot::topology>);
 static_assert(!spar::part_for<model_part<slip::slot_of_another_type>, spar::slot::topology>);
 static_assert(!spar::part_for<model_part<slip::no_name>, spar::slot::topology>);
 static_assert(!spar::part_for<model_part<slip::name_of_another_type>, spar::slot::topology>);
 static_assert(!spar::part_for<model_part<slip::not_copyable>, spar::slot::topology>);
-static_assert(!spar::part_for<model_part<slip::no_options>, spar::slot::topology>, "ranks could not compare it");
+static_assert(!spar::part_for<model_part<slip::no_options>, spar::slot::topology>,
+              "ranks could not compare its options");
 static_assert(spar::part_for<spar::everything, spar::slot::selector> &&
               spar::part_for<spar::storage::coo, spar::slot::storage> &&
               spar::part_for<spar::storage::half, spar::slot::storage> &&
               spar::part_for<spar::flat, spar::slot::topology> && spar::part_for<spar::ring, spar::slot::schedule>);
-static_assert(!spar::part<spar::sparcml>, "a composition is no part of one");
+static_assert(!spar::part<spar::sparcml>, "a composition is not a part of another composition");
 
 // --- policy and checked ---
 
@@ -540,7 +552,7 @@ static_assert(composed_reduces_streams<spar::recursive_doubling> && composed_red
               composed_reduces_streams<spar::rabenseifner> && composed_reduces_streams<spar::ssar_split> &&
               composed_reduces_streams<spar::dsar_split> && reduces_streams<spar::sparcml> &&
               reduces_streams<quantised_split<2>>);
-static_assert(composed_reduces_streams<spar::ring, spar::storage::half>, "as dense values");
+static_assert(composed_reduces_streams<spar::ring, spar::storage::half>, "it reduces streams as dense values");
 template <class Selector>
 using chosen = spar::composition<Selector, spar::storage::coo, spar::flat, spar::cheapest>;
 static_assert(!reduces_streams<chosen<spar::selector::nonzeros>>, "a selector takes entries from dense values");
@@ -569,11 +581,11 @@ static_assert(reduces_vectors<dense_algorithm<lack::none>>);
 static_assert(!reduces_vectors<dense_algorithm<lack::not_const>>);
 static_assert(!reduces_vectors<dense_algorithm<lack::task_of_another_type>>);
 static_assert(!reduces_vectors<dense_algorithm<lack::no_task>>);
-static_assert(!reduces_vectors<stream_algorithm<lack::none>>, "streams only");
+static_assert(!reduces_vectors<stream_algorithm<lack::none>>, "it takes only streams");
 static_assert(reduces_vectors<spar::recursive_doubling> && reduces_vectors<spar::ring> &&
               reduces_vectors<spar::rabenseifner> && reduces_vectors<spar::cheapest>);
 static_assert(!reduces_vectors<spar::ssar_split> && reduces_vectors<stored<spar::storage::coo, spar::ssar_split>>,
-              "a composition makes a stream of dense values for a schedule that knows streams alone");
+              "a composition converts dense values to a stream for a schedule that takes only streams");
 static_assert(reduces_vectors<spar::sparcml> && reduces_vectors<chosen<spar::selector::nonzeros>>);
 static_assert(!spar::dense_allreduce<stored<spar::storage::half, spar::ring>, spar::threads, std::int32_t, spar::sum>,
               "integers cannot be rounded");
@@ -637,7 +649,8 @@ static_assert(!reduces_selected<selecting_algorithm<shortage::no_state>>);
 static_assert(!reduces_selected<selecting_algorithm<shortage::state_not_copyable>>);
 static_assert(!reduces_selected<selecting_algorithm<shortage::no_report>>);
 static_assert(!reduces_selected<selecting_algorithm<shortage::report_not_copyable>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::not_const>>, "it keeps its state in itself");
+static_assert(!reduces_selected<selecting_algorithm<shortage::not_const>>,
+              "a call must not change the algorithm: its state is an argument");
 static_assert(!reduces_selected<selecting_algorithm<shortage::another_result>>);
 static_assert(!reduces_selected<selecting_algorithm<shortage::no_task>>);
 static_assert(!reduces_selected<selecting_algorithm<shortage::no_prepare>>);
@@ -693,7 +706,7 @@ struct model_selector : name_if<Is != want::no_name>, selecting_if<Is>, copyable
     requires(Is == want::reads_only);
 };
 
-/// Its state is the third argument.
+/// A selector whose call takes its state as the third argument.
 template <want Is>
 struct stateful_selector : name_if<true>, selecting_if<want::none> {
   struct state {
@@ -716,7 +729,8 @@ struct stateful_selector : name_if<true>, selecting_if<want::none> {
 static_assert(spar::selects<model_selector<want::none>, float, std::uint32_t>);
 static_assert(spar::selects<model_selector<want::none>, float, std::uint64_t>);
 static_assert(spar::selects<stateful_selector<want::none>, float, std::uint32_t>);
-static_assert(!spar::selects<model_selector<want::call_not_const>, float, std::uint32_t>, "a state in itself");
+static_assert(!spar::selects<model_selector<want::call_not_const>, float, std::uint32_t>,
+              "a call must not change the selector: its state is an argument");
 static_assert(!spar::selects<model_selector<want::none>, double, std::uint32_t>, "it selects floats");
 static_assert(!spar::selects<model_selector<want::none>, float, int>);
 static_assert(!spar::selects<model_selector<want::no_name>, float, std::uint32_t>);
@@ -734,11 +748,12 @@ static_assert(!spar::selects<stateful_selector<want::call_not_const>, float, std
 static_assert(!spar::selects<stateful_selector<want::no_call>, float, std::uint32_t>);
 
 static_assert(spar::kernel::ranked<float> && spar::kernel::ranked<std::uint64_t>);
-static_assert(!spar::kernel::ranked<complex_number>, "which of two is larger is not known");
+static_assert(!spar::kernel::ranked<complex_number>, "the type has no order by magnitude");
 static_assert(spar::selects<spar::selector::nonzeros, complex_number, std::uint32_t> &&
               !spar::selects<spar::selector::exact_topk, complex_number, std::uint32_t>);
 static_assert(spar::selects<spar::selector::threshold_reuse, float, std::uint32_t>);
-static_assert(!spar::selects<spar::everything, float, std::uint32_t>, "it takes no entries out");
+static_assert(!spar::selects<spar::everything, float, std::uint32_t>,
+              "`everything` takes no entries out of the values");
 
 // --- participation ---
 
@@ -757,7 +772,7 @@ enum class absence {
   counter_of_another_type
 };
 
-/// `Counts`: by q and counter(round, P); else by initiates(rank, round, P).
+/// With `Counts`, by q and counter(round, P); else by initiates(rank, round, P).
 template <absence Is, bool There>
 struct quorum_if {
   spar::rank_t q = 1;
@@ -804,7 +819,7 @@ static_assert(!spar::participation<who<absence::counter_of_another_type, true>>)
 static_assert(spar::participation<spar::everyone> && spar::participation<spar::solo> &&
               spar::participation<spar::majority> && spar::participation<spar::quorum>);
 
-// --- what is not a concept but a rule ---
+// --- a rule that is not a concept: no call on a temporary ---
 
 template <class Algorithm>
 concept runs_on_a_temporary =
@@ -821,7 +836,7 @@ using pending_sum = spar::pending<spar::threads, spar::sparse_stream<float>>;
 static_assert(!std::is_copy_constructible_v<pending_sum> && std::is_nothrow_move_constructible_v<pending_sum>);
 
 TEST(concepts, own_elements_travel) {
-  // A type with a code of its own can be gathered and broadcast like any other.
+  // A type with an element code of its own can be gathered and broadcast like any other.
   spar::thread_group group{3};
   group.run([](spar::threads& net) {
     complex_number x[2] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who waits for late ranks? A hyperplane in 8,192 dimensions, found by SGD on all ranks, of which one is late in each
-// step: with collectives that wait for everyone, and with those that go on. docs/training.md says what comes out.
+// Fits a hyperplane in 8,192 dimensions by SGD on all ranks while one rank is late in each step, with collectives that
+// wait for all ranks and with partial collectives that do not. docs/training.md gives the results.
 #include "data.hpp"
 #include "optimizers.hpp"
 #include "options.hpp"
@@ -18,7 +18,7 @@
 
 using namespace hyperplane;
 
-/// Trains with each participation, and reports. Returns the exit status.
+/// Trains with each participation, and prints the results. Returns the exit status.
 int run(int argc, char** argv) {
   options chosen;
   if (const int status = parse(argc, argv, chosen); status >= 0) return status;
@@ -33,7 +33,7 @@ int run(int argc, char** argv) {
     ranks_agree = ranks_agree && job.ranks_agree;
   }
   if (my_rank() == 0) report(rows, chosen);
-  if (my_rank() == 0 && !ranks_agree) fmt::print(stderr, "hyperplane: the ranks' weights are no longer the same\n");
+  if (my_rank() == 0 && !ranks_agree) fmt::print(stderr, "hyperplane: the weights differ between ranks\n");
   return ranks_agree ? 0 : 1;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One linear layer: a weight for each coordinate.
+// A linear model: one weight per coordinate.
 #pragma once
 
 #include "data.hpp"
@@ -11,7 +11,7 @@
 
 namespace hyperplane {
 
-/// Writes the gradient of half the mean squared error over these points.
+/// Writes the gradient of half the mean squared error over a batch of points to `out`.
 inline void gradient(std::span<const float> weights, const batch& points, std::span<float> out) {
   const auto n = static_cast<Eigen::Index>(weights.size());
   vector error = points.x.transpose() * Eigen::Map<const vector>(weights.data(), n) - points.y;
@@ -19,7 +19,7 @@ inline void gradient(std::span<const float> weights, const batch& points, std::s
   Eigen::Map<vector>(out.data(), n).noalias() = points.x * error;
 }
 
-/// The sums of squared errors over these points, one for each column of weights.
+/// The sums of squared errors over a batch of points, one sum per column of `weights`.
 inline Eigen::VectorXd squared_errors(const Eigen::Ref<const matrix>& weights, const batch& points) {
   const matrix error = (points.x.transpose() * weights).colwise() - points.y;
   return error.cast<double>().colwise().squaredNorm().transpose();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The optimizers that are compared: eager-SGD with each participation.
+// The optimizers that the program compares: eager-SGD with each participation.
 #pragma once
 
 #include <spar/mpi.hpp>
@@ -22,7 +22,8 @@ namespace hyperplane {
 
 using participation = std::variant<spar::everyone, spar::solo, spar::majority, spar::quorum>;
 
-/// Of "solo", "majority", "quorum:Q" or "everyone".
+/// Parses "solo", "majority", "quorum:Q" or "everyone". Throws std::runtime_error for another name, and
+/// spar::invalid_argument for a quorum out of range.
 inline participation participation_of(const std::string& name, spar::rank_t ranks) {
   if (name == "everyone") return spar::everyone{};
   if (name == "solo") return spar::solo{};
@@ -36,20 +37,20 @@ inline participation participation_of(const std::string& name, spar::rank_t rank
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, some.q);
   if (error != std::errc{} || stop != end) {
-    throw std::runtime_error(fmt::format("a quorum is a number of ranks, not '{}'", name.substr(prefix.size())));
+    throw std::runtime_error(fmt::format("a quorum must be a number of ranks, not '{}'", name.substr(prefix.size())));
   }
   some.validate(ranks);
   return some;
 }
 
-/// eager-SGD with a participation that is known at run time only.
+/// eager-SGD with a participation chosen at run time.
 class optimizer {
  public:
   virtual ~optimizer() = default;
   virtual spar::participants step(std::span<float> weights, std::span<float> gradient, float rate) = 0;
-  /// After the last step.
+  /// Subtracts the outstanding gradients after the last step. Collective.
   virtual spar::participants finish(std::span<float> weights) = 0;
-  /// Lets the rounds of others go on. Whether one is under way.
+  /// Takes part in rounds that other ranks have started; returns whether a round is running.
   virtual bool progress() = 0;
 };
 
@@ -65,11 +66,12 @@ class eager final : public optimizer {
   bool progress() override { return sgd_.progress(); }
 
  private:
-  // Of all dense algorithms it has the fewest messages one after the other, each of which waits for a nap to end.
+  // Recursive doubling has the fewest consecutive messages of all dense algorithms, and each message may have to wait
+  // until its receiver's nap ends.
   spar::eager_sgd<float, spar::mpi, Who, spar::recursive_doubling> sgd_;
 };
 
-/// Collective.
+/// Creates the optimizer for a participation. Collective.
 inline std::unique_ptr<optimizer> optimizer_of(const participation& who, spar::mpi& world, std::size_t n,
                                                std::uint64_t tau) {
   return std::visit(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The command line.
+// The command-line options.
 #pragma once
 
 #include "../late.hpp"
@@ -32,26 +32,26 @@ struct options {
   float rate = 0.02F;
 };
 
-/// Fills `chosen`; returns the exit status if the program is to end, else -1.
+/// Parses the command line into `chosen`. Returns the exit status if the program must end, otherwise -1.
 inline int parse(int argc, char** argv, options& chosen) {
-  CLI::App app("Finds the hyperplane that points are near, while a rank that is drawn for each step is late.",
-               "hyperplane");
+  CLI::App app("Fits a hyperplane to points by eager-SGD, while a random rank is late in each step.", "hyperplane");
   app.option_defaults()->always_capture_default();
   std::string step = "32ms", delay = "20ms", nap = "300us";
   app.add_option("--participation", chosen.participation,
-                 "by comma, one after the other: everyone, solo, majority, quorum:Q")
+                 "participations to compare, separated by commas: everyone, solo, majority, quorum:Q")
       ->delimiter(',');
-  app.add_option("--step", step, "time of a step, which sleeps when it has computed");
-  app.add_option("--delay", delay, "by how much longer it is on the rank that is drawn");
-  app.add_option("--nap", nap, "how long a rank sleeps before it looks at the rounds of others");
-  app.add_option("--steps", chosen.steps, "of each rank")->check(CLI::Range(1, 1000000));
+  app.add_option("--step", step, "duration of a step; the rank sleeps after its computation");
+  app.add_option("--delay", delay, "additional duration of the step on the late rank");
+  app.add_option("--nap", nap, "how long a rank sleeps between two checks for rounds of other ranks");
+  app.add_option("--steps", chosen.steps, "number of steps of each rank")->check(CLI::Range(1, 1000000));
   app.add_option("--batch", chosen.batch, "points per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--rate", chosen.rate, "learning rate of the first half")->check(CLI::PositiveNumber);
-  app.add_option("--dimension", chosen.dimension, "of the points")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--points", chosen.points, "to learn from")->check(CLI::Range(1, INT_MAX));
-  app.add_option("--validation", chosen.validation, "other points, for the loss")->check(CLI::Range(1, INT_MAX));
-  app.add_option("--tau", chosen.tau, "rounds that may run ahead of a rank");
-  app.add_option("--seed", chosen.seed, "of points and delays")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--rate", chosen.rate, "learning rate in the first half")->check(CLI::PositiveNumber);
+  app.add_option("--dimension", chosen.dimension, "dimension of the points")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--points", chosen.points, "number of training points")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--validation", chosen.validation, "number of validation points, for the loss")
+      ->check(CLI::Range(1, INT_MAX));
+  app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank");
+  app.add_option("--seed", chosen.seed, "seed of points and delays")->check(CLI::Range(1, INT_MAX));
   app.add_option("--json", chosen.json, "also write the results to this file");
   try {
     app.parse(argc, argv);
@@ -63,7 +63,8 @@ inline int parse(int argc, char** argv, options& chosen) {
     chosen.step = seconds_of("--step", step);
     chosen.delay = seconds_of("--delay", delay);
     chosen.nap = seconds_of("--nap", nap);
-    if (!std::isfinite(chosen.rate)) throw std::runtime_error(fmt::format("--rate is a number, not {}", chosen.rate));
+    if (!std::isfinite(chosen.rate))
+      throw std::runtime_error(fmt::format("--rate must be a finite number, not {}", chosen.rate));
     for (const std::string& name : chosen.participation) {
       (void)participation_of(name, static_cast<spar::rank_t>(number_of_ranks()));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the program prints: the table at the end, and the same as JSON.
+// Prints the table at the end, and writes the same results as JSON.
 #pragma once
 
 #include "options.hpp"
@@ -36,7 +36,8 @@ inline nlohmann::json row_of(const std::string& name, const training& job, const
   return row;
 }
 
-/// A line of the table; `everyone` has the steps per second of everyone, or 0.
+/// Prints a line of the table. `everyone` is the number of steps per second with the participation everyone, or 0 if it
+/// was not measured.
 inline void print_row(const nlohmann::json& row, double everyone) {
   const auto number = [&](const char* key) { return row[key].get<double>(); };
   const double speed = number("steps_per_second");
@@ -46,7 +47,7 @@ inline void print_row(const nlohmann::json& row, double everyone) {
              1000 * number("computing_seconds"), 1000 * number("calling_seconds"));
 }
 
-/// Writes an object for each participation, in an array where there are several.
+/// Prints the table; with --json also writes one object per participation, in an array if there are several.
 inline void report(const nlohmann::json& rows, const options& chosen) {
   double everyone = 0;
   for (const auto& row : rows) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Training while a rank that is drawn for each step is late: steps of a given length, most of which is slept, so that
-// all ranks of a large machine have a place on the cores of a small one.
+// Training while a random rank is late in each step. Steps have a given duration, during most of which the ranks sleep,
+// so that a machine with few cores can run the ranks of a large one.
 #pragma once
 
 #include "data.hpp"
@@ -23,31 +23,32 @@
 
 namespace hyperplane {
 
-/// The weights after some steps; those of all ranks are to be the same.
+/// The state of the training after some steps.
 struct snapshot {
   unsigned step;
-  double seconds; // since all ranks began, of the slowest
-  double loss;    // mean squared error over the points for validation
+  double seconds; // since the common start of all ranks; of the slowest rank
+  double loss;    // mean squared error over the validation points
 };
 
-/// What is measured.
+/// The measurements of one training.
 struct training {
-  double seconds = 0;      // until all ranks have finished
-  double computing = 0;    // of a core, for a mean step of a mean rank
-  double calling = 0;      // within the optimizer's step, likewise
-  double fresh = 0;        // ranks that are in a mean round with its own gradient
-  std::uint64_t stale = 0; // steps by which the oldest gradient of all was late
+  double seconds = 0;      // from the start until all ranks have finished
+  double computing = 0;    // processor seconds per step, mean over steps and ranks
+  double calling = 0;      // seconds inside the optimizer's step(), mean over steps and ranks
+  double fresh = 0;        // number of ranks whose current gradient is in a round, mean over rounds
+  std::uint64_t stale = 0; // largest number of steps by which a gradient was late
   std::vector<snapshot> history;
   bool ranks_agree = true;
 };
 
-/// The learning rate is constant, then falls to zero over the second half.
+/// The learning rate is constant in the first half, and falls linearly to zero in the second half.
 inline float rate_at(unsigned step, const options& chosen) {
   const float left = static_cast<float>(chosen.steps - step) / static_cast<float>(chosen.steps);
   return chosen.rate * std::min(2 * left, 1.0F);
 }
 
-/// Puts the loss into each snapshot, whose weights are the columns, and compares the ranks' weights. Collective.
+/// Computes the loss of each snapshot, whose weights are the columns of `weights`, and checks that all ranks have the
+/// same weights. Collective.
 inline void examine(training& job, const matrix& weights, const points& all, const options& chosen) {
   Eigen::VectorXd sums = Eigen::VectorXd::Zero(weights.cols());
   batch some(chosen.dimension, 32);
@@ -67,11 +68,11 @@ inline void examine(training& job, const matrix& weights, const points& all, con
   job.ranks_agree = over_ranks(sum, MPI_MIN) == over_ranks(sum, MPI_MAX);
 }
 
-/// Trains from zero with one participation. Collective.
+/// Trains with one participation, starting from weights of zero. Collective.
 inline training train(spar::mpi& world, const participation& who, const points& all, const options& chosen) {
   training job;
   const std::size_t n = chosen.dimension;
-  const unsigned between = std::max(1U, chosen.steps / 48); // of two snapshots
+  const unsigned between = std::max(1U, chosen.steps / 48); // number of steps between two snapshots
   std::vector<float> weights(n), slope(n);
   matrix kept = matrix::Zero(static_cast<Eigen::Index>(n), chosen.steps / between + 2);
   batch mine(n, chosen.batch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is on an image? A perceptron trained on all ranks at once, by one system after the other: with all of the
-// gradient, and with the hundredth of it that matters most. docs/training.md says what comes out.
+// Trains a perceptron that classifies images, on all ranks at once, with several systems: some sum the whole gradient,
+// others only the largest hundredth of its entries. docs/training.md gives the results.
 #include "data.hpp"
 #include "options.hpp"
 #include "report.hpp"
@@ -20,7 +20,7 @@
 
 using namespace images;
 
-/// Reads, trains with each system from each seed, and reports. Returns the exit status.
+/// Reads the images, trains with each system and each seed, and prints the results. Returns the exit status.
 int run(int argc, char** argv) {
   options chosen;
   if (const int status = parse(argc, argv, chosen); status >= 0) return status;
@@ -29,7 +29,7 @@ int run(int argc, char** argv) {
     to_learn = read_images(chosen.data, "train", chosen.limit);
     to_test = read_images(chosen.data, "t10k", chosen.limit);
     if (to_learn.size() < chosen.batch * number_of_ranks()) {
-      throw std::runtime_error(fmt::format("{} images are too few for one batch of {} on each of {} ranks",
+      throw std::runtime_error(fmt::format("{} training images are too few for one batch of {} on each of {} ranks",
                                            to_learn.size(), chosen.batch, number_of_ranks()));
     }
   });
@@ -40,7 +40,8 @@ int run(int argc, char** argv) {
   for (std::uint64_t seed = 1; seed <= chosen.seeds; ++seed) {
     const std::size_t first = jobs.size();
     for (const std::string& name : chosen.systems) jobs.emplace_back(world, system_of(name), chosen, seed);
-    // From the same start, and taking turns, so that whatever else the machine does disturbs all.
+    // All systems start from the same weights and train in turn, so that other programs on the machine disturb all
+    // alike.
     for (unsigned epoch = 0; epoch < chosen.epochs; ++epoch) {
       for (std::size_t j = first; j < jobs.size(); ++j) {
         train(world, jobs[j], to_learn, chosen);
@@ -59,7 +60,7 @@ int run(int argc, char** argv) {
     ranks_agree = ranks_agree && rows.back()["ranks_agree"].get<bool>();
   }
   if (my_rank() == 0) report(rows, chosen);
-  if (my_rank() == 0 && !ranks_agree) fmt::print(stderr, "images: the ranks' weights are no longer the same\n");
+  if (my_rank() == 0 && !ranks_agree) fmt::print(stderr, "images: the weights differ between ranks\n");
   return ranks_agree ? 0 : 1;
 }
 

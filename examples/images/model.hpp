@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A multilayer perceptron whose weights, and whose gradient, are one vector each.
+// A multilayer perceptron that stores all its weights in one vector, and its gradient in another.
 #pragma once
 
 #include "data.hpp"
@@ -17,9 +17,9 @@
 
 namespace images {
 
-using matrix = Eigen::MatrixXf; // a column for each image of a batch
+using matrix = Eigen::MatrixXf; // one column per image of a batch
 
-/// The images of a set whose numbers are given, of mean about 0 and deviation about 1.
+/// The images with the given numbers as columns, scaled to mean about 0 and standard deviation about 1.
 inline matrix columns_of(const image_set& set, std::span<const std::uint32_t> numbers) {
   matrix columns(pixels, static_cast<Eigen::Index>(numbers.size()));
   for (std::size_t c = 0; c < numbers.size(); ++c) {
@@ -30,13 +30,14 @@ inline matrix columns_of(const image_set& set, std::span<const std::uint32_t> nu
   return columns;
 }
 
-/// Two hidden layers and one of 10 neurons, with max(x, 0) between them: 235,146 weights where they have 256 and 128.
+/// Two hidden layers and an output layer of 10 neurons, with max(x, 0) between the layers: 235,146 weights if the
+/// hidden layers have 256 and 128 neurons.
 class perceptron {
  public:
   static constexpr std::size_t layers = 3;
   std::array<std::size_t, layers + 1> sizes;
 
-  /// Where a layer's matrix begins; its bias follows.
+  /// The position in the vector at which a layer's matrix begins; the layer's bias follows its matrix.
   std::size_t begin(std::size_t layer) const {
     std::size_t at = 0;
     for (std::size_t l = 0; l < layer; ++l) at += (sizes[l] + 1) * sizes[l + 1];
@@ -45,7 +46,7 @@ class perceptron {
 
   std::vector<float> weights;
 
-  /// Random weights, by He et al. (2015), the same for the same seed.
+  /// Initialises the weights randomly after He et al. (2015); the same seed gives the same weights.
   perceptron(std::array<std::size_t, 2> hidden, std::uint64_t seed)
       : sizes{pixels, hidden[0], hidden[1], classes}, weights(begin(layers)) {
     std::mt19937_64 random(seed);
@@ -56,7 +57,7 @@ class perceptron {
   }
 
  private:
-  // A layer's matrix and bias within the vector of all weights, or of their gradient.
+  // Views of a layer's matrix and bias in the vector of all weights, or in the gradient.
   template <class Float>
   auto matrix_of(std::span<Float> all, std::size_t layer) const {
     using map = Eigen::Map<std::conditional_t<std::is_const_v<Float>, const matrix, matrix>>;
@@ -70,7 +71,7 @@ class perceptron {
   Eigen::Index rows(std::size_t layer) const { return static_cast<Eigen::Index>(sizes[layer + 1]); }
 
  public:
-  /// How many of these images are taken for what they are.
+  /// The number of these images that the model classifies correctly.
   std::size_t right(const image_set& set, std::span<const std::uint32_t> numbers) const {
     matrix x = columns_of(set, numbers);
     for (std::size_t l = 0; l < layers; ++l) x = next(l, x);
@@ -83,7 +84,7 @@ class perceptron {
     return found;
   }
 
-  /// Writes the gradient of the mean of -log p(class | image) over these images: back-propagation.
+  /// Writes the gradient of the mean of -log p(class | image) over these images to `out`, by back-propagation.
   void gradient(const image_set& set, std::span<const std::uint32_t> numbers, std::span<float> out) const {
     std::array<matrix, layers + 1> x;
     x[0] = columns_of(set, numbers);

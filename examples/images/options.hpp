@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The command line.
+// The command-line options.
 #pragma once
 
 #include "../ranks.hpp"
@@ -28,33 +28,32 @@ struct options {
   float rate = 0.4F;
   std::vector<std::size_t> neurons = {256, 128};
   std::string imbalance = "none", step = "0ms", delays = "5ms:40ms";
-  pace paced; // out of these three
+  pace paced; // parsed from the three options above
 };
 
-/// Fills `chosen`; returns the exit status if the program is to end, else -1.
+/// Parses the command line into `chosen`. Returns the exit status if the program must end, otherwise -1.
 inline int parse(int argc, char** argv, options& chosen) {
-  CLI::App app("Learns what is on small images, with one system after the other for the sum of the gradients.",
-               "images");
+  CLI::App app("Trains a classifier of small images, and compares systems that sum the gradients.", "images");
   app.option_defaults()->always_capture_default();
   app.add_option("--systems", chosen.systems,
-                 "by comma; NAME or, with a density other than 1 %, NAME@DENSITY; quorum:RANKS")
+                 "systems, separated by commas: NAME, NAME@DENSITY (default density: 1 %), or quorum:RANKS")
       ->delimiter(',');
-  app.add_option("--seeds", chosen.seeds, "trainings of each, from other weights and with other batches")
+  app.add_option("--seeds", chosen.seeds, "trainings per system, with different initial weights and batches")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--epochs", chosen.epochs, "passes over the images")->check(CLI::Range(1, 1000));
+  app.add_option("--epochs", chosen.epochs, "passes over the training images")->check(CLI::Range(1, 1000));
   app.add_option("--batch", chosen.batch, "images per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--rate", chosen.rate, "largest learning rate")->check(CLI::PositiveNumber);
-  app.add_option("--limit", chosen.limit, "images to learn from, and to be tested with, at most")
+  app.add_option("--rate", chosen.rate, "maximum learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--limit", chosen.limit, "maximum number of training images, and of test images")
       ->check(CLI::Range(1, INT_MAX));
-  app.add_option("--neurons", chosen.neurons, "in the two hidden layers")
+  app.add_option("--neurons", chosen.neurons, "neurons in the two hidden layers")
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(1, 10000));
   app.add_option("--imbalance", chosen.imbalance,
-                 "ranks that are late: none, a random one in each step by the longest delay, or all, by delays between "
-                 "the shortest and the longest that go from rank to rank (rotating)");
-  app.add_option("--step", chosen.step, "for how long a rank computes or sleeps in a step, at least");
-  app.add_option("--delays", chosen.delays, "shortest and longest time that a rank is late, beyond --step");
+                 "late ranks: none; one (a random rank in each step, by the longest delay); rotating (all ranks, by "
+                 "delays from the shortest to the longest that move from rank to rank)");
+  app.add_option("--step", chosen.step, "minimum duration of a step, in which a rank computes and then sleeps");
+  app.add_option("--delays", chosen.delays, "shortest and longest delay, added to --step");
   app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
   app.add_option("--json", chosen.json, "also write the results to this file");
   try {

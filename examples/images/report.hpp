@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the program prints: a line for each epoch, the table at the end, and the same as JSON.
+// Prints a line per epoch and the table at the end, and writes the same results as JSON.
 #pragma once
 
 #include "options.hpp"
@@ -18,12 +18,12 @@ namespace images {
 
 inline void print_epoch(const training& job, const options& chosen) {
   if (my_rank() > 0) return;
-  fmt::print("seed {}, epoch {} of {}, {:15} {:.2f} % of the test images right\n", job.seed, job.epochs.size(),
+  fmt::print("seed {}, epoch {} of {}, {:15} {:.2f} % of the test images correct\n", job.seed, job.epochs.size(),
              chosen.epochs, job.system.name + ":", 100 * job.epochs.back().accuracy);
   std::fflush(stdout);
 }
 
-/// The trainings of one system, one for each seed, as a row of the results.
+/// One row of the results: the trainings of one system, one per seed.
 inline nlohmann::json row_of(const std::vector<const training*>& runs, const options& chosen) {
   const training& first = *runs[0];
   const auto n = static_cast<double>(runs.size());
@@ -33,7 +33,7 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
                         {"steps", first.steps}};
   double accuracy = 0, lowest = 1, bytes = 0, seconds = 0, xi = 0, fresh = 0;
   std::uint64_t stale = 0;
-  tally selected, summed; // of all seeds
+  tally selected, summed; // over all seeds
   bool ranks_agree = true;
   for (const training* job : runs) {
     const auto steps = static_cast<double>(job->steps);

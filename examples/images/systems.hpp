@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems that are compared: how the ranks' gradients become one step of all ranks.
+// The systems that the program compares: each turns the gradients of all ranks into one step of SGD.
 #pragma once
 
 #include "../ranks.hpp"
@@ -27,24 +27,25 @@ namespace images {
 
 using update = spar::selected_sum<float, std::uint32_t>;
 
-/// A system under training, with what it keeps from one step to the next.
+/// A system, with the state that it keeps from step to step.
 class exchange {
  public:
   virtual ~exchange() = default;
-  /// Lowers the weights by the mean over ranks of `rate` times the gradient, or of what the system selects of it. What
-  /// was subtracted, and this rank's share of it; empty where nothing was left out.
+  /// Subtracts from the weights the mean over all ranks of `rate` times the gradient, or of the entries that the system
+  /// selects from it. Returns what was subtracted and this rank's contribution to it; empty if the system selects
+  /// nothing.
   virtual update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) = 0;
-  /// After the last step: lowers the weights by what came too late for it.
+  /// After the last step: subtracts the gradients that were too late for that step.
   virtual void finish(std::span<float> /*weights*/) {}
-  /// Takes part in the steps that others make meanwhile; whether one is being made.
+  /// Takes part in rounds that other ranks have started; returns whether a round is running.
   virtual bool progress() { return false; }
-  /// Whose gradients were in the last step; null where everybody's were.
+  /// The ranks whose gradients were in the last step; null if all were.
   virtual const spar::participants* participants() const { return nullptr; }
-  /// What this rank has left out so far.
+  /// The residual of this rank; empty if the system keeps none.
   virtual std::span<const float> residual() const { return {}; }
-  /// How many entries this rank selected for that step, whether or not they are in the sum.
+  /// The number of entries that this rank selected for the step, whether or not they are in the sum.
   virtual std::uint64_t selected(const update& made) const { return made.contributed.count(); }
-  /// Bytes that a rank sends in a step and spar does not see.
+  /// Bytes that a rank sends per step without spar, for n weights on P ranks.
   virtual double bytes_unseen(double /*n*/, double /*P*/) const { return 0; }
 };
 
@@ -57,11 +58,12 @@ struct by_mpi final : exchange {
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
     return {};
   }
-  /// MPI does not tell. This is the least that an allreduce of a dense vector can send, on average over ranks.
+  /// MPI does not report its bytes. This is the minimum that an allreduce of a dense vector sends, on average over
+  /// ranks.
   double bytes_unseen(double n, double P) const override { return 2 * n * (P - 1) / P * sizeof(float); }
 };
 
-/// The same with spar.
+/// The same sum with spar.
 struct by_dense final : exchange {
   update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
     spar::sgd_step(world, weights, gradient, rate, spar::cheapest{});
@@ -69,7 +71,7 @@ struct by_dense final : exchange {
   }
 };
 
-/// A part of the gradient is summed, and the rest is kept.
+/// Error feedback: sums the selected entries of the gradient, and keeps the rest as a residual.
 template <class Reduce>
 struct by_feedback final : exchange {
   Reduce reduce;
@@ -79,16 +81,15 @@ struct by_feedback final : exchange {
     return spar::sgd_step(world, weights, gradient, rate, reduce);
   }
   std::span<const float> residual() const override { return reduce.residual(); }
-  /// Some of them may have lost against those of others.
+  /// The sum may lack some of these entries, if entries of other ranks were larger.
   std::uint64_t selected(const update&) const override { return reduce.report().selected; }
 };
 
-/// Quantised Top-k: what the ranks select is summed by SparCML's algorithm for dense sums, of which 4 bits a value
-/// travel. Among a few ranks, of which each selects 1 %, SparCML itself would choose a sparse sum, and quantise
-/// nothing.
+/// Quantised Top-k: SparCML's algorithm for dense sums (DSAR) sums the selected entries, and sends the sum with 4 bits
+/// per value. With a few ranks that select 1 % each, SparCML itself would choose a sparse sum and quantise nothing.
 using sparcml_q4 = spar::quantised_sparcml<float, 4>;
 
-/// eager-SGD: everything is summed, without waiting for everybody.
+/// eager-SGD: sums whole gradients without waiting for all ranks.
 template <spar::participation Participation>
 struct by_eager final : exchange {
   spar::eager_sgd<float, spar::mpi, Participation> sgd;
@@ -104,10 +105,10 @@ struct by_eager final : exchange {
   const spar::participants* participants() const override { return &last; }
 };
 
-/// What a system is made for.
+/// The parameters with which a system is created.
 struct setting {
   spar::mpi* world;
-  std::uint64_t n, k; // entries, in all and to be selected
+  std::uint64_t n, k; // number of entries of the gradient, and number of entries to select
   spar::rank_t quorum;
   std::uint64_t seed;
 };
@@ -117,7 +118,7 @@ std::unique_ptr<exchange> plain(const setting&) {
   return std::make_unique<By>();
 }
 
-/// Error feedback that is to send k entries.
+/// Creates a system with error feedback that selects k entries.
 template <class Reduce>
 std::unique_ptr<exchange> top_k(const setting& its) {
   typename Reduce::algorithm_type algorithm{};
@@ -135,10 +136,10 @@ std::unique_ptr<exchange> eager(const setting& its) {
 
 struct known_system {
   std::string_view name;
-  char mark; // what its name may go on with: '@' and a density, ':' and a quorum, which must be there
+  char mark; // what may follow the name: '@' and a density (optional), or ':' and a quorum (required); 0 for nothing
   std::unique_ptr<exchange> (*make)(const setting&);
 
-  constexpr bool selects() const { return mark == '@'; } // k entries
+  constexpr bool selects() const { return mark == '@'; } // whether it selects k entries
 };
 
 inline constexpr std::array known_systems{
@@ -154,7 +155,7 @@ inline constexpr std::array known_systems{
     known_system{"quorum", ':', eager<spar::quorum>},
 };
 
-/// "topka" or, with a density other than 1 %, "topka@0.02"; "quorum:4".
+/// A system as named by the user: "topka", with a density other than 1 % "topka@0.02", or "quorum:4".
 struct named_system {
   std::string name;
   double density;
@@ -166,7 +167,8 @@ struct named_system {
   }
 };
 
-/// Throws std::runtime_error, or `invalid_argument` for a quorum that so many ranks do not have.
+/// Parses the name of a system. Throws std::runtime_error if the name is invalid, and spar::invalid_argument for a
+/// quorum out of range.
 inline named_system system_of(const std::string& name) {
   const std::size_t at = name.find_first_of("@:");
   named_system found{name, 0.01, 1, nullptr};
@@ -182,23 +184,24 @@ inline named_system system_of(const std::string& name) {
   if (!known.selects()) found.density = 1;
   const char mark = at == std::string::npos ? char{} : name[at];
   if (known.mark == ':' && mark != ':')
-    throw std::runtime_error(fmt::format("{0} has a number, as in {0}:4", known.name));
+    throw std::runtime_error(fmt::format("{0} needs a number, as in {0}:4", known.name));
   if (mark == 0) return found;
   if (mark != known.mark) {
-    throw std::runtime_error(mark == ':' ? fmt::format("{} has no quorum", known.name)
-                                         : fmt::format("{} sends everything: it has no density", name));
+    throw std::runtime_error(mark == ':'
+                                 ? fmt::format("{} takes no quorum", known.name)
+                                 : fmt::format("{}: the system sends everything, so it takes no density", name));
   }
   const std::string number = name.substr(at + 1);
   const char* const end = number.data() + number.size();
   if (mark == ':') {
     const auto [stop, error] = std::from_chars(number.data(), end, found.quorum);
     if (error != std::errc{} || stop != end)
-      throw std::runtime_error(fmt::format("a quorum is a number, not '{}'", number));
+      throw std::runtime_error(fmt::format("a quorum must be a number, not '{}'", number));
     spar::quorum{.q = found.quorum}.validate(static_cast<spar::rank_t>(examples::number_of_ranks()));
   } else {
     const auto [stop, error] = std::from_chars(number.data(), end, found.density);
     if (error != std::errc{} || stop != end || !(found.density > 0 && found.density <= 1)) {
-      throw std::runtime_error(fmt::format("a density is above 0 and at most 1, not '{}'", number));
+      throw std::runtime_error(fmt::format("a density must be above 0 and at most 1, not '{}'", number));
     }
   }
   return found;

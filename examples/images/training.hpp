@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Mini-batch SGD on all ranks: a training with one system, and what is measured on the way.
+// Mini-batch SGD on all ranks: a training with one system, and its measurements.
 #pragma once
 
 #include "model.hpp"
@@ -23,17 +23,17 @@
 
 namespace images {
 
-/// After an epoch: the part of the test images that are right, the bytes that a rank has sent by then, and the seconds
-/// that its steps have taken.
+/// The state after an epoch: the fraction of test images classified correctly, the bytes that a rank has sent so far,
+/// and the seconds that its steps have taken so far.
 struct progress {
   double accuracy, bytes, seconds;
 };
 
-/// Numbers of entries, one for each step.
+/// Statistics of a number of entries over all steps.
 struct tally {
   std::uint64_t most = 0;
   double sum = 0;
-  double distance = 0; // from k, summed up
+  double distance = 0; // sum of |count - k|
 
   void add(std::uint64_t count, std::uint64_t k) {
     most = std::max(most, count);
@@ -42,7 +42,7 @@ struct tally {
   }
 };
 
-/// A model in training with one system, and what it has cost so far.
+/// A model in training with one system, and its measurements so far.
 struct training {
   training(spar::mpi& world, const named_system& chosen, const options& how, std::uint64_t from)
       : system(chosen), seed(from), model({how.neurons[0], how.neurons[1]}, from), gradient(model.weights.size()),
@@ -56,21 +56,21 @@ struct training {
   std::uint64_t k;
   std::unique_ptr<exchange> by;
   std::size_t steps = 0;
-  double seconds = 0, bytes = 0; // of the slowest rank; of a mean rank
-  double xi = 0;                 // the largest
-  tally selected, summed;        // entries that this rank selects; of a sum
-  double fresh = 0;              // ranks whose gradients were in the step that they are of, summed up
-  std::uint64_t stale = 0;       // steps by which a gradient was late, at most
+  double seconds = 0, bytes = 0; // seconds of the slowest rank; bytes as mean over ranks
+  double xi = 0;                 // largest value of xi so far (see `assumption`)
+  tally selected, summed;        // numbers of entries that this rank selects, and of entries of the sum
+  double fresh = 0;              // number of ranks whose current gradient was in a step, summed over all steps
+  std::uint64_t stale = 0;       // largest number of steps by which a gradient was late
   bool ranks_agree = true;
   std::vector<progress> epochs;
 };
 
-/// Assumption 1 of Ok-Topk, section 4.1: by how much a step differs from that of the k largest entries of what all
-/// ranks together might have subtracted, in units of the mean gradient times the rate. What this takes is neither
-/// timed nor counted.
+/// Measures xi of assumption 1 of Ok-Topk (section 4.1): the norm of the difference between a step and an exact step,
+/// which subtracts the k largest entries of all ranks' gradients and residuals together, divided by the norm of the
+/// mean gradient times the rate. The time and messages of this measurement are not counted.
 class assumption {
  public:
-  /// Before the step. Collective.
+  /// Must be constructed before the step. Collective.
   assumption(const training& job, float rate) : wanted_(job.gradient.size()), k_(job.k) {
     const float part = rate / static_cast<float>(number_of_ranks());
     for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i] = part * job.gradient[i];
@@ -84,7 +84,7 @@ class assumption {
     for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i] += residual[i];
   }
 
-  /// After the step that made this update: xi.
+  /// Returns xi after the step that made the update `made`.
   double xi(const update& made, spar::pool& memory) {
     const auto largest = spar::selector::exact_topk{.k = k_}(std::span(wanted_), memory);
     std::fill(wanted_.begin(), wanted_.end(), 0.0F);
@@ -108,13 +108,13 @@ class assumption {
   std::uint64_t k_;
 };
 
-/// The numbers of this rank's images in a batch: of a random order of all, which all ranks know.
+/// The numbers of this rank's images in a step, taken from a random order of all images that all ranks share.
 inline std::span<const std::uint32_t> batch_of(std::span<const std::uint32_t> order, std::size_t step,
                                                std::size_t batch) {
   return order.subspan((step * number_of_ranks() + my_rank()) * batch, batch);
 }
 
-/// The learning rate rises over the first half of an epoch, then falls to zero: the same for every system.
+/// The learning rate rises over the first half of the first epoch, then falls to zero; it is the same for every system.
 inline float rate_at(std::size_t step, std::size_t steps_an_epoch, const options& chosen) {
   const auto at = static_cast<float>(step) + 1;
   const float up = at / (static_cast<float>(steps_an_epoch) / 2);
@@ -122,7 +122,8 @@ inline float rate_at(std::size_t step, std::size_t steps_an_epoch, const options
   return chosen.rate * std::min({up, left, 1.0F});
 }
 
-/// An epoch: in each step every rank computes the gradient of its own batch, and all make the same step. Collective.
+/// Trains for one epoch: in each step, every rank computes the gradient of its own batch, and all ranks make the same
+/// step. Collective.
 inline void train(spar::mpi& world, training& job, const image_set& images, const options& chosen) {
   std::vector<std::uint32_t> order(images.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -168,7 +169,8 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   job.seconds += over_ranks(seconds, MPI_MAX);
 }
 
-/// Counts what is right among the test images, and whether all ranks have the same weights, bit for bit. Collective.
+/// Measures the accuracy on the test images, and checks that the weights of all ranks are bitwise identical.
+/// Collective.
 inline void examine(training& job, const image_set& images) {
   std::vector<std::uint32_t> mine;
   for (std::size_t i = my_rank(); i < images.size(); i += number_of_ranks()) mine.push_back(std::uint32_t(i));

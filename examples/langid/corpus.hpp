@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Word lists: reads them, drops the words that say nothing, and splits the rest into training and test words.
+// Reads word lists, drops words without information about the language, and splits the rest into training and test
+// words.
 #pragma once
 
 #include "../ranks.hpp"
@@ -21,7 +22,7 @@ namespace langid {
 
 using namespace examples;
 
-/// A file with one word a line, and what to say where it is missing.
+/// A file with one word per line, and a hint for the error message if the file is missing.
 struct word_list {
   std::string language, path, hint;
 };
@@ -40,21 +41,21 @@ inline const std::vector<word_list> debian_lists = {
 struct labelled_word {
   std::uint64_t hash;
   std::u32string text;
-  std::uint32_t language; // its place among the lists
+  std::uint32_t language; // index of the word's list
 };
 
-/// What one rank trains and tests on.
+/// The words on which one rank trains and tests.
 struct corpus {
   std::vector<labelled_word> training, test;
 };
 
-/// One step of a hash over code points; good enough to deal words out and to pick buckets.
+/// One step of a hash over code points, good enough to distribute words among ranks and n-grams among buckets.
 constexpr std::uint64_t mix(std::uint64_t hash, char32_t letter) {
   hash = (hash ^ letter) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 32);
 }
 
-/// The code points of UTF-8; bytes that are not UTF-8 are read as ISO-8859-1, in which some lists still come.
+/// Decodes UTF-8. A word that is not valid UTF-8 is read as ISO-8859-1, the encoding of some lists.
 inline std::u32string decode(std::string_view bytes) {
   std::u32string text;
   text.reserve(bytes.size());
@@ -73,30 +74,32 @@ inline std::u32string decode(std::string_view bytes) {
   return text;
 }
 
-/// Lower case, as capitals would give German nouns away (the C library's table; main() sets the locale).
+/// The word in lower case, because capitals would reveal German nouns. Uses the C library's table; main() sets the
+/// locale.
 inline std::u32string normalised(std::string_view bytes) {
   std::u32string text = decode(bytes);
   for (char32_t& c : text) c = c >= 'a' && c <= 'z' ? c : static_cast<char32_t>(std::towlower(static_cast<wint_t>(c)));
   return text;
 }
 
-/// Only letters: no possessive ("cat's"), phrase, number or abbreviation, which the lists treat differently.
+/// Whether the text consists of letters only. This excludes possessives ("cat's"), phrases, numbers and abbreviations,
+/// which the lists treat differently.
 inline bool is_word(std::u32string_view text) {
   const auto letter = [](char32_t c) { return (c >= U'a' && c <= U'z') || c >= 0xc0; };
   return !text.empty() && std::all_of(text.begin(), text.end(), letter);
 }
 
-/// The words that this rank owns: a word's hash chooses the rank, so that equal words of all lists meet on one of them.
-/// There repeated words become one, and a word that several languages share is dropped, as it has no right answer. At
-/// most `limit` words of a language remain over all ranks, those of lowest hash; one word in five is for testing, the
-/// same words on any number of ranks. Throws std::runtime_error for a list that cannot be read or holds no word.
+/// Reads the words that this rank owns. A word's hash determines its rank, so that one rank gets all copies of a word:
+/// this rank drops repeated words, and words that several languages share, which have no right answer. At most `limit`
+/// words per language remain over all ranks, those with the lowest hashes. One word in five is a test word, the same
+/// words on any number of ranks. Throws std::runtime_error for a list that cannot be read or contains no word.
 inline corpus read_corpus(const std::vector<word_list>& lists, std::size_t limit) {
   const unsigned rank = my_rank(), ranks = number_of_ranks();
   std::string missing;
   for (const word_list& list : lists) {
     if (!std::ifstream(list.path)) missing += (missing.empty() ? "" : ", ") + list.path + list.hint;
   }
-  if (!missing.empty()) throw std::runtime_error("these word lists cannot be read: " + missing);
+  if (!missing.empty()) throw std::runtime_error("cannot read these word lists: " + missing);
   std::vector<labelled_word> words;
   for (std::uint32_t language = 0; language < lists.size(); ++language) {
     const word_list& list = lists[language];
@@ -111,7 +114,8 @@ inline corpus read_corpus(const std::vector<word_list>& lists, std::size_t limit
       for (const char32_t letter : text) hash = mix(hash, letter);
       if (hash % ranks == rank) words.push_back({hash, std::move(text), language});
     }
-    if (found == 0) throw std::runtime_error(fmt::format("the list of {} holds no word: {}", list.language, list.path));
+    if (found == 0)
+      throw std::runtime_error(fmt::format("the word list of {} contains no word: {}", list.language, list.path));
   }
   std::sort(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.hash < b.hash; });
   corpus mine;
@@ -123,26 +127,27 @@ inline corpus read_corpus(const std::vector<word_list>& lists, std::size_t limit
     ++taken[word->language];
     ((word->hash >> 32) % 5 == 0 ? mine.test : mine.training).push_back(std::move(*word));
   }
-  // By another hash: so far the words of the longest list, whose lowest hashes are lower, come first.
+  // Shuffle by another hash: so far, words of the longest list come first, because the lowest hashes of a longer list
+  // are lower.
   std::sort(mine.training.begin(), mine.training.end(),
             [](const auto& a, const auto& b) { return mix(a.hash, 0) < mix(b.hash, 0); });
   return mine;
 }
 
-/// Every language must have kept words to learn from and to be tested with. Collective; on rank 0 it prints what there
-/// is.
+/// Throws std::runtime_error unless every language has training words and test words. Prints the numbers of words on
+/// rank 0. Collective.
 inline void check(const corpus& words, const std::vector<word_list>& lists) {
   for (const auto& [part, name] : {std::pair{&words.training, "training"}, std::pair{&words.test, "test"}}) {
     for (std::size_t l = 0; l < lists.size(); ++l) {
       const auto of_l = std::count_if(part->begin(), part->end(), [&](const auto& word) { return word.language == l; });
       if (over_ranks(of_l, MPI_SUM) > 0) continue;
-      throw std::runtime_error(fmt::format("no {} word of {} is left: {} has too few words that no other list has",
+      throw std::runtime_error(fmt::format("no {} word of {} is left: {} has too few words that are in no other list",
                                            name, lists[l].language, lists[l].path));
     }
   }
   const double training = over_ranks(words.training.size(), MPI_SUM), test = over_ranks(words.test.size(), MPI_SUM);
   if (my_rank() > 0) return;
-  fmt::print("{} languages, {} words to learn from, {} to be tested with\n", lists.size(), training, test);
+  fmt::print("{} languages, {} training words, {} test words\n", lists.size(), training, test);
   std::fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which language is a word of? A classifier trained on all ranks at once, with MPI_Allreduce and then with spar.
-// docs/tutorial.md walks through this file; SparCML (SC'19), section 8.2, does the same job on URLs and web pages.
+// Trains a classifier that identifies the language of a word, on all ranks at once, with MPI_Allreduce and with spar.
+// docs/tutorial.md walks through this file; SparCML (SC'19), section 8.2, trains such classifiers on URLs and web
+// pages.
 #include "corpus.hpp"
 #include "model.hpp"
 #include "options.hpp"
@@ -21,8 +22,8 @@
 
 using namespace langid;
 
-/// The baseline: MPI sums the whole vector, zeros and all. Returns the seconds inside the call; there is no barrier
-/// before it, so they include waiting for the slowest rank, with spar just the same.
+/// The baseline: MPI sums the whole vector, including zeros. Returns the seconds inside the call; no barrier precedes
+/// the call, so the seconds include waiting for the slowest rank, as in step_with_spar.
 double step_with_mpi(gradient& step, classifier& model) {
   const int n = spar::checked_cast<int>(step.dense.size());
   const double start = MPI_Wtime();
@@ -33,7 +34,7 @@ double step_with_mpi(gradient& step, classifier& model) {
   return seconds;
 }
 
-/// The same with spar: only what some rank's batch touched is sent, and only that is subtracted.
+/// The same step with spar, which sends and subtracts only the entries that some rank's batch touched.
 double step_with_spar(spar::mpi& world, gradient& step, classifier& model) {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
@@ -47,8 +48,8 @@ double step_with_spar(spar::mpi& world, gradient& step, classifier& model) {
   return seconds;
 }
 
-/// An epoch of mini-batch SGD. In each step a rank adds up the gradient of its own batch, and `exchange` subtracts the
-/// sum over all ranks from the weights, which therefore stay the same on every rank.
+/// One epoch of mini-batch SGD. In each step, a rank computes the gradient of its own batch, and `exchange` subtracts
+/// the sum of all ranks' gradients from the weights; the weights thus stay the same on all ranks.
 template <class Exchange>
 void train(training& job, const corpus& words, const options& chosen, Exchange exchange) {
   // A rank that runs out of words contributes an empty gradient, so that all ranks make the same number of steps.
@@ -73,7 +74,8 @@ void train(training& job, const corpus& words, const options& chosen, Exchange e
   print_epoch(job, chosen);
 }
 
-/// Reads, trains twice, reports, and classifies the words that were given. Returns the exit status.
+/// Reads the word lists, trains with MPI and with spar, prints the results, and classifies the words on the command
+/// line. Returns the exit status.
 int run(int argc, char** argv) {
   options chosen;
   if (const int status = parse(argc, argv, chosen); status >= 0) return status;
@@ -85,14 +87,15 @@ int run(int argc, char** argv) {
   const auto step_with_spar_in_world = [&](gradient& step, classifier& model) {
     return step_with_spar(world, step, model);
   };
-  // From the same start, and taking turns, so that whatever else the machine does disturbs both.
+  // Both start from the same weights and train in turn, so that other programs on the machine disturb both alike.
   training with_mpi("MPI", chosen), with_spar("spar", chosen);
   for (unsigned epoch = 0; epoch < chosen.epochs; ++epoch) {
     train(with_mpi, words, chosen, step_with_mpi);
     train(with_spar, words, chosen, step_with_spar_in_world);
   }
 
-  // MPI does not tell what it sends. This is the least that an allreduce of a dense vector can, on average over ranks.
+  // MPI does not report its bytes. This is the minimum that an allreduce of a dense vector sends, on average over
+  // ranks.
   const double P = number_of_ranks(), n = static_cast<double>(with_mpi.step.dense.size());
   with_mpi.bytes_a_step = 2 * n * (P - 1) / P * sizeof(float);
   const spar::statistics sent = world.statistics();

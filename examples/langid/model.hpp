@@ -16,7 +16,8 @@
 
 namespace langid {
 
-/// The n-grams (2 to 5 letters, '<' and '>' mark the ends of the word) as buckets in [0, 2^bits).
+/// The n-grams of a word as buckets in [0, 2^bits). An n-gram has 2 to 5 letters; '<' and '>' mark the ends of the
+/// word.
 inline std::vector<std::uint32_t> n_grams(std::u32string_view word, unsigned bits) {
   const std::u32string marked = U'<' + std::u32string(word) + U'>';
   std::vector<std::uint32_t> buckets;
@@ -30,13 +31,14 @@ inline std::vector<std::uint32_t> n_grams(std::u32string_view word, unsigned bit
   return buckets;
 }
 
-/// A row of `languages` weights for each bucket; the parameter of (bucket, language) is bucket * languages + language.
+/// A row of `languages` weights per bucket; the weight of (bucket, language) has the index bucket * languages +
+/// language.
 struct classifier {
   std::size_t languages;
   unsigned bits;
   std::vector<float> weights = std::vector<float>(languages << bits);
 
-  /// The probability of each language, given the n-grams of a word.
+  /// The probability of each language, given the buckets of a word's n-grams.
   std::vector<float> probabilities(std::span<const std::uint32_t> buckets) const {
     std::vector<float> result(languages);
     for (const std::uint32_t bucket : buckets) {
@@ -50,7 +52,7 @@ struct classifier {
     return result;
   }
 
-  /// How many words are most probably of the language that they are of.
+  /// The number of words for which the most probable language is the right one.
   double right(std::span<const labelled_word> words) const {
     return static_cast<double>(std::count_if(words.begin(), words.end(), [&](const labelled_word& word) {
       const std::vector<float> p = probabilities(n_grams(word.text, bits));
@@ -62,7 +64,7 @@ struct classifier {
 /// The gradient of the loss over a batch: a dense vector, nonzero only in the rows of the batch's n-grams.
 struct gradient {
   std::vector<float> dense;
-  std::vector<std::uint64_t> touched; // a bit for each row
+  std::vector<std::uint64_t> touched; // one bit per row
   std::size_t languages;
 
   explicit gradient(const classifier& model)
@@ -80,7 +82,7 @@ struct gradient {
     }
   }
 
-  /// Moves the rows touched into the two vectors, in order of their indices, and leaves zero.
+  /// Moves the touched rows into the two vectors in ascending order of indices, and sets the gradient to zero.
   void move_to(std::vector<std::uint32_t>& indices, std::vector<float>& values) {
     for (std::size_t block = 0; block < touched.size(); ++block) {
       for (; touched[block] != 0; touched[block] &= touched[block] - 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the program prints at the end: the table, the words, and the same as JSON.
+// Prints progress, the table and the classified words, and writes the results as JSON.
 #pragma once
 
 #include "../ranks.hpp"
@@ -19,7 +19,7 @@
 
 namespace langid {
 
-/// A model in training and what it has cost so far; the seconds are those of the slowest rank.
+/// A model in training, and its measurements so far; seconds are those of the slowest rank.
 struct training {
   training(const char* called, const options& chosen)
       : name(called), model{.languages = chosen.lists.size(), .bits = chosen.bits}, step(model) {}
@@ -40,7 +40,7 @@ inline void print_progress(const training& job, std::size_t step, std::size_t st
 
 inline void print_epoch(const training& job, const options& chosen) {
   if (my_rank() > 0) return;
-  fmt::print("{}{:4} epoch {} of {}: {:.2f} % of the test words right after {:.1f} s, {:.2f} s of it communication\n",
+  fmt::print("{}{:4} epoch {} of {}: {:.2f} % of the test words correct after {:.1f} s, {:.2f} s in communication\n",
              chosen.progress ? "\r" : "", job.name, job.epochs, chosen.epochs, 100 * job.accuracy, job.seconds,
              job.communication);
   std::fflush(stdout);
@@ -58,7 +58,7 @@ inline std::string best_three(const classifier& model, const options& chosen, co
   return line;
 }
 
-/// Seconds are those of a mean epoch, bytes those that a rank sends in a step, in the table and in the JSON file.
+/// Prints the table and writes the JSON file. Seconds are means per epoch; bytes are per rank and step.
 inline void report(const training& mpi, const training& spar, const options& chosen) {
   const auto row = [](const char* what, double a, double b, const char* unit) {
     fmt::print("{:30}{:>12.2f} {:2}{:>14.2f} {}\n", what, a, unit, b, unit);
@@ -67,7 +67,7 @@ inline void report(const training& mpi, const training& spar, const options& cho
   fmt::print("\n{:30}{:>15}{:>17}\n", "", "MPI_Allreduce", "spar::allreduce");
   row("test accuracy", 100 * mpi.accuracy, 100 * spar.accuracy, "%");
   row("time per epoch", mpi.seconds / epochs, spar.seconds / epochs, "s");
-  row("  of it communication", mpi.communication / epochs, spar.communication / epochs, "s");
+  row("  in communication", mpi.communication / epochs, spar.communication / epochs, "s");
   row("bytes sent per rank and step", mpi.bytes_a_step / 1e6, spar.bytes_a_step / 1e6, "MB");
   if (!chosen.words.empty()) fmt::print("\n");
   for (const std::string& word : chosen.words) fmt::print("{}\n", best_three(spar.model, chosen, word));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Policies of one's own in the slots of spar's collectives, and an algorithm of one's own beside them. Needs nothing
-// but the headers.
+// Uses user-defined policies in compositions with spar's policies, and a user-defined algorithm. Needs only the
+// headers.
 #include "policies.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ int main() {
     return x;
   };
 
-  // What must come out: the sum of the entries of at least 0.9, which is what the selector takes.
+  // The expected result: the sum of the entries whose magnitude is at least 0.9, which the selector takes.
   const own::at_least select{.threshold = 0.9F};
   std::vector<float> expected(n);
   for (spar::rank_t r = 0; r < ranks; ++r) {
@@ -34,16 +34,16 @@ int main() {
   float by_schedule = 0, by_codec = 0, by_star = 0;
   spar::thread_group group(ranks);
   group.run([&](spar::threads& net) {
-    // An own selector with an own schedule ...
+    // A user-defined selector with a user-defined schedule.
     auto x = gradient(net.rank());
     spar::allreduce(net, std::span(x), spar::compose(select, own::there_and_back{}));
 
-    // ... with a schedule of spar's, whose dense blocks travel by an own codec ...
+    // The selector with a schedule of spar that sends dense blocks with a user-defined codec.
     auto y = gradient(net.rank());
     const spar::storage::then<spar::storage::coo, own::truncated> store;
     spar::allreduce(net, std::span(y), spar::compose(select, store, spar::dsar_split{}));
 
-    // ... and before an algorithm without slots.
+    // The selector, called directly, before an algorithm that is not a composition.
     auto z = gradient(net.rank());
     const auto selected = select(std::span(z), net.memory());
     const auto sum = spar::allreduce(net, selected, own::star{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Policies of one's own: a selector, a codec for dense blocks, a schedule, and an algorithm that is no composition.
+// User-defined policies: a selector, a codec for dense blocks, a schedule, and an algorithm that is not a composition.
 #pragma once
 
 #include <spar/spar.hpp>
@@ -13,7 +13,8 @@
 
 namespace own {
 
-/// A selector: the entries whose magnitude is at least a threshold; they leave `x`, which keeps the rest.
+/// A selector that moves the entries whose magnitude is at least a threshold from `x` into a stream; `x` keeps the
+/// rest.
 struct at_least {
   static constexpr spar::slot fills = spar::slot::selector;
   static constexpr std::string_view name = "at_least";
@@ -21,7 +22,7 @@ struct at_least {
   float threshold = 0;
 
   void validate(std::uint64_t) const {
-    if (!(threshold >= 0)) spar::raise<spar::invalid_argument>({"a threshold of ", threshold, " is not 0 or more"});
+    if (!(threshold >= 0)) spar::raise<spar::invalid_argument>({"threshold is ", threshold, ", expected 0 or more"});
   }
   template <class F>
   void options(F&& f) const {
@@ -44,7 +45,7 @@ struct at_least {
   }
 };
 
-/// A storage: a codec for blocks of dense values, of which the upper 16 bits of each float travel.
+/// A storage: a codec for blocks of dense values that sends the upper 16 bits of each float.
 struct truncated {
   static constexpr spar::slot fills = spar::slot::storage;
   static constexpr std::string_view name = "truncated";
@@ -74,15 +75,15 @@ struct truncated {
   }
 };
 
-/// A schedule: everything to rank 0 along a binomial tree, and the sum back. Any selector, storage and topology goes
-/// with it, as its messages are made by the pieces of the library that it calls.
+/// A schedule that reduces to rank 0 along a binomial tree, and broadcasts the sum. Any selector, storage and topology
+/// composes with this schedule, because the library's binomial_reduce and binomial_broadcast send its messages.
 struct there_and_back {
   static constexpr spar::slot fills = spar::slot::schedule;
   static constexpr std::string_view name = "there_and_back";
 
   template <class Selector, class Storage, class Topology>
   static spar::nothing_against accepts();
-  void validate(std::uint64_t) const {} // nothing
+  void validate(std::uint64_t) const {} // nothing to check
   template <class F>
   void options(F&&) const {} // none
 
@@ -96,7 +97,8 @@ struct there_and_back {
   }
 };
 
-/// An algorithm without slots, for streams alone: everybody sends to rank 0, which adds up and sends the sum back.
+/// An algorithm for sparse streams that is not a composition: all ranks send to rank 0, which merges the streams and
+/// sends the sum back.
 struct star : spar::algorithm_defaults {
   static constexpr std::string_view name = "star";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data-parallel training as any MPI program does it: gradients are summed by MPI_Allreduce, and nothing here knows
-// spar. scripts/preload puts spar below it.
+// Data-parallel training with MPI_Allreduce, like any MPI program: this program does not use spar. scripts/preload runs
+// it with spar's preloaded library.
 #include "../images/model.hpp"
 #include "../ranks.hpp"
 
@@ -32,7 +32,7 @@ struct options {
   float rate = 0.1F;
 };
 
-/// One SGD step: the mean of all ranks' gradients, by plain MPI.
+/// One SGD step with the mean of all ranks' gradients, summed by MPI.
 void step(images::perceptron& model, std::vector<float>& gradient, float rate) {
   MPI_Allreduce(MPI_IN_PLACE, gradient.data(), static_cast<int>(gradient.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   const float scale = rate / static_cast<float>(number_of_ranks());
@@ -74,13 +74,13 @@ int train(const options& chosen) {
     const double right = accuracy(model, tests);
     history.push_back({{"epoch", epoch}, {"accuracy", right}, {"seconds", seconds}});
     if (my_rank() == 0) {
-      fmt::print("epoch {}: {:.2f} % of the test images right after {:.2f} s\n", epoch, 100 * right, seconds);
+      fmt::print("epoch {}: {:.2f} % of the test images correct after {:.2f} s\n", epoch, 100 * right, seconds);
       std::fflush(stdout);
     }
   }
   const bool agree = same_weights(model);
   if (my_rank() == 0) {
-    if (!agree) fmt::print(stderr, "plain_mpi: the ranks' weights differ\n");
+    if (!agree) fmt::print(stderr, "plain_mpi: the weights differ between ranks\n");
     if (!chosen.json.empty()) {
       std::ofstream(chosen.json) << nlohmann::json{{"ranks", number_of_ranks()}, {"history", history}}.dump(2) << '\n';
     }
@@ -92,13 +92,15 @@ int train(const options& chosen) {
 
 int main(int argc, char** argv) {
   options chosen;
-  CLI::App app("Trains a classifier of images on all ranks; gradients are summed by MPI_Allreduce.");
+  CLI::App app("Trains a classifier of images on all ranks; MPI_Allreduce sums the gradients.");
   app.add_option("--data", chosen.data, "directory with the images");
   app.add_option("--json", chosen.json, "file for the accuracy and the seconds after each epoch");
   app.add_option("--epochs", chosen.epochs)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--batch", chosen.batch, "images a rank and step")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--images", chosen.images, "to learn from, at most")->capture_default_str();
-  app.add_option("--test-images", chosen.tested, "at most")->capture_default_str();
+  app.add_option("--batch", chosen.batch, "images per rank and step")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--images", chosen.images, "maximum number of training images")->capture_default_str();
+  app.add_option("--test-images", chosen.tested, "maximum number of test images")->capture_default_str();
   app.add_option("--seed", chosen.seed)->capture_default_str();
   app.add_option("--rate", chosen.rate, "learning rate")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

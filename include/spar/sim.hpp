@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All of spar and the simulated network.
+// spar.hpp and the simulated network.
 #pragma once
 
 #include <spar/spar.hpp>

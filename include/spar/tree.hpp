@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is for networks that are trees: the topologies on_tree and on_plan, the schedules that know of them, and the
-// systems made of these.
+// Collectives for networks that are trees: the topologies on_tree and on_plan, the schedules that use them, and the
+// systems that are composed of both.
 #pragma once
 
 #include <spar/collective/topk/quantile_owners.hpp>

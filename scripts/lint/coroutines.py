@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The coroutine rules that g++ 12 needs: it destroys some temporaries of a full expression with co_await twice.
+"""Checks rules that avoid a bug of g++ 12: it destroys some temporaries of a full expression with co_await twice.
 
   list       no co_await inside an initializer list
   binding    no structured binding directly on co_await
-  lambda     no coroutine that is a lambda with captures (the closure may die before the coroutine resumes)
-  temporary  no braced temporary, and no lambda that captures by copy, in a full expression with co_await: name it first
+  lambda     no coroutine that is a lambda with captures (the closure may be destroyed before the coroutine resumes)
+  temporary  no braced temporary, and no lambda that captures by copy, in a full expression with co_await
 
-A braced temporary of a type that ends in _t, a fundamental type, std::span or an operation is harmless. A line with the
-comment `coroutine-lint: trivial` vouches for another trivially destructible type. This reads tokens, not types: it is a
-net for the usual ways to write these, not a proof.
+Braced temporaries of fundamental types, of types whose name ends in _t, of std::span and of operations are harmless.
+The comment `coroutine-lint: trivial` on a line declares that the type on this line is trivially destructible. The lint
+reads tokens, not types: it finds the usual ways to break the rules, and proves nothing.
 """
 
 import re
@@ -22,7 +22,7 @@ COROUTINE = {"co_await", "co_return", "co_yield"}
 KEYWORDS = COROUTINE | {"return", "else", "throw", "case", "new", "delete", "sizeof", "do"}
 HARMLESS = re.compile(r"(\w+_t|bool|char|short|int|long|unsigned|float|double|byte|span|sum|product|minimum|maximum)$")
 VOUCH = "coroutine-lint: trivial"
-CANARY = "tests/runtime/coroutine_canary_test.cpp"  # breaks the rules to show what the compiler does
+CANARY = "tests/runtime/coroutine_canary_test.cpp"  # breaks the rules to test the compiler
 BLOCK_AFTER = {None, ";", "{", "}", ")", ":", "]]", '""', "&&", "&", "...", "else", "do", "try", "const", "noexcept",
                "mutable", "override", "final"}
 LIST_AFTER = {"=", ",", "(", "?", "<", "return", "co_return", "co_yield", "co_await"}
@@ -30,7 +30,7 @@ CONTROL = {"if", "for", "while", "switch", "else", "do", "try", "catch"}
 
 
 class Frame:
-    """An open bracket. Code frames (file, block, function, lambda) hold a statement; list and paren are part of one."""
+    """An open bracket. Frames of code (file, block, function, lambda) contain statements; list and paren do not."""
 
     def __init__(self, kind, begin=0, part_of_expression=False):
         self.kind, self.begin, self.part_of_expression = kind, begin, part_of_expression
@@ -53,7 +53,7 @@ def matching(tokens, i, step, open_, close):
 
 
 def type_before(tokens, i):
-    """(index before it, its last word) of the type that ends at i, as in a::b<c>."""
+    """(index before the type, last word of its name) for the type that ends at i, as in a::b<c>."""
     if tokens[i] == ">":
         i = matching(tokens, i, -1, "<", ">") - 1
     name = tokens[i] if i >= 0 and WORD.match(tokens[i]) else ""
@@ -68,7 +68,7 @@ def type_before(tokens, i):
 
 
 def declares_type(statement):
-    """Whether a statement that reaches a brace declares a class, an enumeration or a namespace."""
+    """Whether the statement before a brace declares a class, an enumeration or a namespace."""
     i = 0
     while i < len(statement):
         if statement[i] == "template" and statement[i + 1:i + 2] == ["<"]:
@@ -83,7 +83,7 @@ def declares_type(statement):
 
 
 def begins_lambda(tokens, i):
-    """Whether the [ at i introduces a lambda, not a subscript, an array or a structured binding."""
+    """Whether the [ at i begins a lambda, not a subscript, an array or a structured binding."""
     if i == 0 or tokens[i - 1] in KEYWORDS:
         return True
     return not (WORD.match(tokens[i - 1]) or tokens[i - 1] in (")", "]", ">", "}", '""', "&&") or
@@ -91,7 +91,7 @@ def begins_lambda(tokens, i):
 
 
 def lambda_at(tokens, i):
-    """(index of the body's brace or None, captures anything, captures by copy) of the lambda whose [ is at i."""
+    """(index of the body's brace or None, captures anything, captures by copy) for the lambda whose [ is at i."""
     close = matching(tokens, i, 1, "[", "]")
     items, depth, start = [], 0, True
     for token in tokens[i + 1:close]:
@@ -109,7 +109,7 @@ def lambda_at(tokens, i):
 
 
 def list_type(tokens, i, begin):
-    """None where the brace at i opens a block, else the name of the type that the list initialises ('' for none)."""
+    """None if the brace at i opens a block, otherwise the name of the type that the list initialises ('' for none)."""
     before = tokens[i - 1] if i else None
     if before in LIST_AFTER:
         return ""
@@ -127,13 +127,13 @@ def list_type(tokens, i, begin):
 
 
 def is_declaration(tokens, i, begin):
-    """Whether the list at i initialises a declared name (type name{...}), so that no temporary arises."""
+    """Whether the list at i initialises a declared variable (type name{...}), which creates no temporary."""
     return i - 2 >= begin and WORD.match(tokens[i - 1]) and (
         WORD.match(tokens[i - 2]) and tokens[i - 2] not in KEYWORDS or tokens[i - 2] in (">", "*", "&"))
 
 
 def faults(source):
-    """(line, sentence) for each breach in the text of one file."""
+    """(line, sentence) for each violation in the text of one file."""
     vouched = {n for n, line in enumerate(source.splitlines(), 1) if VOUCH in line}
     text = re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: "\n" * m.group().count("\n"), tree.code(source),
                   flags=re.MULTILINE)
@@ -175,7 +175,7 @@ def faults(source):
             if i in bodies:
                 stack.append(Frame(bodies[i], i + 1, True))
             elif name is not None:
-                # `type name{...}`, `type name = {...}` and a designator's `.member = {...}` make no temporary.
+                # `type name{...}`, `type name = {...}` and a designator's `.member = {...}` create no temporary.
                 named = is_declaration(tokens, i, begin) or tokens[i - 1] == "="
                 if not named and not HARMLESS.match(name):
                     code().suspects.append((lines[i], f"the braced temporary {name}{{...}}"))
@@ -269,9 +269,9 @@ def self_test():
                 "temporary": "full expression"}
     for rule, snippets in BAD.items():
         for snippet in snippets:
-            yield f"accepted, against the rule {rule}: {snippet}", any(sentence[rule] in s for _, s in faults(snippet))
+            yield f"accepted, against rule {rule}: {snippet}", any(sentence[rule] in s for _, s in faults(snippet))
     for snippet in GOOD:
-        yield f"refused: {snippet} ({faults(snippet)})", not faults(snippet)
+        yield f"rejected valid code: {snippet} ({faults(snippet)})", not faults(snippet)
 
 
 tree.main(check, self_test)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Form of the sources: licence line everywhere; headers are short, say what they are, and avoid slow includes."""
+"""Checks that sources have a licence line, and that headers are short, have a description, and avoid slow includes."""
 
 import re
 from statistics import median
@@ -14,24 +14,24 @@ MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
 def source_faults(name, source):
-    """(line, sentence) for every source file, header or not."""
+    """(line, sentence) for each fault of any source file."""
     lines = source.splitlines()
     if LICENCE not in "\n".join(lines[:2]):
-        yield 1, "the first lines lack the SPDX licence line"
+        yield 1, "the SPDX licence line is not among the first two lines"
     for number, line in enumerate(lines, 1):
         if name.endswith(tree.CPP) and len(line) > WIDEST:
-            yield number, f"{len(line)} columns, more than {WIDEST}"
+            yield number, f"{len(line)} columns, expected at most {WIDEST}"
         if not name.startswith("scripts/lint/") and MARKS.search(line):
-            yield number, f"a mark of unfinished work: {MARKS.search(line).group()}"
+            yield number, f"marker of unfinished work: {MARKS.search(line).group()}"
 
 
 def header_faults(source):
-    """(line, sentence) for headers of the library."""
+    """(line, sentence) for each fault of a header of the library."""
     lines = source.splitlines()
     if len(lines) > LONGEST:
-        yield len(lines), f"{len(lines)} lines, more than {LONGEST}"
+        yield len(lines), f"{len(lines)} lines, expected at most {LONGEST}"
     if len(lines) < 2 or not re.match(r"//+ \S", lines[1]):
-        yield 2, "the second line is no comment that says what the header is"
+        yield 2, "the second line is not a comment that describes the header"
     if "#pragma once" not in lines:
         yield 1, "no #pragma once"
     for number, line in enumerate(lines, 1):
@@ -51,21 +51,21 @@ def check():
             for line, sentence in header_faults(source):
                 yield name, line, sentence
     if lengths and median(lengths) >= LONGEST_MEDIAN:
-        yield "include", 0, f"the median header has {median(lengths):.0f} lines, not under {LONGEST_MEDIAN}"
+        yield "include", 0, f"the median header has {median(lengths):.0f} lines, expected less than {LONGEST_MEDIAN}"
 
 
 def self_test():
     head = f"// {LICENCE}\n// A header.\n"
     good = head + "#pragma once\n#include <vector>\n"
-    yield "refused: a good header", not list(header_faults(good)) and not list(source_faults("a.hpp", good))
-    yield "accepted: 451 lines", any("451 lines" in s for _, s in header_faults(good + "\n" * 447))
-    yield "refused: 450 lines", not list(header_faults(good + "\n" * 446))
-    yield "accepted: no pragma", bool(list(header_faults(head + "#include <vector>\n")))
-    yield "accepted: no description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
-    yield "accepted: slow include", bool(list(header_faults(good + "#include <iostream>\n")))
-    yield "accepted: no licence", bool(list(source_faults("a.cpp", "int a;\n")))
-    yield "accepted: a long line", bool(list(source_faults("a.cpp", head + "/" * 121 + "\n")))
-    yield "accepted: a mark", bool(list(source_faults("a.cpp", head + "// TODO: all\n")))
+    yield "rejected a good header", not list(header_faults(good)) and not list(source_faults("a.hpp", good))
+    yield "accepted 451 lines", any("451 lines" in s for _, s in header_faults(good + "\n" * 447))
+    yield "rejected 450 lines", not list(header_faults(good + "\n" * 446))
+    yield "accepted a missing #pragma once", bool(list(header_faults(head + "#include <vector>\n")))
+    yield "accepted a missing description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
+    yield "accepted a slow include", bool(list(header_faults(good + "#include <iostream>\n")))
+    yield "accepted a missing licence line", bool(list(source_faults("a.cpp", "int a;\n")))
+    yield "accepted a long line", bool(list(source_faults("a.cpp", head + "/" * 121 + "\n")))
+    yield "accepted a marker of unfinished work", bool(list(source_faults("a.cpp", head + "// TODO: all\n")))
 
 
 tree.main(check, self_test)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Includes go down only: a folder of include/spar is a layer and includes itself and the layers below. Subfolders
-of a layer have levels within it. A folder holds at most 16 headers."""
+"""Checks the layers of include/spar: each folder is a layer, and its headers may include only the same layer and lower
+ones. The subfolders of a layer also have levels. A folder contains at most 16 headers."""
 
 import collections
 import re
@@ -21,7 +21,7 @@ LEVEL = {
     "optimizer": 6,
     "system": 7,
 }
-# Of the subfolders of a layer; the headers directly in it have the level of "".
+# The levels of the subfolders of a layer; headers directly in the layer have the level of "".
 WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
@@ -30,7 +30,7 @@ WITHIN = {
     "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk": 4, "tree": 4, "partial": 4},
 }
 MOST_HEADERS = 16
-# Headers directly under include/spar stand above every layer; what may name a library from outside, by layer and name.
+# The headers that may include an external library. Headers directly in include/spar are above every layer.
 OUTSIDE = {
     r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|mpi\.hpp)$",
     r"nccl\.h": r"^transport/nccl",
@@ -46,35 +46,36 @@ def layer_of(header):
 
 
 def room_of(header):
-    """The subfolder of its layer in which a header lies; "" where it lies directly in the layer."""
+    """The subfolder of the layer that contains a header; "" if the header is directly in the layer."""
     return "/".join(header.split("/")[1:-1])
 
 
 def violations(header, source):
-    """(line, sentence) for each include of `header` (relative to include/spar) that goes up, sideways or outside."""
+    """(line, sentence) for each include in `header` (relative to include/spar) of a layer that is not lower, or of an
+    external library that the header must not include."""
     own = layer_of(header)
     if own is not None and own not in LEVEL:
-        yield 1, f"the folder {own} is not a layer of the design"
+        yield 1, f"the folder {own} is not a layer: add it to LEVEL"
         return
     if own is not None and room_of(header) not in WITHIN.get(own, {"": 0}):
-        yield 1, f"the folder {own}/{room_of(header)} has no level within {own}"
+        yield 1, f"the folder {own}/{room_of(header)} has no level within {own}: add it to WITHIN"
         return
     for match in INCLUDE.finditer(source):
         line = source.count("\n", 0, match.start()) + 1
         quote, target = match.groups()
         if quote == '"':
-            yield line, f'"{target}" is included with quotes; write <spar/...>'
+            yield line, f'"{target}" is included with quotes, expected <spar/...>'
             continue
         if not target.startswith("spar/"):
             for library, allowed in OUTSIDE.items():
                 if re.fullmatch(library, target) and not re.search(allowed, header):
-                    yield line, f"<{target}> belongs behind a header of its own"
+                    yield line, f"this header must not include <{target}>; see OUTSIDE for the headers that may"
             continue
         if own is None:
             continue
         other = layer_of(target[len("spar/"):])
         if other is None:
-            yield line, f"{own} includes <{target}>, which stands above all layers"
+            yield line, f"{own} includes <{target}>, which is above all layers"
         elif other != own and LEVEL.get(other, 99) >= LEVEL[own]:
             yield line, f"{own} includes <{target}>: {other} is not below {own}"
         elif other == own:
@@ -84,13 +85,13 @@ def violations(header, source):
 
 
 def crowded(names):
-    """(name of a header, sentence) for each folder with too many headers."""
+    """(name of a header in the folder, sentence) for each folder with too many headers."""
     folders = collections.defaultdict(list)
     for name in names:
         folders[name.rpartition("/")[0]].append(name)
     for folder, headers in folders.items():
         if len(headers) > MOST_HEADERS:
-            yield headers[0], f"{folder} holds {len(headers)} headers, more than {MOST_HEADERS}"
+            yield headers[0], f"{folder} contains {len(headers)} headers, expected at most {MOST_HEADERS}"
 
 
 def check():
@@ -98,7 +99,7 @@ def check():
     for name, sentence in crowded(headers):
         yield name, 1, sentence
     for name in headers:
-        # Comments may show an include; string literals are what an include consists of, so only comments go.
+        # Remove comments, which may show an include, but keep string literals, which are part of includes.
         source = re.sub(r"//[^\n]*", "", tree.text(name))
         for line, sentence in violations(name[len("include/spar/"):], source):
             yield name, line, sentence
@@ -123,12 +124,12 @@ def self_test():
         "mpi.h in its transport": ("transport/mpi.hpp", "#include <mpi.h>\n#include <vector>\n"),
         "system includes all": ("system/a.hpp", "#include <spar/model/cost.hpp>\n#include <spar/optimizer/sgd.hpp>\n"),
     }
-    yield "accepted: 17 headers", len(list(crowded([f"a/{i}.hpp" for i in range(17)]))) == 1
-    yield "refused: 16 headers", not list(crowded([f"a/{i}.hpp" for i in range(16)]))
+    yield "accepted 17 headers", len(list(crowded([f"a/{i}.hpp" for i in range(17)]))) == 1
+    yield "rejected 16 headers", not list(crowded([f"a/{i}.hpp" for i in range(16)]))
     for what, (header, source) in bad.items():
-        yield f"accepted: {what}", len(list(violations(header, source))) == 1
+        yield f"accepted an invalid header: {what}", len(list(violations(header, source))) == 1
     for what, (header, source) in good.items():
-        yield f"refused: {what}", not list(violations(header, source))
+        yield f"rejected a valid header: {what}", not list(violations(header, source))
 
 
 tree.main(check, self_test)

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Text is UTF-8 in lines of at most 120 characters, without blanks at their ends; rows of tables may be longer."""
+"""Checks that text is UTF-8, with lines of at most 120 characters (except rows of tables) and no trailing blanks."""
 
 import tree
 
 LIMIT = 120
 NO_TEXT = (".png", ".svg", ".gz", ".bin")
-RAW = "bench/results/"  # what programs printed
+RAW = "bench/results/"  # raw output of programs
 
 
 def faults(name, content):
-    """(line, sentence) of a file's bytes."""
+    """(line, sentence) for each fault in a file's bytes."""
     try:
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        yield 1, f"is no UTF-8: {error.reason} at byte {error.start}"
+        yield 1, f"invalid UTF-8: {error.reason} at byte {error.start}"
         return
     for number, line in enumerate(lines, 1):
         row = name.endswith(".md") and line.startswith("|")
         if len(line) > LIMIT and not row and " " in line.strip()[:LIMIT]:
-            yield number, f"has {len(line)} characters, more than {LIMIT}"
+            yield number, f"{len(line)} characters, expected at most {LIMIT}"
         if line != line.rstrip():
-            yield number, "ends in a blank"
+            yield number, "trailing blank"
 
 
 def check():

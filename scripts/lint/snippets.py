@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""C++ in the documentation is real: a block is a whole program, which tests compile and run, or is in a source file.
+"""Checks that C++ blocks in the documentation are complete programs, which tests compile and run, or parts of sources.
 
-snippets.py --programs FILE.md DIRECTORY writes the whole programs of a page into a directory and prints their names.
+snippets.py --programs FILE.md DIRECTORY writes the complete programs of a page to a directory and prints their paths.
 """
 
 import pathlib
@@ -25,7 +25,7 @@ def squeezed(text):
 
 
 def stray(page, sources):
-    """Lines of the blocks that are neither programs nor in one of the sources."""
+    """The lines of blocks that are neither complete programs nor part of one of the sources."""
     return [line for line, block in blocks(page) if not whole(block) and not any(squeezed(block) in s for s in sources)]
 
 
@@ -45,13 +45,13 @@ def check():
     sources = [squeezed(tree.text(n)) for n in shown]
     for name in tree.files(".md"):
         for line in stray(tree.text(name), sources):
-            yield name, line, "C++ that is neither a whole program nor taken from a source file"
+            yield name, line, "C++ block that is neither a complete program nor part of a source file"
 
 
 def self_test():
     page = "a\n```cpp\nint x = 1;\n```\n```cpp\nint main() {\n}\n```\n"
-    yield "refused: a line of a source", stray(page, [squeezed("void f();\nint x =\n 1;")]) == []
-    yield "accepted: a line of no source", stray(page, [squeezed("int y = 1;")]) == [2]
+    yield "rejected a line of a source", stray(page, [squeezed("void f();\nint x =\n 1;")]) == []
+    yield "accepted a line that is in no source", stray(page, [squeezed("int y = 1;")]) == [2]
 
 
 if len(sys.argv) == 4 and sys.argv[1] == "--programs":

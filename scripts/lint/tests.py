@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""No test is forgotten: every tests/**/*_test.cpp and bench/*.cpp is named in a CMakeLists.txt, and asserts."""
+"""Checks that a CMakeLists.txt names every tests/**/*_test.cpp and bench/*.cpp, and that each test has an assertion."""
 
 import re
 
@@ -10,7 +10,7 @@ ASSERTION = re.compile(r"\b(EXPECT_|ASSERT_|static_assert|FAIL\(|int main\(|INST
 
 
 def listed(name, lists):
-    """Whether a line names the file `name` (tests/a/b_test.cpp), as a/b or by its file name."""
+    """Whether a line names the file `name` (tests/a/b_test.cpp), as a/b, as a/b_test.cpp or as b_test.cpp."""
     path = re.sub(r"^(tests|bench)/", "", name)
     stem = re.sub(r"(_test)?\.cpp$", "", path)
     words = set(re.findall(r"[\w./]+", re.sub(r"#[^\n]*", "", lists)))
@@ -22,17 +22,17 @@ def check():
     for name in tree.files(".cpp"):
         test = name.startswith("tests/") and name.endswith("_test.cpp")
         if (test or name.startswith("bench/")) and not listed(name, lists):
-            yield name, 1, "no CMakeLists.txt names this file, so nothing runs it"
+            yield name, 1, "no CMakeLists.txt names this file, so it never runs"
         if name.endswith("_test.cpp") and not ASSERTION.search(tree.code(tree.text(name))):
-            yield name, 1, "a test without an assertion"
+            yield name, 1, "test without an assertion"
 
 
 def self_test():
     lists = "spar_add_test(core/op)\n# spar_add_test(core/old)\nspar_add_test(model/x SOURCES model/cost_test.cpp)\n"
-    yield "refused: a listed test", listed("tests/core/op_test.cpp", lists)
-    yield "refused: a listed source", listed("tests/model/cost_test.cpp", lists)
-    yield "accepted: an unlisted test", not listed("tests/runtime/task_test.cpp", lists)
-    yield "accepted: a test in a comment", not listed("tests/core/old_test.cpp", lists)
+    yield "rejected a listed test", listed("tests/core/op_test.cpp", lists)
+    yield "rejected a listed source", listed("tests/model/cost_test.cpp", lists)
+    yield "accepted an unlisted test", not listed("tests/runtime/task_test.cpp", lists)
+    yield "accepted a test that only a comment lists", not listed("tests/core/old_test.cpp", lists)
 
 
 tree.main(check, self_test)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the lints share: the files of the repository, C++ text without comments and strings, and how a lint reports."""
+"""Functions that the lints share: list the repository's files, strip comments and strings from C++, and run a lint."""
 
 import os
 import re
@@ -12,7 +12,7 @@ CPP = (".hpp", ".cpp", ".cuh", ".cu", ".h", ".c")
 
 
 def files(*suffixes, under=""):
-    """Paths relative to the root: what git knows or would add, or every file where this is no git checkout."""
+    """Paths relative to the root: tracked and unignored files, or every file if this is not a git checkout."""
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
@@ -35,7 +35,7 @@ _NOISE = re.compile(
 
 
 def code(source):
-    """The text with comments blanked and literals emptied; line numbers stay."""
+    """C++ text with comments replaced by blanks and string literals by ""; keeps line numbers."""
 
     def blank(match):
         lines = "\n" * match.group().count("\n")
@@ -45,13 +45,13 @@ def code(source):
 
 
 def main(check, self_test):
-    """Runs the lint: `check()` yields (file, line, sentence); `self_test()` yields (what, whether it held)."""
+    """Runs a lint. `check()` yields (file, line, sentence) per fault; `self_test()` yields (error message, success)."""
     if "--self-test" in sys.argv[1:]:
         results = list(self_test())
         wrong = [what for what, held in results if not held]
         for what in wrong:
             print(f"self-test: {what}")
-        print(f"{len(results) - len(wrong)} of {len(results)} self-tests hold")
+        print(f"{len(results) - len(wrong)} of {len(results)} self-tests passed")
         sys.exit(1 if wrong or not results else 0)
     found = sorted(check())
     for name, line, sentence in found:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Nobody is through a barrier before all have come.
+// No rank leaves a barrier before all ranks have entered it.
 #include "support/ranks.hpp"
 
 #include <spar/collective/basic/barrier.hpp>
@@ -15,7 +15,7 @@
 namespace spar_test {
 namespace {
 
-/// Comes to the barrier five times; `late`: every other time after messages.
+/// Enters the barrier five times. If `late`, ranks exchange other messages before every second barrier.
 struct meet : spar::algorithm_defaults {
   static constexpr std::string_view name = "meet";
   std::atomic<int>* come;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule that does not say what it can be composed with is refused in one sentence.
+// A schedule without `accepts`, which says what the schedule can be composed with, is rejected in one sentence.
 #include <spar/spar.hpp>
 
 struct mine {

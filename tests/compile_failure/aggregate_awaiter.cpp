@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// GCC 12 destroys aggregate temporaries of a full expression with co_await twice; task refuses them as awaiters.
+// GCC 12 destroys aggregate temporaries of a full expression with co_await twice; task rejects aggregates as awaiters.
 #include <spar/runtime/tasks/task.hpp>
 
 #include <memory>

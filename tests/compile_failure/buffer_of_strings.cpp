@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A buffer's elements are sent as their bytes: a type whose bytes are not its value is refused.
+// A buffer's elements are sent as their bytes: a type that is not trivially copyable is rejected.
 #include <spar/core/memory/buffer.hpp>
 
 #include <string>

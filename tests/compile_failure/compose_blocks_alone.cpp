@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule that sends entries alone has no use for a storage that carries dense blocks alone.
+// A schedule that sends only entries rejects a storage that encodes only dense blocks.
 #include <spar/spar.hpp>
 
 #ifdef POSITIVE_CONTROL

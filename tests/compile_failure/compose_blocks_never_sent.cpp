@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule that never sends dense values leaves the second codec of a storage nothing to encode.
+// A schedule that never sends dense values rejects a storage with a block codec, which would have nothing to encode.
 #include <spar/spar.hpp>
 
 using storage = spar::storage::then<spar::storage::coo, spar::storage::half>;

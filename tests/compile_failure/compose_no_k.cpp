@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule that keeps the k largest entries needs a selector that says what k is.
+// A schedule that keeps the k largest entries needs a selector that defines k.
 #include <spar/spar.hpp>
 
 #ifdef POSITIVE_CONTROL

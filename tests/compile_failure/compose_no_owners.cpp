@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule that shares indices among owners needs a topology that says how; a plan for one n does not.
+// A schedule that divides indices among owners needs a topology that assigns owners; a plan for one n does not.
 #include <spar/tree.hpp>
 
 #ifdef POSITIVE_CONTROL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What does not say which slot it is for is no part of a composition.
+// A type that does not say which slot it fills is not a part of a composition.
 #include <spar/spar.hpp>
 
 struct mine {

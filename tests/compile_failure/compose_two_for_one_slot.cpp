@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A slot has room for one part.
+// A composition has one part per slot.
 #include <spar/spar.hpp>
 
 #ifdef POSITIVE_CONTROL

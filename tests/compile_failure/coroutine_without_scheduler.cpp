@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A coroutine needs a parameter whose scheduler resumes it.
+// A coroutine needs a parameter that provides the scheduler which resumes the coroutine.
 #include <spar/runtime/tasks/task.hpp>
 
 struct node {

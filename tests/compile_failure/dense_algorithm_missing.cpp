@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An algorithm that cannot be called on dense values is refused in one sentence.
+// An algorithm that cannot be called on dense values is rejected in one sentence.
 #include <spar/spar.hpp>
 
 struct nothing : spar::algorithm_defaults {

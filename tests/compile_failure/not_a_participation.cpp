@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A participation that does not say who starts a round is refused in one sentence.
+// A participation that does not say who starts a round is rejected in one sentence.
 #include <spar/spar.hpp>
 #include <spar/system/partial_allreduce.hpp>
 

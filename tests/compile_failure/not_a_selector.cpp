@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What does not select cannot stand in the place of a selector.
+// A type that is not a selector is rejected in the place of a selector.
 #include <spar/spar.hpp>
 
 struct nothing {

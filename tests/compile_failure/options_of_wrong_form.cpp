@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Options that ranks could not compare are refused in one sentence.
+// An algorithm whose `options` has a wrong signature is rejected in one sentence: ranks could not compare the options.
 #include <spar/spar.hpp>
 
 struct mine : spar::algorithm_defaults {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An algorithm that cannot reduce what a partial allreduce is of is refused in one sentence.
+// A partial allreduce of streams rejects a composition with a selector for dense values, in one sentence.
 #include <spar/spar.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
 #ifdef POSITIVE_CONTROL
 constexpr spar::everything chosen{};
 #else
-constexpr spar::selector::nonzeros chosen{}; // of dense values
+constexpr spar::selector::nonzeros chosen{}; // takes dense values only
 #endif
 
 void f(spar::threads& net) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Quantisation rounds to levels between values: integers are refused.
+// Quantisation rounds to levels between values: integers are rejected.
 #include <spar/spar.hpp>
 
 #ifdef POSITIVE_CONTROL

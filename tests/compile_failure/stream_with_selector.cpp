@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A selector takes entries from dense values; what a stream holds is the caller's choice.
+// A selector takes entries from dense values; a stream has its entries already, so a selector is rejected.
 #include <spar/spar.hpp>
 
 #ifdef POSITIVE_CONTROL

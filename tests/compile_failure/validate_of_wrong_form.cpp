@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A check that nobody would make is refused in one sentence.
+// An algorithm whose `validate` has a wrong signature, so that the library would never call it, is rejected in one
+// sentence.
 #include <spar/spar.hpp>
 
 struct mine : spar::algorithm_defaults {

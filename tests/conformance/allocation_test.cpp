@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// After one call, calls that are no larger allocate nothing: neither from the resource that the transport was given nor
-// from anywhere else. On every rank, in any order of events, also while the result of the call before is kept.
+// After one call, calls that are no larger allocate nothing: neither from the transport's memory resource nor from
+// anywhere else. This holds on every rank and for any order of events, also while the previous call's result is kept.
 #include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
 #include "support/global_allocations.hpp"
@@ -31,7 +31,7 @@ using index = std::uint32_t;
 using inputs = std::vector<contribution<float, index>>;
 using vectors = std::vector<std::vector<float>>;
 
-// Calls, which `repeated` makes; all of them borrow what they are given.
+// Calls for `repeated`; all of them borrow their arguments.
 
 template <class Algorithm>
 struct sparse_allreduce {
@@ -53,8 +53,8 @@ struct dense_allreduce {
 
 enum class piece { reduce_scatter, allgather, reduce, broadcast };
 
-/// In a reduction or a broadcast some ranks only send and may be any number of calls ahead, with messages on their way:
-/// these are in the sender's memory where they are copied.
+/// Whether the ranks stay in step. In a reduce or a broadcast some ranks only send and may be any number of calls
+/// ahead, with messages in flight; buffered sends copy these messages into the sender's memory.
 template <class Call>
 inline constexpr bool in_step = true;
 
@@ -92,10 +92,10 @@ inline constexpr bool in_step<sparse_piece<What>> = What != piece::reduce && Wha
 template <piece What>
 inline constexpr bool in_step<dense_piece<What>> = What != piece::reduce && What != piece::broadcast;
 
-/// The larger numbers take minutes.
+/// The larger numbers of ranks take minutes.
 std::span<const spar::rank_t> some_ranks() { return is_full() ? std::span(all_ranks) : std::span(all_ranks).first(5); }
 
-/// A tenth of 30000, evenly spread, as otherwise a rank may own more entries of a smaller vector.
+/// A tenth of 30000 indices, evenly spread; otherwise a rank might own more entries of a smaller vector.
 inputs even(pattern shape, spar::rank_t ranks) {
   inputs all(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -109,7 +109,7 @@ inputs even(pattern shape, spar::rank_t ranks) {
   return all;
 }
 
-/// Of each rank's entries every `stride`-th, as far as they lie below n: in every respect no larger.
+/// Every `stride`-th of each rank's entries below n: in no respect larger than `all`.
 inputs smaller(const inputs& all, std::uint64_t n, std::size_t stride) {
   inputs some = all;
   for (auto& mine : some) {
@@ -130,7 +130,7 @@ inputs smaller(const inputs& all, std::uint64_t n, std::size_t stride) {
   return some;
 }
 
-/// What a run itself takes: the list of the ranks' programs, or the threads.
+/// An empty program: measures what a run itself allocates, the list of the ranks' programs or the threads.
 struct nothing {
   template <class Net>
   spar::task<void> operator()(Net&) const& {
@@ -153,8 +153,8 @@ struct threaded {
   }
 };
 
-/// Calls of each of `others`, also with results kept, and one of `first` after each. One program, as a run of the
-/// threads costs more than a call.
+/// Makes the calls of each of `others`, also with results kept, and one call of `first` after each. All in one program,
+/// because starting the threads costs more than a call.
 template <class Call>
 struct in_turn {
   const Call* first;
@@ -172,7 +172,7 @@ struct in_turn {
   }
 };
 
-/// One call of `first`; then nothing is allocated any more, however often it, and the `others`, are called.
+/// After one call of `first`, neither `first` nor the `others` allocate anything, however often they are called.
 template <class Machine, class Call>
 void expect_none_after_one(Machine& ranks, const counting_resource& upstream, const Call& first,
                            const std::vector<Call>& others, bool loops) {
@@ -182,7 +182,7 @@ void expect_none_after_one(Machine& ranks, const counting_resource& upstream, co
     return {upstream.allocations() - before.pooled, global_allocations() - before.global};
   };
   const std::vector<Call> none;
-  run(in_turn<Call>{&first, &none}); // the memory of this coroutine is none of the calls'
+  run(in_turn<Call>{&first, &none}); // warms up the memory of this coroutine, which is not the calls'
   run(repeated<Call>{first, 1});
   const taken idle = run(nothing{});
   for (int call = 0; call < 3; ++call) EXPECT_EQ(run(repeated<Call>{first, 1}), idle) << "call " << call;
@@ -199,7 +199,7 @@ void expect_none_after_one(Machine& ranks, const counting_resource& upstream, co
   }
 }
 
-/// The same on every in-process transport.
+/// The same check on every in-process transport.
 template <class Call>
 void expect_none_after_one(spar::rank_t ranks, const Call& first, const std::vector<Call>& others = {}) {
   for (const bool synchronous : {false, true}) {
@@ -241,7 +241,8 @@ TYPED_TEST(allocations, none_by_repeated_calls) {
   }
 }
 
-/// Fewer entries, a smaller dimension, or both. Not those that may choose another algorithm then.
+/// Fewer entries, a smaller dimension, or both. Skips the algorithms that may choose another schedule for smaller
+/// calls.
 TYPED_TEST(allocations, none_by_smaller_calls) {
   if constexpr (!std::is_same_v<TypeParam, spar::sparcml> && !std::is_same_v<TypeParam, adaptive>) {
     for (const spar::rank_t ranks : some_ranks()) {
@@ -268,7 +269,7 @@ void expect_no_dense_allocations() {
       x.emplace_back(static_cast<std::size_t>(ranks), std::vector<float>(n, 0.0F));
     }
     std::vector<Call> others;
-    if (!std::is_same_v<Call, dense_allreduce<spar::cheapest>>) { // it may choose another algorithm
+    if (!std::is_same_v<Call, dense_allreduce<spar::cheapest>>) { // may choose another schedule
       for (auto& smaller : x) others.push_back({&smaller});
     }
     expect_none_after_one(ranks, Call{&x[0]}, others);
@@ -284,7 +285,7 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<spar::cheapest>>();
 }
 
-/// Two hosts, the second one larger; the plan is made before.
+/// Two hosts, the second one larger; the plan is made before the calls.
 template <class X>
 struct planned_calls {
   const spar::flex_plan* plan;
@@ -313,7 +314,7 @@ TEST(allocations_of_flexreduce, none_after_the_first_call) {
   }
 }
 
-/// What depends on the tree is made before.
+/// The plans that depend on the tree are made before the calls.
 struct calls_on_tree {
   const spar::tree_plans* plans;
   const inputs* mine;
@@ -348,8 +349,7 @@ TEST(allocations_of_pieces, none_by_allgather) { expect_no_allocations_of_a_piec
 TEST(allocations_of_pieces, none_by_reduce) { expect_no_allocations_of_a_piece<piece::reduce>(); }
 TEST(allocations_of_pieces, none_by_broadcast) { expect_no_allocations_of_a_piece<piece::broadcast>(); }
 
-/// Ok-Topk with its state. The nonzeros stay where they are and all reach the result, so no call is larger than
-/// another.
+/// Ok-Topk with its state. The nonzeros keep their places and all reach the result, so no call is larger than another.
 struct ok_topk_calls {
   vectors* x;
   std::vector<std::unique_ptr<spar::ok_topk<float>>>* reducers;
@@ -396,7 +396,7 @@ TEST(allocations_of_ok_topk, none_after_the_first_call) {
   }
 }
 
-/// Every rank's calls go through a decorator.
+/// Every rank makes its calls through a decorator.
 template <class Algorithm>
 struct counted_calls {
   const inputs* mine;
@@ -424,7 +424,7 @@ TEST(allocations_of_a_decorator, none_after_the_first_call) {
   }
 }
 
-/// Everything that spar takes comes back when transports and results are gone.
+/// All memory that spar allocates is freed once the transports and the results are gone.
 TEST(allocations_of_a_transport, are_given_back) {
   counting_resource upstream;
   {
@@ -439,7 +439,7 @@ TEST(allocations_of_a_transport, are_given_back) {
         kept[rank] = spar::allreduce(net, mine[rank].view(), spar::ssar_split{});
       });
     }
-    EXPECT_GT(kept[3].count(), 0U) << "a result outlives its transport";
+    EXPECT_GT(kept[3].count(), 0U) << "a result must outlive its transport";
     EXPECT_GT(upstream.outstanding(), 0);
   }
   EXPECT_EQ(upstream.outstanding(), 0);

@@ -36,7 +36,7 @@ class allreduce : public testing::Test {
       const auto p = static_cast<std::uint64_t>(ranks);
       auto cases = make_cases<value, index>(ranks, {0, 1, 3, p - 1, p, 100, 1000},
                                             {std::begin(all_patterns), std::end(all_patterns)}, exact_value<value>);
-      // Messages too large to be buffered, and enough entries for each way of merging.
+      // Messages too large to be buffered, and enough entries for each strategy of merging.
       for (auto& large : make_cases<value, index>(ranks, {20'000}, {pattern::random, pattern::disjoint, pattern::mixed},
                                                   exact_value<value>))
         cases.push_back(std::move(large));

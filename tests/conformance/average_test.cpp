@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Average and an operation of the user's in every algorithm for streams.
+// Average and a user-defined operation in every algorithm for streams.
 #include "support/allreduce_program.hpp"
 
 namespace spar_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Block codecs for the sums that turn dense, through every algorithm that takes streams.
+// Block codecs for sums that turn dense, in every algorithm that takes streams.
 #include "storage_suite.hpp"
 #include "support/varint.hpp"
 

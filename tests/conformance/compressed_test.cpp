@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compressed allreduces: the same bits on all ranks, errors within the documented bounds, exact counts of encodings,
-// messages and bytes, and nothing lost where an optimizer keeps what compression loses.
+// messages and bytes, and with error feedback nothing is lost.
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
 
@@ -37,7 +37,7 @@ std::vector<const char*> codecs() {
 #endif
 }
 
-/// Ranks in hosts of two and three, in turn.
+/// A tree of hosts that alternate between two and three ranks.
 spar::tree uneven_hosts(spar::rank_t ranks) {
   std::vector<spar::rank_t> host_of;
   for (spar::rank_t host = 0; static_cast<spar::rank_t>(host_of.size()) < ranks; ++host) {
@@ -46,7 +46,7 @@ spar::tree uneven_hosts(spar::rank_t ranks) {
   return spar::tree_of_hosts(host_of);
 }
 
-/// Each algorithm by a number, so that a test compiles one program for all of them.
+/// Each algorithm as a number, so that one program is compiled for all of them.
 enum kind { ring, doubling, flexreduce, ring_of_messages, doubling_of_messages, chosen, kinds };
 
 struct program {
@@ -97,7 +97,7 @@ double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
   }
 }
 
-/// Gradients of a logistic regression, each rank's of examples of its own.
+/// Gradient of a logistic regression; each rank has its own examples.
 std::vector<float> gradient(std::size_t rank, std::size_t n) {
   std::mt19937_64 random(rank + 1);
   std::normal_distribution<float> normal;
@@ -171,7 +171,7 @@ struct bad_options {
   }
 };
 
-/// The sums of many calls with the same values, quantised to 4 bits.
+/// Repeats a quantised call (4 bits) with the same values and adds up the results.
 struct repeated {
   kind which;
   int calls;
@@ -204,7 +204,7 @@ outcome reduced(mode where, kind which, const char* codec, vectors x, std::uint6
   return all;
 }
 
-/// The sum over the ranks of their largest |value|: at least that of the codec's block, of any length.
+/// The sum over the ranks of their largest |value|: at least the largest magnitude in any block that a codec encodes.
 double largest_together(const vectors& x) {
   double all = 0;
   for (const auto& one : x) {
@@ -222,12 +222,12 @@ void expect_right(mode where, kind which, const char* codec, const vectors& x, s
                                   << ", n = " << n << ", pieces of " << piece);
   const auto got = reduced(where, which, codec, x, piece);
   if (which < ring_of_messages) {
-    for (const auto& one : got.x) ASSERT_TRUE(same(one, got.x[0])) << "ranks differ";
+    for (const auto& one : got.x) ASSERT_TRUE(same(one, got.x[0])) << "the ranks' results differ";
   }
   const spar::flex_plan plan(uneven_hosts(ranks), n);
   const double e = named(codec).relative_error<float>();
   const double bound = (std::pow(1 + e, encodings(which, ranks, plan)) - 1 + ranks * 0x1p-23) * largest_together(x) +
-                       ranks * 0x1p-24; // half's and zfp's smallest values
+                       ranks * 0x1p-24; // the smallest values of half and zfp
   for (std::size_t i = 0; i < n; ++i) {
     double sum = 0;
     for (const auto& one : x) sum += static_cast<double>(one[i]);
@@ -270,7 +270,7 @@ TEST(compressed_allreduce, is_right_on_many_ranks_in_the_simulator) {
   }
 }
 
-/// What an encoding of pieces leaves of values.
+/// The values after encoding and decoding in pieces.
 std::vector<float> encoded(const named& codec, std::vector<float> values, std::size_t piece) {
   for (std::size_t at = 0; at < values.size(); at += piece) {
     const auto part = std::span(values).subspan(at, std::min(piece, values.size() - at));
@@ -286,7 +286,8 @@ std::vector<float> sum_of(std::vector<float> a, const std::vector<float>& b) {
   return a;
 }
 
-/// Algorithm 1: block b begins on rank b + 1, goes round and ends on rank b, and is encoded before each hop and there.
+/// Algorithm 1: block b starts on rank b + 1 and travels around the ring to rank b; it is encoded before each hop and
+/// once more at the end.
 std::vector<float> ring_by_hand(const named& codec, const vectors& x, std::size_t piece) {
   const std::size_t p = x.size(), n = x[0].size();
   std::vector<float> all;
@@ -304,7 +305,7 @@ std::vector<float> ring_by_hand(const named& codec, const vectors& x, std::size_
   return all;
 }
 
-/// Algorithm 2 on 2^m ranks: whoever meets adds what both have encoded.
+/// Algorithm 2 on 2^m ranks: two peers add what both have encoded.
 std::vector<float> doubling_by_hand(const named& codec, vectors x, std::size_t piece) {
   for (; x.size() > 1; x.resize(x.size() / 2)) {
     for (std::size_t i = 0; i < x.size() / 2; ++i) {
@@ -316,7 +317,7 @@ std::vector<float> doubling_by_hand(const named& codec, vectors x, std::size_t p
 
 TEST(compressed_allreduce, is_what_the_codec_makes_of_each_hop) {
   for (const std::string codec : codecs()) {
-    if (codec.starts_with("qsgd")) continue; // rounds by chance
+    if (codec.starts_with("qsgd")) continue; // qsgd rounds at random
     for (const spar::rank_t ranks : {2, 3, 4, 5, 8}) {
       for (const std::size_t n : {std::size_t{61}, std::size_t{40} * 73}) {
         SCOPED_TRACE(testing::Message() << codec << ", P = " << ranks << ", n = " << n);
@@ -331,7 +332,7 @@ TEST(compressed_allreduce, is_what_the_codec_makes_of_each_hop) {
   }
 }
 
-/// By the ring, then by recursive doubling.
+/// Sums by the ring, then by recursive doubling.
 struct of_doubles {
   named codec;
   std::vector<std::vector<double>>* x;
@@ -362,8 +363,8 @@ TEST(compressed_allreduce, takes_doubles) {
       for (std::size_t i = 0; i < n; ++i) {
         for (const auto& one : x) ASSERT_EQ(one[i], x[0][i]) << i;
       }
-      if (std::string(codec) == "qsgd:4") continue; // whose error is as large as the values
-      // Smooth values, so zfp's error is far below its bound; the largest value is that of the last sum.
+      if (std::string(codec) == "qsgd:4") continue; // its error is as large as the values
+      // The values are smooth, so zfp's error is far below its bound; the last sum has the largest value.
       const bool is_zfp = std::string(codec).starts_with("zfp");
       const double e = is_zfp ? (std::string(codec) == "zfp:8" ? 1e-2 : 1e-3) : named(codec).relative_error<double>();
       const double most = 2.0 * ranks * ranks;
@@ -426,14 +427,14 @@ TEST(compressed_allreduce, counts_are_those_of_the_paper) {
 
 TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
   for (const char* codec : codecs()) {
-    if (std::string(codec).starts_with("qsgd")) continue; // keeps NaN and infinities in its own way
+    if (std::string(codec).starts_with("qsgd")) continue; // qsgd has its own encoding of NaN and infinities
     for (const kind which : {ring, doubling, flexreduce}) {
       for (const spar::rank_t ranks : {2, 3, 8}) {
         vectors x = random_vectors(ranks, 1000, 1);
         x[1][333] = std::numeric_limits<float>::quiet_NaN();
         x[0][700] = std::numeric_limits<float>::infinity();
-        x[0][10] = x[1][10] = 3e38F; // whose sum is infinite
-        x[1][20] = 1e30F;            // which is too much for half
+        x[0][10] = x[1][10] = 3e38F; // the sum is infinite
+        x[1][20] = 1e30F;            // too large for half
         const auto got = reduced(mode::threads, which, codec, x, 100);
         for (const auto& one : got.x) {
           ASSERT_TRUE(std::isnan(one[333])) << codec;
@@ -451,7 +452,8 @@ TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
 }
 
 #ifdef SPAR_HAS_ZFP
-/// By default zfp refuses them: where they are with what is wrong, elsewhere with that reason.
+/// By default zfp rejects NaN and infinities: the rank that has such a value throws an error that describes it, and the
+/// other ranks throw errors with that reason.
 TEST(compressed_allreduce, what_zfp_cannot_carry_is_an_error) {
   for (const spar::rank_t ranks : {2, 3, 8}) {
     std::vector<std::string> said(static_cast<std::size_t>(ranks));
@@ -474,7 +476,7 @@ TEST(compressed_allreduce, what_zfp_cannot_carry_is_an_error) {
 }
 #endif
 
-/// What ranks lose stays in their residuals: result and residuals together are all that was brought.
+/// What ranks lose by rounding stays in their residuals: the result and the residuals add up to all contributions.
 template <class Algorithm>
 struct keeping_program {
   Algorithm algorithm;
@@ -520,7 +522,7 @@ void expect_nothing_lost(const Algorithm& algorithm) {
         worst = std::max(worst, std::abs(kept - brought));
       }
       EXPECT_LE(worst, ranks * 0x1p-20) << where << ", P = " << ranks;
-      EXPECT_TRUE(ranks == 1 || most > 1e-3) << "nothing was lost: the test is empty";
+      EXPECT_TRUE(ranks == 1 || most > 1e-3) << "nothing was lost, so the test checks nothing";
     }
   }
 }
@@ -545,7 +547,7 @@ TEST(compressed_allreduce, split_allgather_takes_any_codec) {
   }
 }
 
-/// Ranks whose codecs differ find it out.
+/// Ranks with different codecs detect the mismatch.
 struct disagreeing {
   kind which;
   vectors* x;
@@ -555,7 +557,7 @@ struct disagreeing {
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
     std::vector<spar::statistics> cost(static_cast<std::size_t>(net.size()));
-    if (which == chosen) net.port().set_network({1e-6, 1e-6, 1e-9, 1e-9}); // so slow that it compresses
+    if (which == chosen) net.port().set_network({1e-6, 1e-6, 1e-9, 1e-9}); // so slow that the algorithm compresses
     const program call{which, named(rank == 1 ? "half" : "bf16"), 32768, x, plan, &cost};
     try {
       auto pending = call.begin(net, std::span((*x)[rank]));
@@ -618,12 +620,12 @@ TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) 
   EXPECT_NE(choice(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
 }
 
-/// Errors of many calls, each with another rounding: the mean of a value that lies between two levels.
+/// Averages many calls, each with other random roundings, at values that lie between two levels.
 TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
   constexpr int calls = 600;
   for (const kind which : {ring, doubling, flexreduce, ring_of_messages, doubling_of_messages}) {
     for (const spar::rank_t ranks : {3, 4, 6}) {
-      // Each rank brings half of the first level, beside a largest value that is its own.
+      // Rank 0 contributes half of the first level, and every rank the largest value 7, which sets the scale.
       const auto p = static_cast<std::size_t>(ranks);
       constexpr std::size_t n = 48;
       vectors x(p, std::vector<float>(n));
@@ -640,14 +642,15 @@ TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
         mean += static_cast<double>(sums[0][i]) / calls;
         ++between;
       }
-      // A value is off by about a level of P; so many of them in so many calls are off by 1 / sqrt of their number.
+      // The error of one value is about P times a level; the error of the mean is that divided by the square root of
+      // the number of samples.
       const double deviation = ranks / std::sqrt(static_cast<double>(between * calls));
       EXPECT_NEAR(mean / static_cast<double>(between), 0.5, 4 * deviation) << which << ", P = " << ranks;
     }
   }
 }
 
-/// What errors usually are, of which the bound for all values is many times more.
+/// Typical errors; the bound that holds for all values is many times larger.
 TEST(compressed_allreduce, errors_are_small_in_the_mean) {
   for (const char* codec : codecs()) {
     for (const kind which : {ring, doubling, flexreduce}) {
@@ -681,7 +684,7 @@ TEST(compressed_allreduce, a_piece_may_be_longer_than_any_vector) {
   }
 }
 
-/// The choice and what runs are the same, and the fastest in the simulator.
+/// The reported choice is the algorithm that runs, and the fastest in the simulator.
 struct chosen_program {
   vectors* x;
   std::vector<spar::statistics>* cost;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages and bytes of every algorithm on every rank, exactly as docs/costs.md derives them and, where its assumptions
-// hold, as in the paper (SparCML, section 5.3).
+// Messages and bytes of every algorithm on every rank, exactly as docs/costs.md derives them and, where the assumptions
+// of the paper hold (SparCML, section 5.3), as in the paper.
 #include "expected_traffic.hpp"
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
@@ -21,14 +21,14 @@ namespace {
 using index = std::uint32_t;
 using inputs = std::vector<contribution<float, index>>;
 
-/// What a rank has sent and received in one call, seen by the counting transport and by the call's statistics.
+/// What a rank sent and received in one call, according to the counting transport and to the call's statistics.
 struct measured {
   std::vector<spar::counting<spar::threads>::traffic> sent; // to each peer
   std::vector<spar::counting<spar::threads>::traffic> received;
   spar::statistics cost;
 };
 
-/// One collective through a counting transport: `call(net, input, algorithm)` starts it.
+/// Runs one collective through a counting transport; `call(net, input, algorithm)` starts the collective.
 template <class Algorithm>
 struct counted_allreduce {
   const inputs* mine;
@@ -75,11 +75,11 @@ struct counted_dense {
   }
 };
 
-/// What one rank says it sent is what the other says it received, headers too.
+/// Whatever one rank reports as sent, its peer reports as received, headers included.
 void expect_consistent(const std::vector<measured>& all) {
   for (std::size_t a = 0; a < all.size(); ++a) {
     for (std::size_t b = 0; b < all.size(); ++b) ASSERT_TRUE(all[a].sent[b] == all[b].received[a]) << a << " to " << b;
-    ASSERT_EQ(all[a].sent[a].messages, 0U) << "a message to itself";
+    ASSERT_EQ(all[a].sent[a].messages, 0U) << "a rank sent itself a message";
     ASSERT_EQ(all[a].cost.header_bytes_sent, sizeof(spar::header) * all[a].cost.messages_sent);
     ASSERT_EQ(all[a].cost.header_bytes_received, sizeof(spar::header) * all[a].cost.messages_received);
   }
@@ -102,7 +102,7 @@ costs costs_of(const inputs& mine) {
 constexpr std::uint64_t dimension = 100'000;
 constexpr std::uint64_t per_rank = 90;
 
-/// The same k indices on every rank, or k of its own on each, spread over the whole range.
+/// The same k indices on every rank, or k different ones on each, spread over the whole range.
 inputs extreme_inputs(spar::rank_t ranks, bool disjoint, std::uint64_t k = per_rank) {
   inputs all(static_cast<std::size_t>(ranks));
   const std::uint64_t stride = dimension / k;
@@ -137,13 +137,13 @@ std::vector<spar::rank_t> ranks_of(mode where) {
   return ranks;
 }
 
-/// The shapes for which formulas are asserted; few enough entries that nothing turns dense, except `everything`.
+/// The shapes for which formulas are asserted. They have so few entries that nothing turns dense, except in the last.
 std::vector<inputs> shapes(spar::rank_t ranks) {
   return {extreme_inputs(ranks, false), extreme_inputs(ranks, true), random_inputs(ranks, 50, 40'000, 1),
           random_inputs(ranks, 0, 1000, 1), random_inputs(ranks, 1, 5, 3)};
 }
 
-/// `formula(costs, rank)` holds for every number of ranks and every shape on both transports.
+/// Checks `formula(costs, rank)` for every number of ranks and every shape on both transports.
 template <class Algorithm, class Formula>
 void expect_formula(const Formula& formula, Algorithm algorithm = {}, std::size_t skipped_shapes = 0) {
   for (const mode where : free_modes) {
@@ -167,7 +167,7 @@ void expect_formula(const Formula& formula, Algorithm algorithm = {}, std::size_
   }
 }
 
-// --- the paper's own formulas ---
+// --- the paper's formulas ---
 
 TEST(counts, recursive_doubling_is_the_papers_formula_at_powers_of_two) {
   for (const spar::rank_t ranks : {1, 2, 4, 8, 64}) {
@@ -187,8 +187,9 @@ TEST(counts, recursive_doubling_is_the_papers_formula_at_powers_of_two) {
 }
 
 TEST(counts, split_allgather_is_the_papers_formula_in_the_extremes) {
-  // With k a multiple of P: k (P - 1) / P entries in the first phase; in the second k (P - 1) / P where all are
-  // identical, k (P - 1) where all are disjoint. The sizes of the parts, 8 bytes each, come on top.
+  // With k a multiple of P, a rank sends k (P - 1) / P entries in the first phase. In the second phase it sends k (P -
+  // 1) / P entries if all ranks have the same indices, and k (P - 1) if all indices are disjoint, plus 8 bytes for the
+  // size of each part.
   for (const spar::rank_t ranks : {2, 3, 4, 5, 8, 64}) {
     const auto p = static_cast<std::uint64_t>(ranks);
     const std::uint64_t k = 10 * p;
@@ -228,7 +229,7 @@ TEST(counts, random_patterns_stay_inside_the_papers_intervals) {
   }
 }
 
-// --- our own, for every P ---
+// --- the formulas of docs/costs.md, for every P ---
 
 TEST(counts, recursive_doubling) {
   expect_formula<spar::recursive_doubling>([](const costs& c, std::size_t r) { return c.recursive_doubling(r); }, {},
@@ -236,7 +237,7 @@ TEST(counts, recursive_doubling) {
 }
 
 TEST(counts, ring) {
-  // The last shape turns blocks dense: see below.
+  // Skips the last shape, which turns blocks dense; a test below covers dense streams.
   expect_formula<spar::ring>([](const costs& c, std::size_t r) { return c.ring(r); }, {}, 1);
 }
 
@@ -262,7 +263,7 @@ TEST(counts, quantised_split) {
 TEST(counts, the_quantised_phase_is_bits_of_32_and_a_scale_a_bucket) {
   const auto check = [](auto algorithm, std::uint64_t bits) {
     constexpr std::uint64_t ranks = 4;
-    constexpr std::uint64_t n = ranks * 8 * 1024; // whole buckets
+    constexpr std::uint64_t n = ranks * 8 * 1024; // only whole buckets
     const auto mine = random_inputs(ranks, 100, n, 5);
     const auto quantised = measure(mode::threads, mine, algorithm);
     const auto plain = measure(mode::threads, mine, spar::dsar_split{});
@@ -286,7 +287,7 @@ TEST(counts, sparcml_is_an_agreement_and_its_choice) {
     for (const spar::rank_t ranks : ranks_of(where)) {
       for (const auto& mine : {extreme_inputs(ranks, false), random_inputs(ranks, 3, 100'000, 9),
                                random_inputs(ranks, 4'000, 200'000, 9), random_inputs(ranks, 6'000, 20'000, 9)}) {
-        if (ranks > 13 && mine[0].indices.size() > 100) continue; // the reference would take long
+        if (ranks > 13 && mine[0].indices.size() > 100) continue; // the reference would take too long
         const auto results = measure(where, mine, spar::sparcml{});
         const costs c = costs_of(mine);
         const auto n = static_cast<double>(mine[0].n);
@@ -311,11 +312,11 @@ TEST(counts, sparcml_is_an_agreement_and_its_choice) {
       }
     }
   }
-  EXPECT_EQ(seen.size(), 3U) << "not every choice was made";
+  EXPECT_EQ(seen.size(), 3U) << "expected each of the three choices at least once";
 }
 
 TEST(counts, a_stream_that_turned_dense_is_sent_as_n_values) {
-  // 60 entries of 100 on two ranks each: 120 > delta = 50, so from the second round on vectors are dense.
+  // 60 of 100 entries, each on two ranks: 120 > delta = 50, so from the second round on the vectors are dense.
   for (const spar::rank_t ranks : {4, 8, 64}) {
     std::uint64_t rounds = 0;
     while ((1 << rounds) < ranks) ++rounds;

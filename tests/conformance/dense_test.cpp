@@ -13,7 +13,7 @@ namespace spar_test {
 
 namespace {
 
-/// The vectors of all ranks, before and after.
+/// The vectors of all ranks before and after a call.
 template <class T>
 struct dense_case {
   std::vector<std::vector<T>> inputs;
@@ -73,7 +73,7 @@ void check_dense(Op op, Value value) {
           const auto& call = cases[c];
           const std::size_t n = call.inputs[0].size();
           SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", n = " << n << ", in place: " << in_place);
-          ASSERT_EQ(call.inputs, before[c].inputs) << "the input has changed";
+          ASSERT_EQ(call.inputs, before[c].inputs) << "the call changed its input";
           for (const auto& out : call.outputs) ASSERT_TRUE(same_bits<T>(out, call.outputs[0]));
           for (std::size_t i = 0; i < n; ++i) {
             auto exact = static_cast<wide<T>>(call.inputs[0][i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a rank sends in each algorithm, by the formulas of docs/costs.md, from nothing but the index sets of all ranks.
-// No part of the library is used.
+// What a rank sends in each algorithm, by the formulas of docs/costs.md, computed from the index sets of all ranks
+// alone, without the library.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct traffic {
   }
 };
 
-/// The ranks, their index sets, and what things weigh. As in docs/costs.md: P ranks, m = floor(log2 P), A = 2^m, e
-/// bytes of an entry, s bytes of a value.
+/// The ranks' index sets and the sizes of values and indices. As in docs/costs.md: P ranks, m = floor(log2 P), A = 2^m,
+/// e bytes per entry, s bytes per value.
 struct costs {
   std::uint64_t n;
-  std::vector<std::set<std::uint64_t>> indices; // of each rank
+  std::vector<std::set<std::uint64_t>> indices; // by rank
   std::uint64_t value_bytes = 4;
   std::uint64_t index_bytes = 4;
 
@@ -41,7 +41,7 @@ struct costs {
   [[nodiscard]] std::uint64_t block_size(std::uint64_t block, std::uint64_t blocks) const {
     return begin_of(block + 1, blocks) - begin_of(block, blocks);
   }
-  /// |union of the index sets of `group`, as far as they lie in [begin, end)|
+  /// |union of the index sets of `group`, restricted to [begin, end)|
   [[nodiscard]] std::uint64_t together(const std::vector<std::uint64_t>& group, std::uint64_t begin,
                                        std::uint64_t end) const {
     std::set<std::uint64_t> all;
@@ -69,16 +69,16 @@ struct costs {
     return log2_floor() + ((std::uint64_t{1} << log2_floor()) < ranks());
   }
   [[nodiscard]] std::uint64_t active() const { return std::uint64_t{1} << log2_floor(); }
-  [[nodiscard]] std::uint64_t folded() const { return ranks() - active(); } // pairs
+  [[nodiscard]] std::uint64_t folded() const { return ranks() - active(); } // number of pairs
   [[nodiscard]] bool paired(std::uint64_t rank) const { return rank < 2 * folded(); }
   [[nodiscard]] bool idle(std::uint64_t rank) const { return paired(rank) && rank % 2 == 0; }
   [[nodiscard]] std::uint64_t number_of(std::uint64_t rank) const { return paired(rank) ? rank / 2 : rank - folded(); }
-  /// The ranks whose input the active rank `number` has after folding.
+  /// The ranks whose input the active rank `number` holds after folding.
   [[nodiscard]] std::vector<std::uint64_t> members(std::uint64_t number) const {
     if (number < folded()) return {2 * number, 2 * number + 1};
     return {number + folded()};
   }
-  /// ... and all active ranks whose number differs from this one only in the bits of `mask`.
+  /// The members of all active ranks whose number differs from `number` only in the bits of `mask`.
   [[nodiscard]] std::vector<std::uint64_t> group(std::uint64_t number, std::uint64_t mask) const {
     std::vector<std::uint64_t> all;
     for (std::uint64_t other = 0; other < active(); ++other) {
@@ -88,7 +88,7 @@ struct costs {
     return all;
   }
 
-  // --- sparse algorithms, as long as nothing turns dense ---
+  // --- sparse algorithms, as long as no stream turns dense ---
 
   [[nodiscard]] traffic recursive_doubling(std::uint64_t rank) const {
     if (idle(rank)) return {1, entry() * indices[rank].size()};
@@ -104,7 +104,7 @@ struct costs {
     traffic sent;
     for (std::uint64_t step = 1; step < p; ++step) {
       const std::uint64_t block = (rank + p - step) % p;
-      std::vector<std::uint64_t> passed; // the ranks after the block's owner, up to this one
+      std::vector<std::uint64_t> passed; // the ranks whose shares the block has collected
       for (std::uint64_t r = 1; r <= step; ++r) passed.push_back((block + r) % p);
       sent += {1, entry() * together(passed, begin_of(block, p), begin_of(block + 1, p))};
     }
@@ -143,7 +143,7 @@ struct costs {
     return sent;
   }
 
-  /// Allgather in ceil(log2 P) rounds, where part r weighs `bytes(r)`.
+  /// Allgather in ceil(log2 P) rounds; part r has `bytes(r)` bytes.
   template <class Bytes>
   [[nodiscard]] traffic bruck(std::uint64_t rank, const Bytes& bytes) const {
     traffic sent;
@@ -162,7 +162,7 @@ struct costs {
     });
     return sent;
   }
-  /// Split, the counts of all blocks, and the smaller of both allgathers.
+  /// The split phase, the counts of all blocks, and the smaller of the two allgathers.
   [[nodiscard]] traffic adaptive_split(std::uint64_t rank) const {
     const bool dense = together(everyone()) * entry() > n * value_bytes;
     traffic sent = dense ? dsar_split(rank) : ssar_split(rank);
@@ -174,7 +174,7 @@ struct costs {
     sent += bruck(rank, [&](std::uint64_t block) { return value_bytes * block_size(block, ranks()); });
     return sent;
   }
-  /// Buckets of `bucket` values, `bits` a value and a scale a bucket; each block begins a bucket.
+  /// Bytes of a quantised block: buckets of `bucket` values, `bits` per value and one scale per bucket.
   [[nodiscard]] std::uint64_t quantised_bytes(std::uint64_t values, std::uint64_t bits, std::uint64_t bucket) const {
     std::uint64_t bytes = 0;
     for (; values > 0; values -= values < bucket ? values : bucket)

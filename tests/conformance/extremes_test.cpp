@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values and dimensions that are easily lost: NaN, infinities, denormals, negative zeros, indices beyond 32 bits.
+// Values and dimensions that are easily mishandled: NaN, infinities, denormals, negative zeros, indices beyond 32 bits.
 #include "support/allreduce_program.hpp"
 
 namespace spar_test {
@@ -28,7 +28,7 @@ TYPED_TEST_SUITE(extremes, algorithms);
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// The special values sit on rank 1 of P; the others have ordinary values at the same and other places.
+/// Rank 1 of P has the special values; the other ranks have ordinary values at the same and other indices.
 std::vector<contribution<float, std::uint32_t>> special_inputs(spar::rank_t ranks, bool dense) {
   std::vector<contribution<float, std::uint32_t>> inputs(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < inputs.size(); ++r) {
@@ -136,8 +136,8 @@ TYPED_TEST(extremes, tiny_values_are_kept) {
 }
 
 TYPED_TEST(extremes, the_result_is_dense_above_delta_and_not_before) {
-  // Every other index is on one rank: 500 entries of 1000, which is delta for floats and 32-bit indices. One more, and
-  // coordinates take more bytes than values.
+  // Every other index is on one rank: 500 entries of 1000, which is delta for floats and 32-bit indices. With one entry
+  // more, coordinates take more bytes than dense values.
   for (const spar::rank_t ranks : {1, 2, 4, 5}) {
     for (const bool one_more : {false, true}) {
       std::vector<contribution<float, std::uint32_t>> inputs(static_cast<std::size_t>(ranks));
@@ -153,7 +153,7 @@ TYPED_TEST(extremes, the_result_is_dense_above_delta_and_not_before) {
       }
       const auto cases = this->run_one(mode::threads, inputs, spar::sum{});
       if (std::is_same_v<TypeParam, spar::sparcml> || (one_more && ranks == 1))
-        continue; // decides by the cost of merging; copies
+        continue; // sparcml goes by the cost of merging; a single rank copies its input
       const bool always = std::is_same_v<TypeParam, spar::dsar_split>;
       for (const auto& result : cases[0].results) {
         EXPECT_EQ(result.is_dense(), always || one_more) << "P = " << ranks << ", one more: " << one_more;
@@ -175,7 +175,7 @@ TYPED_TEST(extremes, all_of_a_sum_can_cancel) {
   }
 }
 
-/// A dense result of such a dimension would not fit into memory: the algorithms that stay sparse.
+/// The algorithms that stay sparse: a dense result of such a dimension would not fit into memory.
 template <class Algorithm>
 class beyond_32_bits : public extremes<Algorithm> {};
 using sparse_algorithms =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whatever happens to any message of any collective: every rank ends with the right result, or with the right error in
-// this call or the next, in time. Never a hang, never a wrong result.
+// Any fault of any message of any collective: every rank ends in time with the right result, or with the right error in
+// this call or the next. Never a hang, never a wrong result.
 #include "support/faults.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TYPED_TEST(faults, of_some_messages_among_threads) {
   for (const spar::rank_t ranks : {3, 4}) {
     if (is_shortened && ranks > 3) continue;
     for (const bool synchronous : {false, true}) {
-      for (const std::size_t n : {200U, 20'000U}) { // enclosed, and read in the sender's memory
+      for (const std::size_t n : {200U, 20'000U}) { // enclosed in the message; read in the sender's memory
         if (is_shortened && n < 20'000) continue;
         const setting s{.ranks = ranks, .n = n, .synchronous = synchronous, .deadline = 0.06};
         setting patient = s;
@@ -48,7 +48,7 @@ TYPED_TEST(faults, of_some_messages_among_threads) {
         for_each_fault(s, clean, [&](setting with) {
           if (this->HasFailure() || ++number % every != 0) return;
           if (is_harmless(with) || is_damage(with))
-            with.deadline = patient.deadline; // a busy machine is late, not wrong
+            with.deadline = patient.deadline; // a rank on a busy machine may be late without a fault
           this->check(with, clean, 10, &run_as_threads<TypeParam>);
         });
       }

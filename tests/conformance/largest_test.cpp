@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ranks' agreement on their largest number, wherever that is, and what it takes.
+// The ranks' agreement on their largest number: the result for each place of that number, and the cost.
 #include "support/ranks.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collectives with names: matched whatever the order in which ranks start them.
+// Named collectives are matched by name, in whatever order the ranks start them.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -17,11 +17,11 @@
 namespace spar_test {
 namespace {
 
-/// Many collectives, sparse and dense, that each rank starts in a random order of its own, several times.
+/// Starts many collectives, sparse and dense, several times, on each rank in a different random order.
 struct shuffled {
   std::size_t calls;
   std::uint64_t seed;
-  std::vector<std::vector<float>>* results; // of each rank, the sums of all calls one after the other
+  std::vector<std::vector<float>>* results; // of each rank: the sums of all calls, one after the other
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -46,7 +46,7 @@ struct shuffled {
           sparse_calls.push_back(c);
         }
       }
-      // One without a name in between.
+      // One unnamed call in between.
       float one = 1;
       auto unnamed = spar::start_allreduce(net, std::span<float>(&one, 1));
       co_await std::move(unnamed);
@@ -93,12 +93,12 @@ TEST(named, two_hundred_in_flight_in_a_hundred_random_orders) {
 }
 
 TEST(named, a_name_in_flight_is_refused_and_nothing_is_lost) {
-  std::latch tried(2); // until then the call of rank 0 cannot end
+  std::latch tried(2); // the call of rank 0 cannot end before both ranks have arrived
   spar::thread_group group(2);
   group.run([&](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
     std::vector<float> y(10, 1.0F);
-    net.set_deadline(20); // where the second one is not refused, nobody answers it
+    net.set_deadline(20); // ends the test if the second call is accepted: no peer would answer that call
     if (net.rank() == 1) tried.arrive_and_wait();
     auto first = spar::start_allreduce(net, spar::named{"a"}, std::span(x));
     if (net.rank() == 0) {
@@ -156,7 +156,7 @@ TEST(named, a_name_that_rank_0_never_starts) {
   });
 }
 
-/// The same in virtual time.
+/// The same test in virtual time.
 struct name_that_rank_0_never_starts {
   int* timeouts;
   template <class Net>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Non-blocking calls: many in flight, finished in another order than started, polled, moved, dropped.
+// Non-blocking calls: many in flight, completed in another order than started, polled, moved, dropped.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -24,7 +24,7 @@ using index = std::uint32_t;
 using input = contribution<float, index>;
 constexpr std::size_t calls = 12;
 
-/// The inputs and results of many calls, on each rank.
+/// The inputs and results of many calls on each rank.
 struct many_calls {
   std::vector<std::vector<input>> inputs; // [call][rank]
   std::vector<std::vector<spar::sparse_stream<float, index>>> results;
@@ -55,7 +55,7 @@ struct many_calls {
 template <class Net>
 using pending_sum = spar::pending<Net, spar::sparse_stream<float, index>>;
 
-/// Starts the sparse call `c` by an algorithm that depends on c.
+/// Starts the sparse call `c`; the algorithm depends on c.
 template <class Net>
 pending_sum<Net> start_sparse(Net& net, const input& mine, std::size_t c) {
   switch (c % 5) {
@@ -72,7 +72,7 @@ pending_sum<Net> start_sparse(Net& net, const input& mine, std::size_t c) {
   }
 }
 
-/// Starts all, then awaits them in an order of each rank's own.
+/// Starts all calls, then awaits them in an order that differs from rank to rank.
 struct interleaved {
   many_calls* data;
   template <class Net>
@@ -190,7 +190,7 @@ TEST(nonblocking, handles_can_be_moved) {
 }
 
 TEST(nonblocking, more_than_the_tags_allow_at_once) {
-  // Tags are used again after max_in_flight collectives: further ones wait.
+  // Tags are reused after max_in_flight collectives, so further calls wait.
   constexpr std::size_t many = spar::max_in_flight + 500;
   std::vector<std::vector<std::int64_t>> x(3, std::vector<std::int64_t>(many));
   spar::thread_group group{3};
@@ -221,7 +221,7 @@ TEST(nonblocking, tags_wrap_around) {
   });
 }
 
-/// Two collectives at the same time, and the cost of each by itself.
+/// Two collectives at the same time, with separate statistics.
 struct counted_apart {
   std::vector<std::vector<float>>* x;
   template <class Net>
@@ -251,8 +251,9 @@ TEST(nonblocking, statistics_belong_to_their_call) {
   }
 }
 
-/// A start that fails for lack of memory takes no number: later calls go on, all numbers round. A blocking call has
-/// begun: the others must not wait for it.
+/// A non-blocking call that fails to start for lack of memory takes no sequence number: later calls work for all
+/// sequence numbers. A blocking call that fails so has begun and kills the communicator, so that peers do not wait for
+/// this rank.
 TEST(nonblocking, a_start_without_memory_leaves_nothing_behind) {
   class failing final : public std::pmr::memory_resource {
    public:
@@ -285,14 +286,15 @@ TEST(nonblocking, a_start_without_memory_leaves_nothing_behind) {
   EXPECT_THROW(spar::allreduce(another.rank(0), std::span(x)), spar::peer_failed);
 }
 
-/// Starts a call of its own once `first` has ended.
+/// Starts a second call once `first` has ended.
 spar::task<void> follow(spar::threads& net, spar::pending<spar::threads, void>* first, float* x) {
   co_await std::move(*first);
   auto second = spar::start_allreduce(net, std::span<float>(x, 1));
   co_await std::move(second);
 }
 
-// A rank that was away makes progress as a call begins; what that lets begin comes after the call on the others.
+// Rank 0 makes no progress for a while. When its blocking call begins, progress completes `first`, and `follow` starts
+// another call. The blocking call must have its number by then, because the other rank makes that call first.
 TEST(nonblocking, a_call_has_its_number_before_progress_lets_another_one_begin) {
   std::latch waits(2);
   spar::thread_group group(2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The order of operands is fixed by the schedule. An operation that does not commute shows it: all ranks end with the
-// same, and it is the one of the documented order.
+// The schedule fixes the order of operands. With an operation that does not commute, all ranks get the same result, and
+// it is the result of the documented order.
 #include "support/allreduce_program.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace spar_test {
 
 namespace {
 
-/// The left operand, unless that is nothing: associative, with a neutral element, but not commutative.
+/// Returns the left operand unless it is zero: associative, with a neutral element, but not commutative.
 struct leftmost {
   static constexpr std::string_view name = "leftmost";
   template <class T>
@@ -32,7 +32,7 @@ struct leftmost {
 template <class T, class Index>
 std::vector<allreduce_case<T, Index>> signed_cases(spar::rank_t ranks, const std::vector<pattern>& shapes) {
   auto cases = make_cases<T, Index>(ranks, {3, 100, 1000}, shapes, exact_value<T>);
-  for (auto& call : cases) // each rank signs what it brings
+  for (auto& call : cases) // each rank marks its values by their sign
     for (std::size_t r = 0; r < call.inputs.size(); ++r)
       for (T& x : call.inputs[r].values)
         if (x != T{}) x = static_cast<T>(r + 1);
@@ -63,19 +63,20 @@ TYPED_TEST(operand_order, is_the_same_on_all_ranks) {
 
 using order_of_ranks = std::vector<spar::rank_t>;
 
-/// The order in which the ranks' shares of block b are merged, from left to right.
+/// The order of ranks in which their shares of block b are merged, from left to right.
 order_of_ranks ascending(spar::rank_t ranks, spar::rank_t) {
   order_of_ranks order(static_cast<std::size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
-/// A ring passes a block on from its owner's right neighbour to its owner.
+/// A ring passes a block from its owner's right neighbour around to its owner.
 order_of_ranks around_the_ring(spar::rank_t ranks, spar::rank_t block) {
   auto order = ascending(ranks, block);
   std::rotate(order.begin(), order.begin() + (block + 1) % ranks, order.end());
   return order;
 }
-/// Recursive halving merges the most distant ranks first: active ranks by the reversed bits of their numbers.
+/// Recursive halving merges the most distant ranks first: active ranks in the order of the reversed bits of their
+/// numbers.
 order_of_ranks by_halving(spar::rank_t ranks, spar::rank_t) {
   spar::rank_t active = 1;
   while (2 * active <= ranks) active *= 2;
@@ -92,7 +93,7 @@ order_of_ranks by_halving(spar::rank_t ranks, spar::rank_t) {
 }
 using order_of_block = order_of_ranks (*)(spar::rank_t ranks, spar::rank_t block);
 
-/// The first value that is not zero in this order; `value(rank)` is a rank's.
+/// The first nonzero value in this order of ranks; `value(rank)` is the value of a rank.
 template <class Value>
 std::int32_t leftmost_of(const order_of_ranks& order, const Value& value) {
   for (const spar::rank_t r : order)
@@ -104,9 +105,10 @@ template <class Algorithm>
 void expect_order(order_of_block order) {
   using program = allreduce_program<std::int32_t, std::uint32_t, Algorithm, leftmost>;
   for (const spar::rank_t ranks : {2, 3, 4, 5, 7, 8, 13}) {
-    // Where a dense stream meets a sparse one, the dense one is the left operand: not here.
+    // All streams of a case are of one kind: if a dense stream met a sparse one, the dense one would be the left
+    // operand.
     auto cases = signed_cases<std::int32_t, std::uint32_t>(ranks, {pattern::identical, pattern::dense});
-    for (auto& call : cases) { // few of many, and not all the same
+    for (auto& call : cases) { // few indices of many, and not all the same
       if (call.shape == pattern::dense) continue;
       call.n *= 100;
       for (std::size_t r = 0; r < call.inputs.size(); ++r) {

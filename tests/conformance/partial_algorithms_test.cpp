@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The invariants of partial collectives under random delays with other algorithms within. SPAR_SCHEDULES: five times
-// the seeds of each.
+// The invariants of partial collectives under random delays, with several algorithms inside. Runs a fifth of
+// SPAR_SCHEDULES seeds, but at least 17.
 #include "support/collectives.hpp"
 #include "support/partial_program.hpp"
 
@@ -16,7 +16,7 @@
 namespace spar_test {
 namespace {
 
-/// Calls `check_one(ranks, seed)` with some of the seeds, which have all numbers of ranks.
+/// Calls `check_one(ranks, seed)` for some seeds, which cover all numbers of ranks.
 template <class Check>
 void for_some_seeds(const Check& check_one) {
   for (std::uint64_t seed = 1; seed <= std::max<std::uint64_t>(schedules() / 5, 17); ++seed) {
@@ -55,15 +55,15 @@ TEST(partial_algorithms, of_flexreduce_on_a_tree) {
 
 using chosen = spar::composition<spar::selector::exact_topk, spar::storage::coo, spar::flat, spar::cheapest>;
 
-/// What all ranks bring in all calls, whole numbers, is in the results or in the residuals.
+/// The contributions of all ranks in all calls are whole numbers, and all are in the results or in the residuals.
 template <class Algorithm, class Participation>
 struct feedback_program {
   static constexpr std::size_t n = 60;
   Participation who;
   Algorithm (*make)();
   std::uint64_t seed;
-  std::vector<std::vector<float>>* brought; // by each rank
-  std::vector<std::vector<float>>* results; // the sum of all rounds, as each rank has seen it
+  std::vector<std::vector<float>>* brought; // by rank
+  std::vector<std::vector<float>>* results; // the sum of all rounds, as each rank received it
   std::vector<std::vector<float>>* residuals;
 
   template <class Net>
@@ -119,7 +119,7 @@ TEST(partial_algorithms, with_error_feedback_nothing_is_lost) {
   nothing_is_lost(spar::quorum{1}, +[] { return topk({.select = {.k = 5}}); });
 }
 
-/// A selector that keeps nothing back of one entry a call: what has missed its round is selected with the next one.
+/// The selector selects all of the one entry per call: an entry that missed its round is selected in the next one.
 TEST(partial_algorithms, of_a_collective_that_selects) {
   for_some_seeds([&](spar::rank_t ranks, std::uint64_t seed) {
     simulate<number>(ranks, spar::majority{seed}, seed, 64, chosen{.select = {.k = marked.calls}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// After some rounds a partial allreduce allocates nothing, neither from the resource that the transport was given nor
-// from anywhere else: also where a rank is late, so that values are held back and results wait for it.
+// After some rounds a partial allreduce allocates nothing, neither from the transport's memory resource nor from
+// anywhere else, also if a rank is late, so that its values are held back and results wait for it.
 #include "support/counting_resource.hpp"
 #include "support/global_allocations.hpp"
 #include "support/ranks.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t n = 3000;
 
-/// The borrowed arguments of a rank's calls: dense values, or a tenth of them as a stream.
+/// The arguments that a rank's calls borrow: dense values, or a stream of a tenth of them.
 struct arguments {
   std::vector<float> x = std::vector<float>(n);
   std::vector<std::uint32_t> indices;
@@ -44,8 +44,9 @@ struct arguments {
   }
 };
 
-/// Calls in blocks: rank 0 makes all of a block's at once, `late` seconds after the others, so that it holds back all
-/// but the last, and their results wait for it. What the last blocks have allocated.
+/// Makes calls in blocks. Rank 0 makes all calls of a block at once, `late` seconds after the others, so that all of
+/// its calls but the last hold their values back and results wait for rank 0. Compares the allocations before and after
+/// the last blocks.
 template <class Of, class Participation>
 struct blocks_of_calls {
   static constexpr int blocks = 16;
@@ -68,7 +69,7 @@ struct blocks_of_calls {
         auto call = mine.start(reduce);
         co_await std::move(call);
       }
-      co_await net.sleep(1.0 * (b + 1) - net.now()); // the others begin the next block together
+      co_await net.sleep(1.0 * (b + 1) - net.now()); // all ranks begin the next block together
     }
   }
 };
@@ -102,7 +103,7 @@ TEST(partial_allocations, none_after_some_rounds_of_streams) {
   expect_none_in_the_simulator<spar::sparse_stream<float>>(spar::quorum{1});
 }
 
-/// Waits until all ranks have come so far, without allocating.
+/// A barrier among the threads that does not allocate.
 class meeting {
  public:
   explicit meeting(int ranks) : ranks_(ranks) {}
@@ -117,11 +118,11 @@ class meeting {
   std::atomic<int> arrived_ = 0;
 };
 
-/// With progress threads, whose timing decides who takes part in a round and how many calls a rank makes between the
-/// ends of two rounds: the pool counts the requests from one end to the next and grows with the most it has seen. So
-/// the warm-up first does to each rank the most that the blocks can do. While another rank stalls in a round to which
-/// all contribute, the rank has made twice a block's calls since the last round, and makes one more. Then, in each
-/// block, one rank makes its calls when the others have made theirs.
+/// Runs with progress threads, whose timing decides who takes part in a round and how many calls a rank makes between
+/// the ends of two rounds. The pool counts the requests between two such ends and grows with the largest count so far.
+/// So the warm-up first puts each rank through the most that a block can require: while another rank stalls in a round
+/// to which all contribute, the rank has made twice a block's calls since the last round, and makes one more. Then, in
+/// each block, one rank makes its calls after the others have made theirs.
 template <class Of, class Participation>
 void expect_none_with_threads(const Participation& who) {
   constexpr int ranks = 3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// However partial collectives end: ranks that drain, that leave, that have made other numbers of calls, or of which one
-// aborts at any time. Every rank ends, with right results as far as it gets and the right error. SPAR_SCHEDULES: a
-// fifth or a tenth of the seeds, 100 unless set.
+// All ways in which partial collectives end: ranks drain, leave, have made different numbers of calls, or one of them
+// aborts at any time. Every rank ends, with right results up to that point and the right error. Runs a fifth or a tenth
+// of SPAR_SCHEDULES seeds, 100 unless set.
 #include "support/partial_program.hpp"
 
 #include <gtest/gtest.h>
@@ -23,18 +23,18 @@ namespace {
 /// What a rank does, and when.
 struct plan {
   std::uint64_t calls = 0;
-  bool drains = true;        ///< else it leaves
-  double aborts_after = -1;  ///< seconds; negative: never
-  std::uint64_t rounds = 12; ///< for which the values have room
+  bool drains = true;        ///< if false, the rank leaves
+  double aborts_after = -1;  ///< seconds; negative: never aborts
+  std::uint64_t rounds = 12; ///< the number of rounds for which the values have elements
 };
 
-/// How it ended.
+/// How a rank ended.
 struct ending {
   std::vector<round_seen> rounds;
   bool drained = false;
-  std::string error; // of its last call
+  std::string error; // the error of its last call
   bool failed = false;
-  bool strange = false; // the error is none of those that are documented
+  bool strange = false; // the error is not among the documented ones
 };
 
 template <class Net>
@@ -100,7 +100,7 @@ struct ending_program {
   }
 };
 
-/// Runs it; what every rank has got is what the others have, and keeps the invariants as far as it goes.
+/// Runs the plans. The results of all ranks are the same and keep the invariants, as far as each rank got.
 template <class Of, class Participation>
 std::vector<ending> endings_of(const std::vector<plan>& plans, const Participation& who, std::uint64_t seed) {
   std::vector<ending> endings(plans.size());
@@ -152,8 +152,8 @@ TEST(partial_endings, an_abort_at_any_time_ends_every_rank) {
   check_aborts<spar::sparse_stream<number>>(spar::quorum{2});
 }
 
-/// Ranks drain or leave, often all after as many calls. A drain ends well if and only if all drain after as many; and
-/// whoever does not, has left, or has an error that says so.
+/// Ranks drain or leave, often all after the same number of calls. A drain succeeds if and only if all ranks drain
+/// after the same number of calls. Otherwise every rank has left or has an error that says so.
 template <class Participation>
 void check_differing_ends(const Participation& who) {
   for_seeds(10, [&](std::uint64_t seed, std::mt19937_64& random) {
@@ -163,8 +163,7 @@ void check_differing_ends(const Participation& who) {
     const bool all_drain = random() % 2 == 0;
     for (plan& p : plans) {
       p.calls = alike ? calls : calls + random() % 3;
-      p.drains =
-          all_drain || !alike || random() % 3 != 0; // a program that is simulated cannot leave while a round runs
+      p.drains = all_drain || !alike || random() % 3 != 0; // a simulated program cannot leave during a round
     }
     const bool right =
         std::all_of(plans.begin(), plans.end(), [&](const plan& p) { return p.drains && p.calls == plans[0].calls; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whatever happens to any message of the rounds of a partial allreduce: every rank ends with the right sum of all
-// rounds, or with the right error in this call or the next, in time.
+// Any fault of any message of the rounds of a partial allreduce: every rank ends in time with the right sum of all
+// rounds, or with the right error in this call or the next.
 #include "support/faults.hpp"
 
 #include <spar/system/partial_allreduce.hpp>
@@ -19,8 +19,8 @@ struct quorum_of_two : spar::quorum {
   constexpr quorum_of_two() { q = 2; }
 };
 
-/// Two rounds and the drain, by ranks that are late in turn. Which calls are in which round changes from run to run,
-/// the sum of all rounds does not.
+/// Two rounds and the drain, with ranks that are late in turn. The assignment of calls to rounds changes from run to
+/// run, but the sum of all rounds does not.
 template <class Of, class Participation, class Algorithm>
 struct partial_rounds {
   template <class Net>
@@ -48,11 +48,11 @@ struct partial_rounds {
   }
 };
 
-/// Where the rank has crashed that should start a round, the others wait for it.
+/// If the rank that should start a round has crashed, the others wait for it without a deadline.
 template <class Of, class Participation, class Algorithm>
 inline constexpr bool waits_idly<partial_rounds<Of, Participation, Algorithm>> =
     !std::is_same_v<Participation, spar::solo>;
-/// A rank that brings nothing sends no entries.
+/// A rank that contributes nothing sends no entries.
 template <class Participation, class Algorithm>
 inline constexpr bool empty_payloads<partial_rounds<spar::sparse_stream<float>, Participation, Algorithm>> = true;
 
@@ -90,7 +90,7 @@ TYPED_TEST(partial_faults, of_every_message_in_the_simulator) {
 TYPED_TEST(partial_faults, of_some_messages_among_threads) {
   std::uint64_t number = 0;
   for (const bool synchronous : {false, true}) {
-    for (const std::size_t n : {200U, 20'000U}) { // enclosed, and read in the sender's memory
+    for (const std::size_t n : {200U, 20'000U}) { // enclosed in the message; read in the sender's memory
       if (is_shortened && n < 20'000) continue;
       const setting s{.ranks = 3, .n = n, .synchronous = synchronous, .deadline = 0.06};
       setting patient = s;
@@ -99,7 +99,8 @@ TYPED_TEST(partial_faults, of_some_messages_among_threads) {
       ASSERT_NO_FATAL_FAILURE(expect_clean(clean));
       for_each_fault(s, clean, [&](setting with) {
         if (this->HasFailure() || ++number % 79 != 0) return;
-        if (is_harmless(with) || is_damage(with)) with.deadline = patient.deadline; // a busy machine is late, not wrong
+        if (is_harmless(with) || is_damage(with))
+          with.deadline = patient.deadline; // a rank on a busy machine may be late without a fault
         this->check(with, clean, 10, &run_as_threads<TypeParam>);
       });
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The invariants of partial collectives (eager-SGD, lemma 5.1) under random delays: every call is in one round and in
-// one only, every rank gets every round's result in order and learns the same participants. SPAR_SCHEDULES: seeds of
-// each kind, 100 unless set.
+// The invariants of partial collectives (eager-SGD, lemma 5.1) under random delays: every call is in exactly one round,
+// and every rank gets every round's result in order with the same participants. SPAR_SCHEDULES is the number of seeds
+// of each kind, 100 unless set.
 #include "support/partial_program.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace spar_test {
 namespace {
 
-/// `who_of(seed, P)`; `least_of(who)`: ranks that are fresh in every round.
+/// `who_of(seed, P)` is the participation; `least_of(who)` the number of ranks that are fresh in every round at least.
 template <class WhoOf, class LeastOf>
 void keeps_every_call_once(WhoOf who_of, LeastOf least_of) {
   for (std::uint64_t seed = 1; seed <= schedules(); ++seed) {

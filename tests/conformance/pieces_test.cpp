@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The pieces of an allreduce as collectives of their own: reduce-scatter, allgather, reduce, broadcast; dense and
-// sparse, every root.
+// The parts of an allreduce as separate collectives: reduce-scatter, allgather, reduce and broadcast, dense and sparse,
+// with every root.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -48,7 +48,7 @@ void everywhere(const Check& check) {
   }
 }
 
-/// One whole number at each place of each rank.
+/// A whole number at each index of each rank.
 vectors dense_inputs(spar::rank_t ranks, std::uint64_t n) {
   vectors all(static_cast<std::size_t>(ranks), std::vector<float>(n));
   for (std::size_t r = 0; r < all.size(); ++r)
@@ -106,9 +106,9 @@ TEST(allgather, of_dense_blocks) {
   });
 }
 
-/// One reduce and one broadcast for every root, one after the other.
+/// One reduce or broadcast for every root, one after the other.
 struct rooted_dense {
-  std::vector<vectors>* x; // of each root
+  std::vector<vectors>* x; // by root
   bool broadcasts;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -161,7 +161,7 @@ struct reduce_scatter_sparse {
   }
 };
 
-/// `result` holds just what `expected` has in `range`.
+/// Checks that `result` holds exactly the entries that `expected` has in `range`.
 void expect_range(const part& result, const expectation<float>& expected, spar::index_range range) {
   ASSERT_FALSE(result.is_dense());
   ASSERT_NO_THROW(spar::validate(result.view()));
@@ -227,7 +227,7 @@ TEST(allgather, of_streams) {
 
 struct rooted_sparse {
   const inputs* mine;
-  std::vector<parts>* results; // of each root
+  std::vector<parts>* results; // by root
   bool broadcasts;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {

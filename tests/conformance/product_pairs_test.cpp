@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Error feedback and participation around compositions: each value of either meets each part of every slot in some
-// case.
+// Compositions inside error feedback and inside partial allreduces: with and without error feedback and each
+// participation, each part of every slot occurs in some case.
 #include "product/product.hpp"
 
 #include <spar/system/partial_allreduce.hpp>
@@ -21,9 +21,9 @@ namespace {
 constexpr std::size_t n = product_dimension;
 constexpr int steps = 4;
 
-/// What came out on each rank: the sum of all results, and what the rank keeps.
+/// The results on each rank: the sum of all results, and the residual.
 struct totals {
-  std::vector<std::vector<float>> results; // of each step, for the comparison of bits
+  std::vector<std::vector<float>> results; // by step; compared bit for bit
   std::vector<double> sum = std::vector<double>(n);
   std::vector<float> residual = std::vector<float>(n);
 
@@ -33,7 +33,7 @@ struct totals {
   }
 };
 
-/// Calls with error feedback: in place and out of place by turns.
+/// Calls with error feedback, alternately in place and out of place.
 template <class Composition>
 struct feedback_program {
   Composition reduce;
@@ -59,7 +59,7 @@ struct feedback_program {
   }
 };
 
-/// Rounds of a partial allreduce in which ranks come at different times; with error feedback within, or without.
+/// Rounds of a partial allreduce in which ranks call at different times, with error feedback inside or without.
 template <class Composition, class Who, bool Feedback>
 struct partial_program {
   Composition reduce;
@@ -92,7 +92,7 @@ struct partial_program {
   }
 };
 
-/// The same bits on all ranks, and where `conserves`, nothing is lost.
+/// All ranks have the same bits, and if `conserves`, nothing is lost.
 template <class Program>
 void check(const std::string& name, spar::rank_t ranks, Program program, bool conserves) {
   SCOPED_TRACE(testing::Message() << name << ", P = " << ranks);
@@ -120,7 +120,7 @@ void check(const std::string& name, spar::rank_t ranks, Program program, bool co
   EXPECT_GT(anything, 0);
 }
 
-/// Meets the composition with each participation, with error feedback and without.
+/// Runs the composition with each participation, with error feedback and without.
 template <class Composition>
 void meet_all(const std::string& name, const Composition& reduce, spar::rank_t ranks) {
   constexpr bool exact =
@@ -135,7 +135,7 @@ void meet_all(const std::string& name, const Composition& reduce, spar::rank_t r
         partial_program<Composition, spar::quorum, false>{reduce, {.q = (ranks + 1) / 2}, nullptr}, keeps_all);
 }
 
-// Six cases, in which each model of every slot stands at least once.
+// Six cases, in which each model of every slot occurs at least once.
 
 TEST(product_pairs, exact_topk_by_gather_and_merge) {
   meet_all("exact_topk, coo, flat, gather_and_merge",

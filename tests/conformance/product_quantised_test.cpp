@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compositions of every selector, topology and schedule with these storages (see conformance/product).
+// Compositions of every selector, topology and schedule with quantised storages (see conformance/product).
 #include "product/product.hpp"
 
 namespace spar_test {

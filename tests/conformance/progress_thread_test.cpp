@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A thread that makes progress while the application is elsewhere.
+// A thread makes progress while the application is busy elsewhere.
 #include "support/ranks.hpp"
 
 #include <spar/transport/faulty.hpp>
@@ -34,7 +34,7 @@ TEST(progress_thread, calls_go_on_while_the_application_is_elsewhere) {
       spar::thread_group group{ranks, {.synchronous = synchronous}};
       group.run([&](spar::threads& net) {
         std::vector<float> x(50'000, 1.0F);
-        if (net.rank() != 0) { // needs rank 0 in every round
+        if (net.rank() != 0) { // their calls need rank 0 in every round
           spar::allreduce(net, std::span(x), spar::ring{});
           ++ended;
         } else {
@@ -117,11 +117,11 @@ TEST(progress_thread, ends_a_call_whose_deadline_is_set_while_it_sleeps) {
     if (net.rank() == 1) return;
     const spar::progress_thread progress(net);
     std::this_thread::sleep_for(100ms);
-    net.set_deadline(0.1); // it was 600 s
+    net.set_deadline(0.1); // shorter than the default of 600 s
     std::vector<float> x(10, 1.0F);
     auto call = spar::start_allreduce(net, std::span(x));
     const double start = net.now();
-    while (!net.dead() && net.now() < start + 10) std::this_thread::sleep_for(10ms); // calls nothing of spar's
+    while (!net.dead() && net.now() < start + 10) std::this_thread::sleep_for(10ms); // calls nothing of spar
     EXPECT_LT(net.now() - start, 5);
     EXPECT_THROW(call.wait(), spar::timeout);
   });
@@ -167,7 +167,7 @@ TEST(progress_thread, an_abort_ends_what_both_threads_have_in_flight) {
           EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos) << e.what();
         }
       }
-      EXPECT_LE(ended, 25); // the others need rank 1
+      EXPECT_LE(ended, 25); // the other ranks need rank 1
       EXPECT_TRUE(net.dead());
     });
   }
@@ -182,7 +182,7 @@ TEST(progress_thread, there_is_one_a_rank) {
       const spar::progress_thread another(net);
       ADD_FAILURE() << "no error";
     } catch (const spar::invalid_argument& e) {
-      EXPECT_NE(std::string(e.what()).find("progress thread already"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("already has a progress thread"), std::string::npos) << e.what();
     }
     float x = 1;
     spar::allreduce(net, std::span<float>(&x, 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stochastic rounding in the second phase of an allreduce: repeatable, different in each block and each call, and
-// unbiased.
+// Stochastic rounding in the second phase of an allreduce is repeatable, unbiased, and different in each block and each
+// call.
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
@@ -20,7 +20,7 @@ constexpr std::size_t block = 256;
 constexpr std::size_t n = ranks * block;
 using vectors = std::vector<std::vector<float>>;
 
-/// The same dense stream on every rank, reduced many times; the results of rank 0.
+/// Reduces the same dense stream on every rank many times; keeps the results of rank 0.
 template <class Algorithm>
 struct repeated_calls {
   const std::vector<float>* x;
@@ -36,7 +36,7 @@ struct repeated_calls {
   }
 };
 
-/// The same values in each block; the largest of each is 1.
+/// The same values in each block; the largest value of each block is 1.
 std::vector<float> periodic_values() {
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i)
@@ -56,7 +56,7 @@ TEST(quantised_allreduce, is_repeatable_on_every_transport) {
   const auto x = periodic_values();
   const auto first = sums<4>(mode::sim, x, 3, 5);
   for (const mode where : all_modes) EXPECT_EQ(sums<4>(where, x, 3, 5), first) << where;
-  EXPECT_NE(sums<4>(mode::sim, x, 3, 6), first) << "another seed";
+  EXPECT_NE(sums<4>(mode::sim, x, 3, 6), first) << "another seed must give other bits";
 }
 
 TEST(quantised_allreduce, rounds_differently_in_each_block_and_each_call) {
@@ -82,7 +82,7 @@ void expect_unbiased() {
     double mean = 0;
     for (const auto& result : results) mean += result[i] / static_cast<double>(calls);
     const double exact = static_cast<double>(x[i]) * ranks;
-    // A value between two levels is off by at most half a level in the root of the mean square.
+    // A value between two levels has a standard deviation of at most half a level.
     EXPECT_NEAR(mean, exact, 5 * level / 2 / std::sqrt(static_cast<double>(calls))) << Bits << " bits, index " << i;
     total += mean - exact;
   }

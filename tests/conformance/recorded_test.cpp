@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compares every system on fixed inputs with a recording: the bits of results and residuals, and the messages and bytes
-// that ranks send. A refactoring proves here that it changed none of them. With SPAR_RECORD=FILE in the environment the
-// test writes a new recording to FILE instead.
+// that ranks send. The test proves that a refactoring changed none of them. With SPAR_RECORD=FILE in the environment
+// the test writes a new recording to FILE instead.
 #include "conformance/recorded/systems.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using recorded::record;
 #if defined(__x86_64__) && !defined(__FMA__)
 constexpr bool compares_bits = true;
 #else
-constexpr bool compares_bits = false; // a multiplication and an addition may round once instead of twice
+constexpr bool compares_bits = false; // fused multiply-add rounds once instead of twice
 #endif
 #ifdef SPAR_HAS_ZFP
 constexpr bool has_zfp = true;
@@ -28,7 +28,7 @@ constexpr bool has_zfp = true;
 constexpr bool has_zfp = false;
 #endif
 
-/// Whoever records anew names the commit whose headers were used.
+/// After a new recording, name the commit whose headers were used.
 constexpr const char* header =
     "# Bits and traffic of every system on fixed inputs, recorded from the headers of commit d43905c by the test\n"
     "# conformance.recorded itself, which compares what it computes with this file. To record anew, change the commit "
@@ -88,7 +88,7 @@ TEST(recorded, traffic_and_bits) {
     expected.erase(its);
   }
   for (const auto& [name, r] : expected) report(name, text(r), "nothing");
-  EXPECT_EQ(differing, 0) << "lines differ, of " << found.size();
+  EXPECT_EQ(differing, 0) << "lines differ of " << found.size();
 }
 
 } // namespace

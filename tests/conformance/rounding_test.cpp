@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sums that are rounded: the error stays within P roundings, and the bits are the same on every rank, on every
-// transport and in every order of arrival.
+// Sums with rounding: the error stays within P roundings, and the bits are the same on every rank, on every transport
+// and for every order of arrival.
 #include "support/allreduce_program.hpp"
 
 namespace spar_test {

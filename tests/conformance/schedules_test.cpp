@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random schedules of the simulator: whenever messages arrive, every rank ends with the bits that it has when they
-// arrive in order. As many of each collective as schedules() says.
+// Random delays in the simulator: whatever the order of arrival, every rank ends with the same bits as when messages
+// arrive in order. Runs schedules() seeds of each collective.
 #include "support/collectives.hpp"
 #include "support/ranks.hpp"
 

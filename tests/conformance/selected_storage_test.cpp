@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Systems that select entries, with a storage: an exact stream codec gives the bits of coordinates, in the sum and in
-// the residuals; with one that rounds all ranks have the same bits, and nothing is lost but to the residuals.
+// Systems that select entries, with a storage. An exact stream codec gives the same bits as coordinates, in the sum and
+// in the residuals. With a codec that rounds, all ranks have the same bits, and all losses are in the residuals.
 #include "support/allreduce_program.hpp"
 #include "support/collectives.hpp"
 #include "support/ranks.hpp"
@@ -23,8 +23,7 @@ namespace {
 constexpr std::size_t n = 3000;
 constexpr int calls = 3;
 
-/// Selects and reduces by a composition and its state. The schedule itself is called, as a composition's own call
-/// refuses a stream codec that rounds.
+/// Selects and reduces by a composition and its state.
 template <class Composition>
 struct selecting : spar::algorithm_defaults {
   static constexpr std::string_view name = Composition::name;
@@ -36,7 +35,7 @@ struct selecting : spar::algorithm_defaults {
   spar::task<spar::sparse_stream<T, index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
     const spar::selector::nothing_to_prepare nothing;
     typename Composition::report last;
-    auto result = co_await parts->by.template selected<index>(net, parts, now, &last, x, op, nothing);
+    auto result = co_await parts->template selected<index>(net, now, &last, x, op, nothing);
     co_return std::move(result.sum);
   }
 };
@@ -62,7 +61,7 @@ struct tree_ok_topk {
 };
 
 struct outcome {
-  std::vector<std::vector<float>> x; // of each rank: what it has left
+  std::vector<std::vector<float>> x; // the residual of each rank
   std::vector<std::vector<spar::sparse_stream<float, index>>> sums;
   std::vector<std::uint64_t> bytes;
 };
@@ -91,7 +90,7 @@ std::vector<std::vector<float>> inputs(spar::rank_t ranks) {
   std::vector<std::vector<float>> x(static_cast<std::size_t>(ranks), std::vector<float>(n));
   for (std::size_t r = 0; r < x.size(); ++r) {
     std::mt19937_64 random(r + 1);
-    // More in the first half, so that blocks and shares are evened out.
+    // Larger values in the first third, so that the algorithms must balance blocks and shares.
     for (std::size_t i = 0; i < n; ++i) x[r][i] = real_value<float>(random) / (i < n / 3 ? 1.0F : 64.0F);
   }
   return x;
@@ -115,7 +114,7 @@ void expect_bits_of_coordinates() {
       const auto coded = outcome_of<System, varint>(where, ranks);
       std::uint64_t plain_bytes = 0, coded_bytes = 0;
       for (std::size_t r = 0; r < plain.x.size(); ++r) {
-        ASSERT_TRUE(same_bits<float>(plain.x[r], coded.x[r])) << "what rank " << r << " has left";
+        ASSERT_TRUE(same_bits<float>(plain.x[r], coded.x[r])) << "the residual of rank " << r << " differs";
         for (std::size_t c = 0; c < calls; ++c) ASSERT_TRUE(same_stream(plain.sums[r][c], coded.sums[r][c]));
         plain_bytes += plain.bytes[r];
         coded_bytes += coded.bytes[r];
@@ -155,6 +154,7 @@ TEST(selected_storage, ok_topk_by_an_exact_code) { expect_bits_of_coordinates<ok
 TEST(selected_storage, ok_topk_on_a_tree_by_an_exact_code) { expect_bits_of_coordinates<tree_ok_topk>(); }
 TEST(selected_storage, gtopk_by_a_code_that_rounds) { expect_no_loss<gtopk>(); }
 TEST(selected_storage, ok_topk_by_a_code_that_rounds) { expect_no_loss<ok_topk>(); }
+TEST(selected_storage, ok_topk_on_a_tree_by_a_code_that_rounds) { expect_no_loss<tree_ok_topk>(); }
 
 } // namespace
 } // namespace spar_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The algorithms for streams of the 16-bit floating-point types that the compiler has.
+// The algorithms for streams of the 16-bit floating-point types that the compiler supports.
 #include "allreduce_suite.hpp"
 
 namespace spar_test {

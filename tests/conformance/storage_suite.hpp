@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every algorithm for streams with a storage: against coordinates where the storage is exact; else all ranks end with
-// the same bits, the error is bounded, and what is lost is in the residuals.
+// Every algorithm for streams with a storage. An exact storage must give the bits of coordinates; with another storage
+// all ranks end with the same bits, the error is bounded, and all losses are in the residuals.
 #pragma once
 
 #include "support/allreduce_program.hpp"
@@ -33,7 +33,7 @@ struct storing : spar::algorithm_defaults {
   }
 };
 
-/// A schedule over a topology, made in the call.
+/// A schedule with a plan that is made in the call.
 struct planned_flexreduce {
   static constexpr std::string_view name = spar::chains::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
@@ -68,7 +68,7 @@ struct reduce_and_broadcast {
     co_return co_await broadcast(net, sum.view(), root, store, residual);
   }
 };
-/// Early dense sums: one side of an exchange may be dense, the other sparse.
+/// Sums turn dense early, so that one side of an exchange may be dense and the other sparse.
 struct early_dense_doubling {
   static constexpr std::string_view name = spar::recursive_doubling::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
@@ -81,7 +81,7 @@ struct early_dense_doubling {
 
 template <class T, class Index>
 struct storage_results {
-  std::vector<spar::sparse_stream<T, Index>> sums; // of each rank
+  std::vector<spar::sparse_stream<T, Index>> sums; // by rank
   std::vector<std::vector<T>> residuals;
   std::vector<std::uint64_t> bytes;
 };
@@ -89,8 +89,8 @@ struct storage_results {
 template <class T, class Index, class Algorithm, class Storage>
 struct storage_program {
   const std::vector<allreduce_case<T, Index>>* cases;
-  std::vector<storage_results<T, Index>>* results; // of each case
-  bool keeps = true;                               // a residual
+  std::vector<storage_results<T, Index>>* results; // by case
+  bool keeps = true;                               // whether to keep a residual
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -127,7 +127,7 @@ std::vector<T> values_of(const spar::sparse_stream<T, Index>& s) {
   return x;
 }
 
-/// Ranks, dimensions and patterns as in the suite of allreduces, but with fewer dimensions.
+/// The numbers of ranks and the patterns of the suite of allreduces, with fewer dimensions.
 template <class T, class Index, class Value>
 std::vector<allreduce_case<T, Index>> storage_cases(spar::rank_t ranks, Value value) {
   const auto p = static_cast<std::uint64_t>(ranks);
@@ -135,7 +135,7 @@ std::vector<allreduce_case<T, Index>> storage_cases(spar::rank_t ranks, Value va
                               value);
 }
 
-/// An exact stream codec: the values of coordinates, bit for bit.
+/// With an exact stream codec the values are those of coordinates, bit for bit.
 template <class Storage, class Algorithm, class T, class Index>
 void expect_bits_of_coordinates(mode where, spar::rank_t ranks) {
   const auto cases = storage_cases<T, Index>(ranks, exact_value<T>);
@@ -164,13 +164,13 @@ void expect_bits_of_coordinates(mode where, spar::rank_t ranks) {
   }
 }
 
-/// `relative`: the error of one encoding relative to the largest magnitude.
+/// `relative` is the error of one encoding relative to the largest magnitude.
 template <class Storage, class Algorithm, class T, class Index>
 void expect_bounded_loss(mode where, spar::rank_t ranks, double relative) {
   auto cases = storage_cases<T, Index>(ranks, [](std::mt19937_64& random) {
     return static_cast<T>(static_cast<double>(random() % 2000) / 1000 + 0.001);
   });
-  const double encodings = ranks == 1 ? 1 : static_cast<double>(ranks) + 2; // no algorithm has more
+  const double encodings = ranks == 1 ? 1 : static_cast<double>(ranks) + 2; // no algorithm encodes more often
   const auto results = results_of<Storage, Algorithm>(where, ranks, cases);
   for (std::size_t c = 0; c < cases.size(); ++c) {
     SCOPED_TRACE(testing::Message() << Algorithm::name << ", " << where << ", P = " << ranks << ", n = " << cases[c].n
@@ -186,7 +186,7 @@ void expect_bounded_loss(mode where, spar::rank_t ranks, double relative) {
       ASSERT_NEAR(static_cast<double>(got[i]), expected.values[i], largest * encodings * relative + 1e-6) << i;
       double all = static_cast<double>(got[i]);
       for (const auto& residual : results[c].residuals) all += static_cast<double>(residual[i]);
-      ASSERT_NEAR(all, expected.values[i], 4e-6 * (1 + largest)) << "with the residuals, index " << i;
+      ASSERT_NEAR(all, expected.values[i], 4e-6 * (1 + largest)) << "sum and residuals, index " << i;
     }
   }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stream codecs from outside the library through every algorithm that takes streams: one that is exact and of variable
-// size, and one that rounds.
+// User-defined stream codecs in every algorithm that takes streams: an exact one of variable size, and one that rounds.
 #include "storage_suite.hpp"
 #include "support/varint.hpp"
 
@@ -11,7 +10,7 @@ static_assert(spar::stream_codec<varint, float, std::uint32_t> && spar::stream_c
 static_assert(!spar::lending_codec<varint, float, std::uint32_t>);
 static_assert(spar::has_stream_codec<varint> && !spar::has_block_codec<varint>);
 
-/// Bytes that are damaged on their way.
+/// How the encoded bytes are damaged.
 enum class damage { short_by_a_byte, long_by_a_byte, index_out_of_range };
 template <damage Is>
 struct damaged : varint {
@@ -35,7 +34,7 @@ struct damaged : varint {
 template <class Algorithm, class Storage>
 struct damaged_program {
   const std::vector<contribution<float, std::uint32_t>>* mine;
-  std::vector<int>* corrupt; // 1 for each rank that has found it
+  std::vector<int>* corrupt; // by rank: 1 if the rank found damage
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
@@ -43,7 +42,7 @@ struct damaged_program {
     try {
       auto pending = spar::start_allreduce(net, (*mine)[rank].view(), algorithm);
       co_await std::move(pending);
-      ADD_FAILURE() << "rank " << rank << " has a result of damaged messages";
+      ADD_FAILURE() << "rank " << rank << " returned a result although the messages are damaged";
     } catch (const spar::corrupt_message&) {
       (*corrupt)[rank] = 1;
     } catch (const spar::peer_failed&) {

@@ -20,7 +20,7 @@ namespace {
 using index = std::uint32_t;
 using inputs = std::vector<contribution<float, index>>;
 
-// Powers of two: sums of them are exact, so times are compared for equality.
+// Powers of two, whose sums are exact, so that times can be compared for equality.
 constexpr double latency = 0x1p-20;
 constexpr double overhead = 0x1p-22;
 constexpr double beta = 0x1p-30;
@@ -62,7 +62,8 @@ struct dense_program {
   }
 };
 
-/// k entries on each rank, the same or all different, as many in each block of whatever number of ranks.
+/// k entries on each rank, at the same or at disjoint indices, with equally many entries in each block for every P used
+/// here.
 constexpr std::uint64_t entries = 16ULL * 3 * 5 * 7 * 13;
 constexpr std::uint64_t spacing = 64;
 constexpr double n = static_cast<double>(entries * spacing);
@@ -82,7 +83,7 @@ inputs regular_inputs(spar::rank_t ranks, bool disjoint) {
   return all;
 }
 
-/// Entries of the union of so many ranks' streams.
+/// Number of entries in the union of the streams of `ranks` ranks.
 double together(double ranks, bool disjoint) { return disjoint ? k * ranks : k; }
 
 template <class Algorithm>
@@ -111,12 +112,12 @@ TEST(virtual_time, recursive_doubling_at_powers_of_two) {
   }
 }
 
-/// Folded ranks are late, so an active rank may find its peer's message waiting: docs/costs.md gives the time rank by
-/// rank.
+/// Folded ranks are late, so an active rank may find that its peer's message has arrived already: docs/costs.md gives
+/// the time rank by rank.
 double folded_seconds(spar::rank_t ranks, bool disjoint) {
   const auto active = static_cast<std::size_t>(std::exp2(log2_of(ranks)));
   const std::size_t folded = static_cast<std::size_t>(ranks) - active;
-  std::vector<double> ready(active), have(active, k); // when an active rank has how many entries
+  std::vector<double> ready(active), have(active, k); // when each active rank is ready, and with how many entries
   for (std::size_t u = 0; u < folded; ++u) {
     ready[u] = alpha + k * entry * beta + 2 * k * gamma_;
     have[u] = together(2, disjoint);
@@ -165,7 +166,7 @@ TEST(virtual_time, ring) {
 TEST(virtual_time, rabenseifner) {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 7, 8, 13, 16}) {
     for (const bool disjoint : {false, true}) {
-      if (disjoint && !power_of_two(ranks)) continue; // who waits for whom depends on P
+      if (disjoint && !power_of_two(ranks)) continue; // for these P, the waiting times depend on P
       const double active = std::exp2(log2_of(ranks));
       double expected = 0;
       if (!power_of_two(ranks)) expected += alpha + k * entry * beta + 2 * k * gamma_;
@@ -180,8 +181,8 @@ TEST(virtual_time, rabenseifner) {
   }
 }
 
-/// P - 1 messages one after the other through each link, as in the paper; the latency once. Then each entry is worked
-/// on so many times.
+/// P - 1 messages one after the other through each link, as in the paper, and the latency once. Then `times` passes
+/// over the k entries.
 double split_seconds(double ranks, double times = 1) {
   return (ranks < 2 ? 0 : latency + (ranks - 1) * (overhead + k / ranks * entry * beta)) + times * k * gamma_;
 }
@@ -210,15 +211,16 @@ TEST(virtual_time, dsar_split) {
 TEST(virtual_time, quantised_split) {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 8}) {
     const double block = n / ranks;
-    const double bytes = block / 2 + std::ceil(block / 1024) * value; // four bits a value, one scale a bucket
-    const double coding = spar::storage::qsgd<4>::cost<float>() * (std::floor(block) + n) * gamma_; // own block; all
+    const double bytes = block / 2 + std::ceil(block / 1024) * value; // four bits per value, one scale per bucket
+    // Encodes its own block, and decodes all blocks.
+    const double coding = spar::storage::qsgd<4>::cost<float>() * (std::floor(block) + n) * gamma_;
     const double expected = split_seconds(ranks) + log2_ceil(ranks) * alpha + (ranks - 1) * bytes * beta + coding;
     EXPECT_DOUBLE_EQ(seconds<quantised_split<4>>(ranks, false), expected) << ranks;
   }
 }
 
 TEST(virtual_time, the_split_costs_a_message_time_for_each_peer) {
-  // The paper's model: alpha is the sender's, (P - 1) alpha for the first phase, and no latency besides.
+  // The paper's model: alpha is the sender's overhead, (P - 1) alpha for the first phase, and there is no latency.
   auto options = network();
   options.latency = 0;
   options.overhead = alpha;
@@ -255,7 +257,7 @@ TEST(virtual_time, sparcml_is_an_agreement_and_its_choice) {
 
 // --- dense ---
 
-/// Recursive doubling of a dense vector where ranks are folded, rank by rank.
+/// Recursive doubling of a dense vector with folded ranks, rank by rank.
 double folded_dense_seconds(spar::rank_t ranks, double size) {
   const auto active = static_cast<std::size_t>(std::exp2(log2_of(ranks)));
   const std::size_t folded = static_cast<std::size_t>(ranks) - active;
@@ -303,7 +305,7 @@ TEST(virtual_time, is_what_the_cost_model_says_of_dense_algorithms) {
     const double doubling = dense_seconds<spar::recursive_doubling>(ranks, length);
     if (power_of_two(ranks)) {
       EXPECT_DOUBLE_EQ(doubling, spar::seconds_dense_recursive_doubling(model, call));
-    } else { // the model counts every latency, also those that pass while folded ranks are waited for
+    } else { // the model counts every latency, also those that pass while a rank waits for folded ranks
       EXPECT_LE(doubling, spar::seconds_dense_recursive_doubling(model, call));
       EXPECT_GE(doubling, spar::seconds_dense_recursive_doubling(model, call) - log2_ceil(ranks) * latency);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of somebody else's: sums sparse vectors of four in-process ranks, with the library as its package brings
-// it. It does not link zfp, which may be on the machine.
+// A user's program: sums sparse vectors of four in-process ranks, with the library from the installed package. The
+// program does not link zfp, even if zfp is installed.
 #include <spar/spar.hpp>
 #include <spar/storage/named_codec.hpp>
 
@@ -13,7 +13,7 @@ int main() {
   std::atomic<int> right = 0;
   spar::thread_group group{ranks};
   group.run([&](spar::threads& net) {
-    // Rank r brings (r, 1) and (7, 2).
+    // Rank r contributes the entries (r, 1) and (7, 2).
     const std::array<std::uint32_t, 2> indices{static_cast<std::uint32_t>(net.rank()), 7};
     const std::array<float, 2> values{1, 2};
     const auto sum = spar::allreduce(net, spar::sparse_view(100, indices, values));
@@ -27,7 +27,7 @@ int main() {
   try {
     const spar::storage::named_codec code("zfp:8");
     return 1;
-  } catch (const spar::invalid_argument&) { // needs zfp
+  } catch (const spar::invalid_argument&) { // zfp:8 needs zfp
   }
   return right == ranks ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of somebody else's that links spar::mpi; it is compiled and linked, not run.
+// A user's program that links spar::mpi; it is compiled and linked, not run.
 #include <mpi.h>
 #include <spar/core/op.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of somebody else's that links spar::zfp: an allreduce in zfp's code of 16 bits a value.
+// A user's program that links spar::zfp: an allreduce with zfp at 16 bits per value.
 #include <spar/spar.hpp>
 #include <spar/storage/zfp.hpp>
 

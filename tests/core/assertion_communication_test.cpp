@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is checked at assertion level "communication".
+// The checks at assertion level "communication".
 #undef SPAR_ASSERTION_LEVEL
 #define SPAR_ASSERTION_LEVEL 2
 #include <spar/core/assertion.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is checked at assertion level "normal".
+// The checks at assertion level "normal".
 #undef SPAR_ASSERTION_LEVEL
 #define SPAR_ASSERTION_LEVEL 1
 #include <spar/core/assertion.hpp>

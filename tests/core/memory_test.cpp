@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The pool, which recycles every block, and what is built on it: buffers and vectors of fixed capacity.
+// The pool, which recycles every block, and the types that use it: buffers and vectors of fixed capacity.
 #include "support/counting_resource.hpp"
 
 #include <spar/core/memory/buffer.hpp>
@@ -32,7 +32,7 @@ TEST(pool, gives_aligned_memory_of_the_size_asked_for) {
          {1U, 63U, 64U, 65U, 80U, 81U, 127U, 128U, 129U, 1000U, 4096U, 100'000U, 1'000'001U}) {
       void* p = pool.allocate(bytes, 64);
       ASSERT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0U) << bytes;
-      std::memset(p, 0xAB, bytes); // under the address sanitizer: all of it is ours
+      std::memset(p, 0xAB, bytes); // the address sanitizer checks that all of these bytes may be written
       pool.deallocate(p, bytes, 64);
     }
   }
@@ -93,7 +93,7 @@ TEST(pool, wastes_at_most_a_quarter_and_its_own_header) {
   }
 }
 
-/// Requests and frees of one call: `size` bytes are allocated, or, where it is 0, one of the live blocks is freed.
+/// The requests of one call: each number allocates that many bytes; 0 frees one of the live blocks.
 using calls = std::vector<std::size_t>;
 
 calls random_call(std::mt19937& random, std::size_t largest) {
@@ -102,7 +102,8 @@ calls random_call(std::mt19937& random, std::size_t largest) {
   return steps;
 }
 
-/// One call; what it leaves behind is kept until the next has ended. The pool's `held` blocks go first.
+/// Makes one call; the blocks that the call leaves live are freed after the next call. The destructor frees the blocks
+/// that are still held.
 class caller {
  public:
   explicit caller(spar::pool& memory) : memory_(&memory) {}
@@ -133,7 +134,7 @@ class caller {
   }
 
  private:
-  /// Filled with a mark of its own: nobody else's block may reach into it.
+  /// A block filled with its own mark: if another block overlaps it, the mark changes.
   struct taken {
     unsigned char* at;
     std::size_t size;
@@ -158,7 +159,8 @@ class caller {
   std::vector<taken> held_;
 };
 
-/// The promise of pool.hpp: the requests in any order, each of the same size or smaller, with any frees in between.
+/// The guarantee of pool.hpp: for the same requests in any order, each of the same size or smaller, with any frees in
+/// between, the pool allocates nothing upstream.
 TEST(pool, takes_nothing_upstream_for_calls_that_are_no_larger) {
   std::mt19937 random(11);
   for (int round = 0; round < 400; ++round) {
@@ -183,7 +185,7 @@ TEST(pool, takes_nothing_upstream_for_calls_that_are_no_larger) {
   }
 }
 
-/// While the result of the call before is kept.
+/// The same guarantee while the previous call's result is kept.
 TEST(pool, takes_nothing_upstream_while_results_are_kept) {
   std::mt19937 random(12);
   for (int round = 0; round < 400; ++round) {
@@ -211,7 +213,8 @@ TEST(pool, sets_nothing_aside_for_requests_outside_calls) {
   EXPECT_LE(upstream.bytes(), 5000U);
 }
 
-/// A handle that is always open makes one long period out of all calls, unless the end of each ends one.
+/// With a handle that is always open, all calls would form one long period if the end of each call did not end a
+/// period.
 TEST(pool, takes_nothing_upstream_while_another_call_is_always_open) {
   counting_resource upstream;
   spar::pool pool{upstream};
@@ -233,10 +236,10 @@ TEST(pool, takes_large_blocks_once_more_only_where_they_stay_in_use) {
   void* scratch = pool.allocate(size, 8);
   pool.deallocate(scratch, size, 8);
   pool.end_call();
-  EXPECT_EQ(upstream.allocations(), 1U) << "one large request, one block";
+  EXPECT_EQ(upstream.allocations(), 1U) << "one large request must take one block";
 }
 
-/// Nothing may be set aside if the upstream has no more: that is no error.
+/// If the upstream resource has no memory to set aside, the pool goes on without an error.
 TEST(pool, goes_on_where_nothing_can_be_set_aside) {
   class limited final : public std::pmr::memory_resource {
    public:
@@ -280,7 +283,7 @@ TEST(pool_owner, lets_a_block_outlive_it) {
   EXPECT_EQ(result.span()[999], 5);
   EXPECT_GT(upstream.outstanding(), 0);
   result = {};
-  EXPECT_EQ(upstream.outstanding(), 0) << "the last block takes the pool with it";
+  EXPECT_EQ(upstream.outstanding(), 0) << "freeing the last block must destroy the pool";
 }
 
 TEST(pool_owner, without_live_blocks_ends_at_once) {

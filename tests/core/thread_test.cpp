@@ -63,7 +63,7 @@ TEST(signal, wakes_who_waits) {
   const double begin = spar::endpoint::now();
   std::unique_lock lock(mutex);
   spar::detail::thread other([&] {
-    const std::lock_guard mine(mutex); // not before the wait
+    const std::lock_guard mine(mutex); // cannot lock before the wait releases the mutex
     told = true;
     signal.notify_all();
   });
@@ -81,7 +81,7 @@ TEST(signal, a_wait_ends_at_its_time_and_hardly_before) {
   int waits = 0;
   for (; spar::endpoint::now() < until; ++waits) signal.wait(mutex, until);
   EXPECT_LT(spar::endpoint::now(), until + 60);
-  EXPECT_LE(waits, 100) << "it does not sleep";
+  EXPECT_LE(waits, 100) << "the thread polls instead of sleeping";
 }
 
 TEST(rest, takes_its_time) {

@@ -66,7 +66,7 @@ TEST(element, codes_are_different_and_not_zero) {
 
 // --- operations ---
 
-/// A type by name: GCC 12's library has no type information of _Float16, which GoogleTest would need.
+/// Wraps a type: GCC 12's library has no type information of _Float16, which GoogleTest would need.
 template <class T>
 struct named {
   using type = T;
@@ -124,7 +124,7 @@ TYPED_TEST(operations, extremes_are_neutral_for_the_extremes) {
   if constexpr (limits::is_specialized) {
     EXPECT_TRUE(spar::minimum{}(limits::max(), spar::minimum::neutral<value>()) == limits::max());
     EXPECT_TRUE(spar::maximum{}(limits::lowest(), spar::maximum::neutral<value>()) == limits::lowest());
-  } else { // 16-bit types in a standard library that does not know them
+  } else { // 16-bit types for which the standard library has no numeric_limits
     const auto infinite = static_cast<value>(std::numeric_limits<float>::infinity());
     EXPECT_TRUE(spar::minimum{}(infinite, spar::minimum::neutral<value>()) == infinite);
     EXPECT_TRUE(spar::maximum{}(static_cast<value>(-infinite), spar::maximum::neutral<value>()) == -infinite);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Finds a small hyperplane as people do: exit status, table, the keys and figures of the JSON, the plot.
+"""Finds a small hyperplane through the command line: exit status, table, the keys and figures of the JSON, the plot.
 
 hyperplane_test.py openmpi|mpich PROGRAM
 """
@@ -38,32 +38,32 @@ with tempfile.TemporaryDirectory() as directory:
         expect(history[0]["loss"] > 200 and 3 < row["final_loss"] < 7, f"{name} learns little: {history}")
         expect(history[-1]["loss"] == row["final_loss"], f"{name} ends elsewhere than its history")
         expect(abs(row["steps_per_second"] * row["seconds"] - STEPS) < 1e-6, f"{name}: {row}")
-        # Whoever waits for everyone waits for each step's delay; others for the delays of one rank at least.
+        # With `everyone` all ranks wait for each step's delay; otherwise a rank waits at least for its own delays.
         least = STEPS * (STEP + DELAY) if name == "everyone" else STEPS * (STEP + DELAY / 4)
         expect(row["seconds"] >= least, f"{name} takes {row['seconds']} s, less than {least}")
         fresh = {"everyone": 4, "quorum:3": 3}.get(name, 1)
         expect(fresh <= row["fresh_mean"] <= (4 if fresh == 4 else 3.99), f"{name}: {row['fresh_mean']} are fresh")
         expect((row["stale_max"] == 0) == (name == "everyone"), f"{name}: stale by {row['stale_max']}")
     draw = subprocess.run([ROOT / "tools/plot_training", results, "--out", plot], capture_output=True, text=True)
-    if draw.returncode != 77:  # without matplotlib
+    if draw.returncode != 77:  # 77: matplotlib is not installed
         expect(draw.returncode == 0 and "</svg>" in plot.read_text(), f"the plot: {draw.stderr}")
 
-    # One participation is an object; a single rank waits for nobody.
+    # With one participation the JSON is an object; a single rank waits for no other.
     run(*on_ranks(1), *small, "--participation", "solo", "--json", results)
     alone = json.loads(results.read_text())
     expect(alone["fresh_mean"] == 1 and alone["stale_max"] == 0, f"a single rank: {alone}")
 
-    # Usage.
-    run(*script, "--ranks", "none", status=2, says="--ranks is a positive number, not none")
-    run(*on_ranks(2), "--participation", "quorum:3", status=2, says="a quorum is from 1 to 2")
+    # Errors in the arguments.
+    run(*script, "--ranks", "none", status=2, says="--ranks must be a positive number, not none")
+    run(*on_ranks(2), "--participation", "quorum:3", status=2, says="a quorum must be from 1 to 2")
     for arguments, says in {
         "--participation fast": "there is no participation 'fast'; there are: everyone, solo, majority, quorum:Q",
-        "--participation solo,quorum:x": "a quorum is a number of ranks, not 'x'",
+        "--participation solo,quorum:x": "a quorum must be a number of ranks, not 'x'",
         "--participation quorum:0": "not 0",
-        "--step 32": "--step is from 0s to 60s, as 1.5s, 32ms or 300us, not '32'",
-        "--delay 2h": "--delay is from 0s to 60s, as 1.5s, 32ms or 300us, not '2h'",
+        "--step 32": "--step must be from 0s to 60s, like 1.5s, 32ms or 300us, not '32'",
+        "--delay 2h": "--delay must be from 0s to 60s, like 1.5s, 32ms or 300us, not '2h'",
         "--nap=-1ms": "not '-1ms'",
-        "--rate nan": "--rate is a number, not nan",
+        "--rate nan": "--rate must be a finite number, not nan",
         "--steps 0": "--steps: Value 0",
         "--json /nonexistent/results.json": "/nonexistent/results.json cannot be written",
     }.items():

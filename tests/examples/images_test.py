@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains on few images as people do: exit status, table, the keys and figures of the JSON, the plot.
+"""Trains on few images through the command line: exit status, table, the keys and figures of the JSON, the plot.
 
 images_test.py openmpi|mpich PROGRAM
 """
@@ -75,11 +75,11 @@ with tempfile.TemporaryDirectory() as directory:
     sums = {name: row["summed_max"] for name, row in found.items()}
     expect(k < sums["topka"] <= 4 * k and sums["gtopk"] == k and k <= sums["ok_topk"] <= 1.1 * k, f"sums have {sums}")
     draw = subprocess.run([ROOT / "tools/plot_training", results, "--out", plot], capture_output=True, text=True)
-    if draw.returncode != 77:  # without matplotlib
+    if draw.returncode != 77:  # 77: matplotlib is not installed
         expect(draw.returncode == 0 and "</svg>" in plot.read_text(), f"the plot: {draw.stderr}")
 
-    # Ranks that are late: of 4, by 2, 4, 6 and 8 ms in turn, and steps of 2 ms. 24 of them last 0.24 s where all wait
-    # for the last one, and at least 24 * 7 ms for each rank.
+    # Late ranks: of 4 ranks, by 2, 4, 6 and 8 ms in turn, with steps of 2 ms. 24 steps last 0.24 s if all ranks wait
+    # for the last one, and otherwise at least 24 * 7 ms for each rank.
     late = "--limit 800 --epochs 2 --batch 16 --neurons 16,16 --rate 0.2 --step 2ms --delays 2ms:8ms".split()
     late += ["--systems", "dense,eager_solo,eager_majority,quorum:3,quorum:4", "--imbalance"]
     found = train(results, *late, "rotating", command=on_ranks(4))
@@ -99,12 +99,12 @@ with tempfile.TemporaryDirectory() as directory:
         expect(abs(seconds[1] / 24 - row["step_seconds"]) < 1e-9, f"{name} has other seconds: {row}")
     draw = [ROOT / "tools/plot_training", results, "--out", plot, "--against"]
     if subprocess.run([*draw, "epoch,seconds"], capture_output=True).returncode != 77:
-        expect("</svg>" in plot.read_text(), "the plot against seconds is none")
-        run(*draw, "rank", status=2, says="--against names some of epoch, bytes, seconds, not rank")
+        expect("</svg>" in plot.read_text(), "plot_training --against epoch,seconds wrote no SVG")
+        run(*draw, "rank", status=2, says="--against must be some of epoch, bytes, seconds, not rank")
     one = train(results, *late, "one", command=on_ranks(4))
     expect(all(row["ranks_agree"] and row["steps"] == 24 for row in one.values()), f"one late rank: {one}")
 
-    # The same again is the same but for the time, bit for bit; on one rank nothing is sent.
+    # A second run has the same results bit for bit, except for times; a single rank sends nothing.
     few += ["--systems", "topka,sparcml_q4"]
     one, other = [train(results, *few, command=on_ranks(3)) for _ in range(2)]
     for row in [*one.values(), *other.values()]:
@@ -114,39 +114,39 @@ with tempfile.TemporaryDirectory() as directory:
     alone = train(results, *few, command=on_ranks(1))["topka"]
     expect(alone["bytes_per_step"] == 0 and alone["accuracy_mean"] > 0.5, f"a single rank: {alone}")
 
-    # Usage, and data that are not what they should be.
-    run(*script, "--ranks", "0", status=2, says="--ranks is a positive number, not 0")
+    # Errors in the arguments and in the data.
+    run(*script, "--ranks", "0", status=2, says="--ranks must be a positive number, not 0")
     run(*on_ranks(2), "--systems", "fast", status=2, says="there is no system 'fast'")
     for arguments, says in {
         "--systems fast": "there are: mpi, dense, topka",
-        "--systems topka@0": "a density is above 0 and at most 1, not '0'",
+        "--systems topka@0": "a density must be above 0 and at most 1, not '0'",
         "--systems topka@x": "not 'x'",
-        "--systems dense@0.1": "it has no density",
-        "--systems eager_solo@0.1": "it has no density",
-        "--systems dense:1": "dense has no quorum",
-        "--systems quorum": "quorum has a number, as in quorum:4",
-        "--systems quorum:x": "a quorum is a number, not 'x'",
-        "--systems quorum:2": "a quorum is from 1 to 1, the number of ranks, not 2",
-        "--imbalance some": "--imbalance is none, one or rotating, not 'some'",
-        "--step 20": "--step is from 0s to 60s, as 1.5s, 32ms or 300us, not '20'",
-        "--delays 5ms": "the shortest and the longest, as 5ms:40ms, not '5ms'",
-        "--delays 5ms:1ms": "the shortest delay comes first",
+        "--systems dense@0.1": "it takes no density",
+        "--systems eager_solo@0.1": "it takes no density",
+        "--systems dense:1": "dense takes no quorum",
+        "--systems quorum": "quorum needs a number, as in quorum:4",
+        "--systems quorum:x": "a quorum must be a number, not 'x'",
+        "--systems quorum:2": "a quorum must be from 1 to 1, the number of ranks, not 2",
+        "--imbalance some": "--imbalance must be none, one or rotating, not 'some'",
+        "--step 20": "--step must be from 0s to 60s, like 1.5s, 32ms or 300us, not '20'",
+        "--delays 5ms": "the shortest and the longest delay, like 5ms:40ms, not '5ms'",
+        "--delays 5ms:1ms": "must give the shortest delay first",
         "--neurons 3": "--neurons",
         "--epochs 0": "--epochs",
-        "--limit 10": "10 images are too few for one batch of 32 on each of 1 ranks",
+        "--limit 10": "10 training images are too few for one batch of 32 on each of 1 ranks",
         "--json /nonexistent/results.json": "cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)
     bad.mkdir()
     images, labels = bad / "train-images-idx3-ubyte.gz", bad / "train-labels-idx1-ubyte.gz"
     damaged = [
-        (images, b"", "is damaged, or ends before it should"),
-        (images, (DATA / images.name).read_bytes()[:10000], "is damaged, or ends before it should"),
-        (images, (DATA / labels.name).read_bytes(), "is no IDX file of bytes with 3 dimensions"),
-        (images, idx(1, 28, 27), "has 27 rows or columns where 28 are needed"),
+        (images, b"", "is damaged or truncated"),
+        (images, (DATA / images.name).read_bytes()[:10000], "is damaged or truncated"),
+        (images, (DATA / labels.name).read_bytes(), "is not an IDX file of bytes with 3 dimensions"),
+        (images, idx(1, 28, 27), "has 27 rows or columns, expected 28"),
         (images, idx(1, 28, 28), f"{labels} cannot be read"),
         (labels, idx(1, value=10), "has an image of class 10"),
-        (labels, idx(2), "has 1 images for learning or testing (train), but 2 classes of them"),
+        (labels, idx(2), "has 1 images of the part train, but 2 labels"),
     ]
     for path, content, says in damaged:
         path.write_bytes(content)

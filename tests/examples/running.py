@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the tests of the examples share: NAME_test.py openmpi|mpich PROGRAM."""
+"""Shared by the tests of the examples, which are run as NAME_test.py openmpi|mpich PROGRAM."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A schedule from outside the library, as CONTRIBUTING.md shows it, with any selector, storage and topology.
+// A user-defined schedule, as in CONTRIBUTING.md, with any selector, storage and topology.
 #include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
@@ -16,19 +16,19 @@
 
 namespace {
 
-/// Everybody sends to rank 0, which adds up and sends the sum back.
+/// All ranks send to rank 0, which adds up and sends the sum back.
 struct star {
   static constexpr spar::slot fills = spar::slot::schedule;
   static constexpr std::string_view name = "star";
 
-  /// With everything; else a `spar::because<"why not">`.
+  /// Composes with everything. To reject a combination, return `spar::because<"why not">`.
   template <class Selector, class Storage, class Topology>
   static spar::nothing_against accepts();
   void validate(std::uint64_t) const {}
   template <class F>
-  void options(F&&) const {} // none
+  void options(F&&) const {} // no options
 
-  /// `residual`, where it is not empty, gets what the storage loses of what this rank encodes.
+  /// If `residual` is not empty, adds to it what the storage loses when this rank encodes.
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
                                                        Storage store, std::span<T> residual) const& {
@@ -50,7 +50,7 @@ struct star {
         co_await net.receive(r, in);
         const auto theirs = in.view(net, store, all);
         sum = spar::merge(have, theirs, all, limit, op, net.memory());
-        net.compute(theirs.count()); // entries, for the simulator's clock
+        net.compute(theirs.count()); // number of merged entries, for the simulator's clock
         have = std::as_const(sum).view();
       }
       result.bring(net, store, have, all, residual);
@@ -126,16 +126,16 @@ TEST(OwnSchedule, AStorageThatRounds) {
     auto x = input(net.rank());
     spar::allreduce(net, x, spar::compose(spar::storage::bfloat16{}, star{}));
     const auto all = plain(net.size());
-    for (std::size_t i = 0; i < n; ++i) { // each contribution is rounded, and the sum
+    for (std::size_t i = 0; i < n; ++i) { // each contribution and the sum are rounded
       EXPECT_LE(std::abs(x[i] - all[i]), 2 * 500.0F * static_cast<float>(net.size()) / 256) << i;
     }
     std::vector<float> first = x;
     spar::broadcast(net, first, 0);
-    EXPECT_EQ(x, first); // the same bits on all ranks
+    EXPECT_EQ(x, first); // all ranks must have the same bits
   });
 }
 
-/// The sums so far and what all ranks keep are all that was brought.
+/// The sums so far and the residuals of all ranks add up to all contributions.
 template <class Algorithm>
 void expect_nothing_lost(const Algorithm& algorithm) {
   on_all_ranks([&](spar::threads& net) {
@@ -175,7 +175,7 @@ TEST(OwnSchedule, PartialAllreduceOfValues) {
   });
 }
 
-/// Whoever is late: the rounds and what is held back to the end are all that was brought.
+/// Whichever ranks are late, the results of the rounds and of the drain add up to all contributions.
 TEST(OwnSchedule, PartialAllreduceOfStreams) {
   on_all_ranks([](spar::threads& net) {
     auto reduce = spar::partial_allreduce<spar::sparse_stream<float>>(net, n, spar::solo{}, star{});

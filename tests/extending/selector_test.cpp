@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A selector from outside the library, as CONTRIBUTING.md shows it, in the slots of several collectives.
+// A user-defined selector, as in CONTRIBUTING.md, in several collectives.
 #include <spar/spar.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// Selects the k entries that follow those of the last call, and begins again at the end of the vector.
+/// Selects the k entries that follow those of the last call, and continues at the start after the end of the vector.
 struct in_turn {
   static constexpr spar::slot fills = spar::slot::selector;
   static constexpr std::string_view name = "in_turn";
@@ -25,11 +25,11 @@ struct in_turn {
     std::uint64_t next = 0;
 
     template <class F>
-    void shared_state(F&& f) { // the same on all ranks
+    void shared_state(F&& f) { // state that is equal on all ranks
       f(next);
     }
     template <class F>
-    void own_state(F&&) {} // what each rank has for itself
+    void own_state(F&&) {} // state that differs between ranks: none
   };
 
   void validate(std::uint64_t n) const {
@@ -54,7 +54,7 @@ struct in_turn {
       }
     };
     const std::uint64_t n = x.size(), begin = now.next, end = begin + k;
-    if (end > n) take(0, end - n); // indices ascend
+    if (end > n) take(0, end - n); // the part at the start of the vector first: indices must ascend
     take(begin, std::min(end, n));
     now.next = n == 0 ? 0 : end % n;
     selected.shrink(count);
@@ -69,7 +69,7 @@ constexpr std::size_t n = 100;
 constexpr std::uint64_t k = 30;
 constexpr int steps = 8;
 
-/// Positive whole numbers, so that every sum is exact and none of its entries is zero.
+/// Positive whole numbers, so that every sum is exact and no entry of a sum is zero.
 std::vector<float> input(spar::rank_t rank, int step) {
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i)
@@ -77,7 +77,7 @@ std::vector<float> input(spar::rank_t rank, int step) {
   return x;
 }
 
-/// The sum of what the ranks have at the indices of a step, which they no longer have then.
+/// The sum of the ranks' values at the indices of a step; removes these values from what the ranks have left.
 class plain_sum {
  public:
   explicit plain_sum(spar::rank_t ranks) : left_(static_cast<std::size_t>(ranks), std::vector<float>(n)) {}
@@ -97,7 +97,7 @@ class plain_sum {
   const std::vector<float>& left(spar::rank_t rank) const { return left_[static_cast<std::size_t>(rank)]; }
 
  private:
-  std::vector<std::vector<float>> left_; // on each rank
+  std::vector<std::vector<float>> left_; // by rank
 };
 
 template <class Program>
@@ -112,7 +112,7 @@ TEST(OwnSelector, APlainCallBeginsWithAFreshState) {
   on_all_ranks([](spar::threads& net) {
     for (int call = 0; call < 2; ++call) {
       auto x = input(net.rank(), 0);
-      spar::allreduce(net, x, in_turn{.k = k}); // with the defaults of the other slots
+      spar::allreduce(net, x, in_turn{.k = k}); // with the default parts in the other slots
       EXPECT_EQ(x, plain_sum(net.size()).next(0, false));
     }
   });

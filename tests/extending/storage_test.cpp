@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codecs from outside the library, as CONTRIBUTING.md shows them: one for blocks of dense values, one for the entries
-// of streams, and both together.
+// User-defined codecs, as in CONTRIBUTING.md: one for blocks of dense values, one for the entries of streams, and both
+// in one storage.
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace {
 
-/// A block codec: whole multiples of a step, in 16 bits each.
+/// A block codec: multiples of a step, in 16 bits each.
 struct fixed_point {
   static constexpr spar::slot fills = spar::slot::storage;
   static constexpr std::string_view name = "fixed_point";
@@ -33,7 +33,7 @@ struct fixed_point {
     if (!(step > 0)) spar::raise<spar::invalid_argument>({"fixed_point needs a step above 0, not ", step});
     return 2 * count;
   }
-  /// A block for which this is false travels as it is.
+  /// A block for which this function returns false is sent without encoding.
   template <spar::element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
     return std::all_of(values.begin(), values.end(),
@@ -56,7 +56,7 @@ struct fixed_point {
   }
 };
 
-/// A stream codec: each index in as few bytes as the range of the message needs, then the values as they are.
+/// A stream codec: each index in as few bytes as the range of the message needs, then the values unchanged.
 struct narrow {
   static constexpr spar::slot fills = spar::slot::storage;
   static constexpr std::string_view name = "narrow";
@@ -69,7 +69,7 @@ struct narrow {
   }
 
   template <class F>
-  void options(F&&) const {} // none
+  void options(F&&) const {} // no options
   template <spar::element T, spar::index_type Index>
   [[nodiscard]] double entry_bits(std::uint64_t n, std::uint64_t) const {
     return 8.0 * static_cast<double>(sizeof(T) + width(n));
@@ -107,7 +107,7 @@ struct narrow {
       i = static_cast<Index>(range.begin + offset);
     }
     if (count > 0) std::memcpy(to.values.data(), &in[at], to.values.size_bytes());
-    spar::check_indices(std::span<const Index>(to.indices), range); // they ascend, and lie in the range
+    spar::check_indices(std::span<const Index>(to.indices), range); // throws unless they ascend in range
   }
 };
 
@@ -120,7 +120,7 @@ using both = spar::storage::then<narrow, fixed_point>;
 
 constexpr std::size_t n = 1000;
 
-/// Whole multiples of the codec's step, one of `one_of` of them not zero.
+/// Multiples of the codec's step; one value of `one_of` is not zero.
 std::vector<float> input(spar::rank_t rank, int step, std::size_t one_of = 1) {
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -221,7 +221,7 @@ TEST(OwnBlockCodec, RanksWithOtherOptionsEndInMismatch) {
   EXPECT_THROW(run(), spar::mismatch);
 }
 
-/// In Ok-Topk, of which every message is a stream: the same sums, in fewer bytes.
+/// In Ok-Topk every message is a stream: the sums are the same, with fewer bytes.
 TEST(OwnStreamCodec, OkTopk) {
   on_all_ranks([](spar::threads& net) {
     const spar::selector::threshold_reuse select{.density = 0.05};
@@ -264,7 +264,7 @@ TEST(OwnStreamCodec, DamagedBytesAreFound) {
   EXPECT_EQ(got, indices);
   EXPECT_EQ(came, values);
   EXPECT_THROW(decode(std::span(bytes).first(bytes.size() - 1)), spar::corrupt_message);
-  bytes[5] = std::byte{255}; // beyond the range
+  bytes[5] = std::byte{255}; // out of range
   EXPECT_THROW(decode(bytes), spar::corrupt_message);
 }
 

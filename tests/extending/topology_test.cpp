@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A topology from outside the library, as CONTRIBUTING.md shows it, below all schedules that number the ranks by it.
+// A user-defined topology, as in CONTRIBUTING.md, below all schedules that number the ranks by their topology.
 #include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/tree.hpp>
@@ -17,7 +17,7 @@
 
 namespace {
 
-/// The ranks in an order that the user gives: neighbours in it are near each other.
+/// The ranks in an order that the user gives, in which neighbours are close in the network.
 class in_given_order {
  public:
   static constexpr spar::slot fills = spar::slot::topology;
@@ -44,14 +44,14 @@ class in_given_order {
     for (const spar::rank_t r : places_->ranks) f("rank", static_cast<std::uint64_t>(r));
   }
   [[nodiscard]] spar::rank_order order() const { return {places_->ranks.data(), places_->numbers.data()}; }
-  [[nodiscard]] spar::uniform_ownership due(std::uint64_t n, spar::rank_t ranks) const { return {n, ranks}; }
+  [[nodiscard]] spar::uniform_ownership owners(std::uint64_t n, spar::rank_t ranks) const { return {n, ranks}; }
 
  private:
   struct places {
-    std::vector<spar::rank_t> ranks;   // at each place
+    std::vector<spar::rank_t> ranks;   // the rank at each place
     std::vector<spar::rank_t> numbers; // the place of each rank
   };
-  std::shared_ptr<places> places_; // copies of a topology share what `order` lends
+  std::shared_ptr<places> places_; // copies of a topology share the memory to which `order` refers
 };
 
 static_assert(spar::part_for<in_given_order, spar::slot::topology>);
@@ -77,7 +77,7 @@ std::vector<float> plain_sum(spar::rank_t ranks, int step = 0) {
   return sum;
 }
 
-/// The ranks backwards, but for the first two.
+/// The ranks in descending order, except for the first two.
 std::vector<spar::rank_t> some_order(spar::rank_t ranks) {
   std::vector<spar::rank_t> order;
   for (spar::rank_t r = ranks; r > 0; --r) order.push_back(r - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any bytes as the blocks of every codec but QSGD: nothing else is read or written, and what codes of 16 bits mean
-// survives being encoded again.
+// Decodes arbitrary bytes as blocks of every codec but QSGD. The codec must read and write nothing else, and the values
+// of 16-bit codes must survive another encoding.
 #include "fuzz/fuzz.hpp"
 
 #include <spar/storage/named_codec.hpp>
@@ -19,7 +19,8 @@ std::vector<T> decode_any(const Codec& codec, std::size_t count, fuzz::input& in
       std::vector<T> same(count);
       codec.decode(std::span<const std::byte>(again), std::span<T>(same));
       for (std::size_t e = 0; e < count; ++e) {
-        fuzz::demand(values[e] == same[e] || (values[e] != values[e] && same[e] != same[e]), "a code does not survive");
+        fuzz::demand(values[e] == same[e] || (values[e] != values[e] && same[e] != same[e]),
+                     "a value changes when it is encoded and decoded again");
       }
     }
   }

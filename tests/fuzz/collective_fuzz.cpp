@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One rank of every collective whose peers send any messages: it ends in a valid result, or in an error that says what
-// is wrong with them.
+// Runs one rank of every collective while its peers send arbitrary messages: the call must end with a valid result, or
+// with an error that describes what is wrong with the messages.
 #include "fuzz/hostile.hpp"
 #include "support/compositions.hpp"
 #include "support/varint.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using spar_test::stored;
 
-/// The sum of what a composition selects, as a stream, without a residual.
+/// The sum of the entries that a composition selects, as a stream, without a residual.
 template <class Algorithm, class Index>
 struct selecting : spar::algorithm_defaults {
   static constexpr std::string_view name = Algorithm::name;
@@ -30,7 +30,7 @@ struct selecting : spar::algorithm_defaults {
   }
 };
 
-/// Half of the ranks on one host, the others on another.
+/// A plan for two hosts with half of the ranks each.
 spar::flex_plan plan_for(spar::rank_t ranks, std::uint64_t n) {
   std::vector<spar::rank_t> host_of;
   for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
@@ -46,10 +46,10 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   const auto run = [&]<class Algorithm, class... Args>(const Algorithm& algorithm, Args... args) {
     return net.run(spar::signature_of<T, Index, spar::sum>(n, algorithm), algorithm, args...);
   };
-  const auto sparse = [&](const auto& algorithm, auto... args) { // a sum of all, or this rank's block of it
+  const auto sparse = [&](const auto& algorithm, auto... args) { // the sum of all entries, or of this rank's block
     const spar::sparse_stream<T, Index> sum = run(algorithm, args...);
-    fuzz::demand(valid(sum.view().indices()), "a result is no stream");
-    fuzz::demand(sum.dimension() == n && sum.count() <= n, "a result of another size");
+    fuzz::demand(valid(sum.view().indices()), "the result has invalid indices");
+    fuzz::demand(sum.dimension() == n && sum.count() <= n, "the result has a wrong size");
   };
   using coded = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
   switch (which % 28) {
@@ -113,7 +113,8 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     return sparse(spar::binomial_broadcast{}, mine, root, coded{});
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
-    for (std::size_t r = 0; r < all.size(); ++r) fuzz::demand(valid(all.part(r).indices()), "a part is no stream");
+    for (std::size_t r = 0; r < all.size(); ++r)
+      fuzz::demand(valid(all.part(r).indices()), "a part has invalid indices");
   }
 }
 
@@ -128,7 +129,7 @@ void call_any(unsigned which, fuzz::input& in) {
   std::vector<T> values(indices.size(), T{1}), x(n, T{1});
   try {
     call<T, Index>(which, net, spar::sparse_view(n, indices, values), x, root);
-    fuzz::demand(!net.misfit(), "a result although a message did not fit");
+    fuzz::demand(!net.misfit(), "a call returned a result although a message had a wrong size");
   } catch (const spar::corrupt_message&) {
     fuzz::refused = true;
   } catch (const spar::mismatch&) {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes what the corpus of the fuzz targets begins with: small inputs, one of each kind. Bad ones are named bad_."""
+"""Writes the initial corpus of the fuzz targets: small inputs, one of each kind. Invalid ones are named bad_*."""
 
 import struct
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
 SPARSE, DENSE, ENCODED, PARTS, CODED = 1, 2, 3, 4, 5
-COUNTERS = {"I": 0x20, "Q": 0x40}  # a message of these, not of the call's elements
-WIDE = {0: ("f", "I"), 1: ("d", "Q")}  # value and index
+COUNTERS = {"I": 0x20, "Q": 0x40}  # a message of counters instead of the call's elements
+WIDE = {0: ("f", "I"), 1: ("d", "Q")}  # types of value and index
 
 
 def array(code, numbers):
@@ -16,7 +16,7 @@ def array(code, numbers):
 
 
 def message(form, count, *pieces):
-    """As fuzz.hpp takes it."""
+    """A message in the format that fuzz.hpp reads."""
     lengths = [len(p) for p in pieces] + [0] * (3 - len(pieces))
     return struct.pack("<BQ3H", form, count, *lengths) + b"".join(pieces)
 
@@ -30,7 +30,7 @@ def dense(value, count):
 
 
 def coded_bytes(value, indices, begin=0):
-    """As tests/support/varint.hpp; gaps below 128."""
+    """Encodes like tests/support/varint.hpp; all gaps are below 128."""
     gaps = [i - (indices[e - 1] + 1 if e else begin) for e, i in enumerate(indices)]
     return bytes(gaps) + array(value, [1.5] * len(indices))
 
@@ -40,7 +40,7 @@ def coded(value, indices, begin=0):
 
 
 def coded_parts(value, *streams):
-    """Each with where its range begins."""
+    """Yields streams, each with the beginning of its range."""
     each = [coded_bytes(value, indices, begin) for indices, begin in streams]
     table = [x for b, (i, _) in zip(each, streams) for x in (len(b), len(i) | CODED << 56)]
     return message(CODED, sum(len(i) for i, _ in streams), b"".join(each), array("Q", table))
@@ -68,7 +68,7 @@ def short_header(payload, magic=0xB2):
 
 
 def envelopes():
-    def envelope(data, repaired=1, zeros=0):  # whether the checksum is repaired, the size
+    def envelope(data, repaired=1, zeros=0):  # whether the target repairs the checksum; the size
         return struct.pack("<BH", repaired, len(data) + zeros) + data
 
     three = header(SPARSE, 3, [array("I", [7, 8, 9]), array("f", [1, 2, 3])])
@@ -167,15 +167,15 @@ def codecs():
 
 
 def ok_topk_of_two(value, index, low):
-    """The other rank has entries in this rank's block, but none that are large."""
+    """The other rank has entries in this rank's block, but no large ones."""
     entries = counters("Q", [1])  # in a block, for its bounds
     search = counters("Q", [0] * 31) * (8 if value == "f" else 14)  # values that reach each probe
-    counts = [counters(index, [2, 0]), search, counters(index, [0, 0])]  # above a threshold and at it
+    counts = [counters(index, [2, 0]), search, counters(index, [0, 0])]  # above a threshold and equal to it
     return entries + entries + low, b"".join(counts) + parts(value, index, [])
 
 
 def ok_topk_of_four(value, index):
-    """The largest four sums lie on this rank, which gives each other rank one of them."""
+    """The four largest sums lie on this rank, which sends one of them to each other rank."""
     entries = counters("Q", [0] * 2) + counters("Q", [0]) + counters("Q", [4]) + counters("Q", [4] * 2)
     counts = counters(index, [0] * 2) + counters(index, [0] * 4)
     search = counters("Q", [0] * 31) * 2
@@ -191,13 +191,13 @@ def ok_topk_of_four(value, index):
 
 
 def collectives():
-    def call(which, kind, first, second, root=0, rank=0):  # 2 ranks, n = 16, an entry at each fourth index
+    def call(which, kind, first, second, root=0, rank=0):  # 2 ranks, n = 16, an entry at every fourth index
         return bytes([2 * which + kind, 1, rank, root, 16, 3]) + first + second
 
     fitting, another = message(DENSE, 0), message(DENSE | 0x80, 0)
     for kind, (value, index) in WIDE.items():
         low, high = sparse(value, index, [1, 2, 5]), sparse(value, index, [9, 10])
-        for which in range(9):  # of streams: the first message lies in this rank's block, the second in the other
+        for which in range(9):  # streams: the first message lies in this rank's block, the second in the other
             second = parts(value, index, [9, 10]) if which == 1 else high
             yield f"call_{which}_{kind}", call(which, kind, low, second, root=which == 8)
         for which in (9, 10, 11, 13):

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any bytes as an envelope: what is accepted lies inside them, and is written and read again as the
-// same.
+// Reads arbitrary bytes as an envelope: the pieces must lie inside these bytes, and writing and reading them again must
+// give the same header and pieces.
 #include "fuzz/fuzz.hpp"
 
 #include <spar/transport/mpi/envelope.hpp>
 
 namespace {
 
-/// Makes the checksum right, which no mutation would find.
+/// Sets the right checksum, which no mutation would find.
 void repair(std::span<std::byte> bytes) {
   if (bytes.size() >= sizeof(spar::short_header) && bytes[0] == std::byte{spar::short_header::expected_magic}) {
     std::uint32_t fields = 0;
@@ -24,7 +24,7 @@ void repair(std::span<std::byte> bytes) {
   }
 }
 
-/// Whether a channel goes on with the message: another one ends in a mismatch, which says no more than that.
+/// Whether a channel accepts the message; any other message ends the call in a mismatch without details.
 bool passes(const spar::header& h) {
   return h.index == spar::element_code::uint32 || h.index == spar::element_code::uint64;
 }
@@ -32,7 +32,7 @@ bool passes(const spar::header& h) {
 bool same(spar::header a, spar::header b) {
   a.checksum = b.checksum = 0;
   a.order = b.order = 0;
-  a.dimension = b.dimension = 0; // a channel sets it
+  a.dimension = b.dimension = 0; // a channel sets the dimension
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   for (std::size_t i = 0; i < spar::max_pieces; ++i) {
-    fuzz::demand(pieces[i].size() == (spar::is_enclosed(h) ? h.lengths[i] : 0), "a piece is not as long as it should");
+    fuzz::demand(pieces[i].size() == (spar::is_enclosed(h) ? h.lengths[i] : 0), "a piece has a wrong length");
     if (pieces[i].empty()) continue;
     fuzz::demand(pieces[i].data() >= bytes.data() && pieces[i].data() + pieces[i].size() <= bytes.data() + bytes.size(),
                  "a piece is outside of the message");
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::exact_bytes written(room.data(), room.data() + spar::write_envelope({h, pieces}, room.data()));
   spar::header again;
   const spar::payload_views read = spar::read_envelope(written, again);
-  fuzz::demand(same(h, again), "the header is another one when it is written and read again");
+  fuzz::demand(same(h, again), "the header changes when it is written and read again");
   for (std::size_t i = 0; i < spar::max_pieces; ++i) {
     fuzz::demand(std::equal(read[i].begin(), read[i].end(), pieces[i].begin(), pieces[i].end()),
                  "a piece is another one when it is written and read again");

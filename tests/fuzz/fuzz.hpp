@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the fuzz targets share: an input that is taken apart, messages made of it, and demands on what was accepted.
+// Shared by the fuzz targets: splits an input into numbers and messages, and checks what the library accepted.
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -13,12 +13,13 @@
 #include <stdexcept>
 #include <vector>
 
-/// Each target defines this; libFuzzer calls it, or the test that replays the corpus. It throws for a bug.
+/// Each target defines this function; libFuzzer or the test that replays the corpus calls it. It throws if it finds a
+/// bug.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace fuzz {
 
-/// A bug that no sanitizer sees: something was accepted that should not have been.
+/// A bug that no sanitizer finds: the library accepted an invalid input.
 struct failure : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -27,10 +28,11 @@ inline void demand(bool holds, const char* sentence) {
   if (!holds) throw failure(sentence);
 }
 
-/// The input was found to be bad. Nothing depends on it but the replay of the corpus, which knows what is bad in it.
+/// Whether the library rejected the input. Used only by the replay of the corpus, which knows the inputs to be
+/// rejected.
 inline bool refused = false;
 
-/// Bytes in memory that ends where they end, so that the address sanitizer sees who reads on.
+/// Bytes at the end of an allocation, so that the address sanitizer detects reads beyond the last byte.
 using exact_bytes = std::vector<std::byte>;
 
 class input {
@@ -38,7 +40,7 @@ class input {
   input(const std::uint8_t* data, std::size_t size) : left_(std::as_bytes(std::span(data, size))) {}
 
   [[nodiscard]] std::size_t left() const { return left_.size(); }
-  /// The next `size` bytes; zeros where there are no more.
+  /// The next `size` bytes, with zeros after the end of the input.
   exact_bytes bytes(std::size_t size) {
     exact_bytes out(size);
     const std::size_t there = std::min(size, left_.size());
@@ -59,10 +61,11 @@ class input {
   std::span<const std::byte> left_;
 };
 
-/// The next message of the input arrives, with a header that is `agreed` but for format, count and lengths: a byte, 64
-/// bits and thrice 16 bits in front of the pieces. A piece is as long as the header says; transports see to that. Bits
-/// of the byte beside the format: 0x80 where pieces need not fit a receive that knows what is due; 0x20 and 0x40 where
-/// the elements are not those of the call, but counters of 4 or 8 bytes.
+/// Delivers the next message of the input, with the header `agreed` except for format, count and lengths. The input has
+/// one byte for the format, 64 bits for the count and three times 16 bits for the lengths before the pieces. A piece is
+/// as long as the header says, as transports guarantee. Other bits of the format byte: with 0x80 the pieces may differ
+/// in size from what the receive expects; with 0x20 or 0x40 the elements are not those of the call, but counters of 4
+/// or 8 bytes.
 inline void arrive(spar::message_buffer& in, input& from, const spar::header& agreed) {
   const auto format = from.take<std::uint8_t>();
   spar::header& h = in.arrived() = agreed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any messages as the parts of a sparse allgather: what is accepted has as many parts as are due, each valid, and they
-// hold what the messages brought, in order.
+// Joins arbitrary messages as the parts of a sparse allgather: the result must have the expected number of valid parts,
+// with the entries of the messages in order.
 #include "fuzz/hostile.hpp"
 #include "support/varint.hpp"
 
@@ -48,10 +48,10 @@ void join_any(fuzz::input& in) {
     spar::check_indices(part.indices(), {0, n});
     for (const Index i : part.indices()) fuzz::demand(i == indices[entry++], "a part has another entry than was sent");
   }
-  fuzz::demand(entry == indices.size(), "entries that are in no part");
+  fuzz::demand(entry == indices.size(), "some entries are in no part");
 }
 
-/// The rounds of Bruck's algorithm with streams that are coded, in owned blocks or anywhere.
+/// The rounds of Bruck's algorithm with encoded streams, in owned blocks or anywhere.
 template <class T, class Index>
 void join_any_code(fuzz::input& in) {
   const spar::rank_t ranks = 2 + in.take<std::uint8_t>() % 16;
@@ -71,7 +71,7 @@ void join_any_code(fuzz::input& in) {
     }
   } catch (const spar::corrupt_message&) {
     fuzz::refused = true;
-  } catch (const spar::mismatch&) { // the elements of a message can be others than the call's
+  } catch (const spar::mismatch&) { // a message may have other elements than the call
     fuzz::refused = true;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A transport whose peers send anything.
+// A transport whose peers send arbitrary messages.
 #pragma once
 
 #include "fuzz/fuzz.hpp"
@@ -8,8 +8,8 @@
 
 namespace fuzz {
 
-/// One rank of many. What it sends is lost; what it receives is the next message of the input, at once, under the
-/// header of the call: another one would end in a mismatch.
+/// One rank of many. Its sends are discarded, and each receive gets the next message of the input at once, under the
+/// header of the call: another header would end the call in a mismatch.
 class hostile : public spar::endpoint {
   using ended = spar::operation<hostile, spar::detail::operation_record>;
 
@@ -24,7 +24,7 @@ class hostile : public spar::endpoint {
     return spar::run_collective(*this, agreed, algorithm, args...);
   }
 
-  /// Whether a message had another size than its place: then the call has no result.
+  /// Whether the size of a message differed from what the receive expected; then the call must not return a result.
   [[nodiscard]] bool misfit() const { return misfit_; }
 
   ended send(const spar::message_pieces&, spar::rank_t, spar::tag_t) { return ended(*this); }

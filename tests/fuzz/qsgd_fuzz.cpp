@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any bytes as QSGD buckets: each value is what the bits of its level mean, and nothing else is read or written.
+// Decodes arbitrary bytes as QSGD buckets: each value must be that of its level's bits, and nothing else may be read or
+// written.
 #include "fuzz/fuzz.hpp"
 
 #include <spar/storage/codec.hpp>
@@ -8,7 +9,7 @@
 
 namespace {
 
-/// The definition: the level's two's complement times scale / s; a level of 0 is 0, the lowest is NaN.
+/// The definition: the level's two's complement times scale / s; level 0 is 0, the lowest level is NaN.
 template <int Bits, class T>
 T value_of(const std::byte* bucket, std::size_t entry) {
   T scale;
@@ -39,7 +40,8 @@ void decode_any(fuzz::input& in) {
   const std::size_t whole = storage.template encoded_bytes<T>(storage.bucket);
   for (std::size_t e = 0; e < count; ++e) {
     const std::byte* bucket = bytes.data() + e / storage.bucket * whole;
-    fuzz::demand(same(values[e], value_of<Bits, T>(bucket, e % storage.bucket)), "a value is not what its bits mean");
+    fuzz::demand(same(values[e], value_of<Bits, T>(bucket, e % storage.bucket)),
+                 "a value differs from the definition of its bits");
   }
 
   fuzz::exact_bytes again(bytes.size()); // encoding takes any values, too
@@ -47,7 +49,7 @@ void decode_any(fuzz::input& in) {
   storage.encode(std::span<const T>(values), std::span(again), {});
   storage.decode(std::span<const std::byte>(again), std::span<T>(rounded));
   for (std::size_t e = 0; e < count; ++e)
-    fuzz::demand((values[e] != values[e]) == (rounded[e] != rounded[e]), "NaN is lost or made");
+    fuzz::demand((values[e] != values[e]) == (rounded[e] != rounded[e]), "encoding removes or creates a NaN");
 }
 
 template <class T>

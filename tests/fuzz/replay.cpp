@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The corpus of a fuzz target without a fuzzer: each of its files, and all their beginnings. A file is refused where
-// its name begins with bad_, and only there: a good one that is refused at its first message tests nothing.
+// Replays the corpus of a fuzz target without a fuzzer: each file and each prefix of it. The library must reject a file
+// if and only if its name begins with bad_; a good file that is rejected at its first message would test nothing.
 #include "fuzz/fuzz.hpp"
 
 #include <gtest/gtest.h>

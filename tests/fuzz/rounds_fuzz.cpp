@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any notes about the rounds of a partial collective to rank 1 of 5: each is refused, or heeded and passed on in notes
-// that other ranks take, no more than one a round over each edge.
+// Sends arbitrary notes about the rounds of a partial collective to rank 1 of 5. The rank must reject a note, or act on
+// it and pass it on in notes that other ranks accept, at most once per round over each edge.
 #include "fuzz/hostile.hpp"
 
 #include <spar/collective/partial/activation.hpp>
@@ -13,7 +13,7 @@ namespace {
 constexpr spar::rank_t ranks = 5, listening = 1;
 const spar::signature agreed{.digest = 7};
 
-/// Keeps what it posts.
+/// Stores the control messages that it posts.
 class posting : public fuzz::hostile {
  public:
   posting(spar::rank_t rank, fuzz::input& in) : hostile(rank, ranks, in) {}
@@ -27,7 +27,7 @@ void hear_any(fuzz::input& in, const Participation& who) {
   using note_of = spar::detail::round_note;
   posting net(listening, in);
   spar::detail::activation<posting, Participation> rounds(net, who, 100, agreed);
-  std::map<std::pair<spar::rank_t, bool>, std::uint64_t> sent; // to a peer, that closes or not: the last round
+  std::map<std::pair<spar::rank_t, bool>, std::uint64_t> sent; // by peer and whether it closes: last round
   while (in.left() > 0) {
     auto note = in.take<note_of>();
     note.digest = agreed.digest;
@@ -39,12 +39,13 @@ void hear_any(fuzz::input& in, const Participation& who) {
       rounds.hear(0, text);
     } catch (const spar::corrupt_message&) {
       fuzz::refused = true;
-      fuzz::demand(rounds.started() == started && net.posted.empty(), "what was refused has been heeded");
+      fuzz::demand(rounds.started() == started && net.posted.empty(), "a rejected note had an effect");
       return;
     }
-    fuzz::demand(rounds.started() >= started, "a round that has started has not");
+    fuzz::demand(rounds.started() >= started, "the number of started rounds decreased");
     for (const auto& [message, peer] : net.posted) {
-      fuzz::demand(peer >= 0 && peer < ranks && peer != listening, "a note goes to no other rank");
+      fuzz::demand(peer >= 0 && peer < ranks && peer != listening,
+                   "a note is sent to an invalid rank or to its sender");
       posting other(peer, in);
       spar::detail::activation<posting, Participation>(other, who, 100, agreed)
           .hear(listening, {message.text.data(), message.length});
@@ -52,7 +53,7 @@ void hear_any(fuzz::input& in, const Participation& who) {
       std::memcpy(&passed, message.text.data(), sizeof passed);
       if (passed.what == note_of::kind::called) continue;
       std::uint64_t& last = sent[{peer, passed.what != note_of::kind::start}];
-      fuzz::demand(passed.round > last, "a round is told over an edge again");
+      fuzz::demand(passed.round > last, "a round is announced twice over an edge");
       last = passed.round;
     }
   }

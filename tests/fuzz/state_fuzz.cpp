@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any bytes as the saved state of Ok-Topk: what is refused changes nothing, what is loaded is saved as it was, and two
-// ranks that have loaded it go on.
+// Loads arbitrary bytes as a saved state of Ok-Topk: a rejected state changes nothing, a loaded state is saved with the
+// same bytes, and two ranks can go on with it.
 #include "fuzz/fuzz.hpp"
 
 #include <spar/core/util/crc32c.hpp>
@@ -13,8 +13,8 @@ using reducer = spar::ok_topk<float>;
 
 reducer fresh() { return reducer({.select = {.k = 1, .period = 2}, .by = {.tau = 3}}); }
 
-/// A residual of up to 31 values behind up to 15 words, with the header, the names and the checksum that go with them:
-/// no mutation would find these.
+/// Up to 15 words and a residual of up to 31 values, with the matching header, names and checksum, which no mutation
+/// would find.
 fuzz::exact_bytes repaired(fuzz::input& in) {
   const std::size_t words = in.take<std::uint8_t>() % 16, length = in.take<std::uint8_t>() % 32;
   const auto good = fresh().save();
@@ -56,10 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     reduce.load(saved);
   } catch (const spar::invalid_argument&) {
     fuzz::refused = true;
-    fuzz::demand(reduce.save() == fresh().save(), "what was refused has changed the state");
+    fuzz::demand(reduce.save() == fresh().save(), "a rejected state had an effect");
     return 0;
   }
-  fuzz::demand(reduce.save() == saved, "another state is saved than was loaded");
+  fuzz::demand(reduce.save() == saved, "the saved state differs from the loaded state");
   spar::simulator(2).run(go_on{&saved, reduce.residual().empty() ? 8 : reduce.residual().size()});
   return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any message as a stream: what is accepted has indices that ascend, each once, inside the range that was due.
+// Decodes arbitrary messages as streams: the accepted streams must have ascending, distinct indices inside the expected
+// range.
 #include "fuzz/hostile.hpp"
 #include "support/varint.hpp"
 
@@ -7,11 +8,12 @@
 
 namespace {
 
-/// What was accepted for a range of n indices.
+/// Checks a stream that was accepted for `range` of n indices.
 template <class T, class Index>
 void expect_valid(const spar::stream_view<T, Index>& v, std::uint64_t n, spar::index_range range) {
-  fuzz::demand(v.dimension() == n && v.count() <= range.size(), "a stream of another size");
-  fuzz::demand(!v.is_dense() || (v.first() == range.begin && v.count() == range.size()), "values of another range");
+  fuzz::demand(v.dimension() == n && v.count() <= range.size(), "the stream has a wrong size");
+  fuzz::demand(!v.is_dense() || (v.first() == range.begin && v.count() == range.size()),
+               "the values are of another range");
   std::uint64_t next = range.begin;
   unsigned sum = 0;
   v.for_each([&](std::uint64_t i, const T& value) {
@@ -22,13 +24,13 @@ void expect_valid(const spar::stream_view<T, Index>& v, std::uint64_t n, spar::i
     std::memcpy(bytes.data(), &value, sizeof(T));
     sum += bytes[0];
   });
-  if (sum == ~0U) std::abort(); // so that the values are read
+  if (sum == ~0U) std::abort(); // forces a read of all values
 }
 
 template <class T, class Index>
 void decode_any(fuzz::input& in) {
   std::uint64_t n = in.take<std::uint64_t>();
-  if constexpr (sizeof(Index) == 4) n %= (std::uint64_t{1} << 32) + 1; // no more has indices
+  if constexpr (sizeof(Index) == 4) n %= (std::uint64_t{1} << 32) + 1; // 32-bit indices reach no further
   spar::index_range range;
   range.begin = std::min(in.take<std::uint64_t>(), n);
   range.end = range.begin + std::min(in.take<std::uint64_t>(), n - range.begin);
@@ -45,11 +47,11 @@ void decode_any(fuzz::input& in) {
     fuzz::refused = true;
     return;
   }
-  fuzz::demand(v.count() == message.head().count, "the header says something else");
+  fuzz::demand(v.count() == message.head().count, "the count differs from the header's");
   expect_valid(v, n, range);
 }
 
-/// One stream from another rank, by a storage whose streams and blocks are coded.
+/// Receives one stream from another rank, with a storage that encodes streams and blocks.
 template <class T, class Index>
 struct receive_one : spar::algorithm_defaults {
   static constexpr std::string_view name = "receive_one";
@@ -65,7 +67,7 @@ struct receive_one : spar::algorithm_defaults {
 
 template <class T, class Index>
 void decode_any_code(fuzz::input& in) {
-  const std::uint64_t n = in.take<std::uint32_t>(); // so much memory that a stream of them all can be had
+  const std::uint64_t n = in.take<std::uint32_t>(); // small enough that a stream of n entries fits into memory
   spar::index_range range;
   range.begin = std::min<std::uint64_t>(in.take<std::uint32_t>(), n);
   range.end = range.begin + std::min<std::uint64_t>(in.take<std::uint16_t>(), n - range.begin);
@@ -76,7 +78,7 @@ void decode_any_code(fuzz::input& in) {
     expect_valid(s.view(), n, range);
   } catch (const spar::corrupt_message&) {
     fuzz::refused = true;
-  } catch (const spar::mismatch&) { // the elements of a message can be others than the call's
+  } catch (const spar::mismatch&) { // a message may have other elements than the call
     fuzz::refused = true;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cost model: expected sizes, limits, and which algorithm is chosen where.
+// The cost model: expected sizes, limits, and which algorithm it chooses when.
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr spar::network_model network{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse
 TEST(cost_model, expected_union) {
   const spar::call_shape p{8, 1000, 100, 4, 4};
   EXPECT_DOUBLE_EQ(p.expected_union(1), 100);
-  EXPECT_NEAR(p.expected_union(2), 190, 1e-9); // 100 + 100 of which a tenth is there already
+  EXPECT_NEAR(p.expected_union(2), 190, 1e-9); // 100 + 100, of which a tenth coincide
   EXPECT_LT(p.expected_union(8), 800);
   EXPECT_NEAR(p.expected_union(1e6), 1000, 1e-6);
   EXPECT_EQ((spar::call_shape{4, 1000, 0, 4, 4}.expected_union(4)), 0);
@@ -48,7 +48,7 @@ TEST(cost_model, one_rank_sends_nothing) {
 
 TEST(cost_model, is_the_papers_where_local_work_is_free) {
   const spar::network_model wire{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0};
-  // Few entries in a huge vector hardly overlap: 2^t k in round t.
+  // Few entries in a huge vector hardly overlap: 2^t k entries in round t.
   const spar::call_shape p{16, 1e12, 100, 4, 4};
   EXPECT_NEAR(spar::seconds_recursive_doubling(wire, p), 4 * 1e-5 + 15 * 100 * 8 * 1e-9, 1e-12);
   EXPECT_NEAR(spar::seconds_ssar_split(wire, p),
@@ -77,12 +77,13 @@ TEST(cost_model, more_entries_never_cost_less) {
 }
 
 TEST(cost_model, chooses_what_the_paper_recommends) {
-  // Few entries: latency decides. More: bandwidth. So many that the sum is dense anyway: dense.
+  // With few entries latency decides, with more entries bandwidth; with so many entries that the sum is dense, dense
+  // wins.
   EXPECT_EQ(spar::choose_sparcml(network, {8, 1e7, 10, 4, 4}, 4), spar::sparcml_choice::doubling);
   EXPECT_EQ(spar::choose_sparcml(network, {8, 1e7, 1e5, 4, 4}, 4), spar::sparcml_choice::ssar);
   EXPECT_EQ(spar::choose_sparcml(network, {8, 1e7, 4e6, 4, 4}, 4), spar::sparcml_choice::dsar);
   EXPECT_EQ(spar::choose_sparcml(network, {1, 1e7, 1e5, 4, 4}, 4), spar::sparcml_choice::doubling);
-  // A cheap second phase pays earlier.
+  // A cheaper second phase pays off for fewer entries.
   const spar::call_shape p{8, 1e6, 3e4, 4, 4};
   EXPECT_EQ(spar::choose_sparcml(network, p, 4), spar::sparcml_choice::ssar);
   EXPECT_EQ(spar::choose_sparcml(network, p, 0.25), spar::sparcml_choice::dsar);

@@ -24,10 +24,10 @@ tree narrow(const std::vector<int>& ranks_of_each, double latency = 0) {
 }
 
 TEST(tree_cost, of_two_and_three_ranks_by_hand) {
-  // Level 0: three ranks pass 2/3 of 12 kB at 1e10 B/s, 0.8 us; level 1: half of it over the narrow link, 60 us; the
-  // hosts' links are far from that.
+  // Level 0: three ranks pass 2/3 of 12 kB at 1e10 B/s in 0.8 us. Level 1: half of 12 kB crosses the narrow link in 60
+  // us; the links inside hosts take far less.
   EXPECT_DOUBLE_EQ(spar::seconds_flexreduce(narrow({2, 3}), 12e3), 2 * (0.8e-6 + 60e-6));
-  // Two messages on level 0 of two links each, one on level 1 of four.
+  // With latency: two messages on level 0, each over two links, and one on level 1 over four links.
   EXPECT_DOUBLE_EQ(spar::seconds_flexreduce(narrow({2, 3}, 1e-5), 12e3),
                    2 * (2 * (2e-5 + 0.4e-6) + 1 * (4e-5 + 60e-6)));
   EXPECT_DOUBLE_EQ(spar::seconds_ring(narrow({2, 3}), 12e3), 2 * 4 * 12e3 / 5 / 1e8);
@@ -35,7 +35,7 @@ TEST(tree_cost, of_two_and_three_ranks_by_hand) {
   EXPECT_EQ(spar::seconds_ring(tree(tree_node{.rank = 0}), 1e6), 0);
 }
 
-/// Equation 10, with degrees and bandwidths by level from the bottom up.
+/// Equation 10 of BlueConnect, with degrees and bandwidths by level from the bottom up.
 double blueconnect(const std::vector<double>& degrees, const std::vector<double>& bandwidths, double bytes) {
   double seconds = 0;
   for (std::size_t l = 0; l < degrees.size(); ++l) {
@@ -119,7 +119,7 @@ TEST(tree_cost, of_rabenseifners_algorithm_is_its_simulated_time) {
   }
 }
 
-/// A link that is a tenth as wide as the others decides: besides it there is one hop over fast links, each way.
+/// A link with a tenth of the others' bandwidth dominates: only one hop over fast links adds to it, in each direction.
 TEST(tree_cost, of_a_slow_link_is_its_simulated_time) {
   for (const int ranks : {3, 4, 8}) {
     tree_node root{.links = {.bandwidth = 1e9, .latency = 0}};
@@ -131,7 +131,7 @@ TEST(tree_cost, of_a_slow_link_is_its_simulated_time) {
   }
 }
 
-/// On each level all wait for the slowest latency in the model, but hosts with few ranks are through earlier.
+/// In the model, on each level all ranks wait for the slowest latency, but hosts with few ranks finish earlier.
 TEST(tree_cost, is_a_bound_where_latencies_decide_and_hosts_differ) {
   const tree topology = narrow({8, 2, 3, 5}, 1e-5);
   const double model = spar::seconds_flexreduce(topology, 4.0 * 60'000);

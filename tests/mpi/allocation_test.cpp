@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// After one call over MPI, calls that are no larger allocate nothing from the resource that the transport was given.
+// After one call over MPI, calls that are no larger allocate nothing from the transport's memory resource.
 #include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
 #include "support/repeated_calls.hpp"

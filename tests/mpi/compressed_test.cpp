@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compressed allreduces over MPI: the same bits on all ranks as among threads, whose results other tests check.
+// Compressed allreduces over MPI: the same bits on all ranks as between threads, whose results other tests check.
 #include <spar/mpi.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/topology/hosts.hpp>
@@ -26,7 +26,7 @@ std::vector<float> brought(spar::rank_t rank, std::size_t n) {
   return x;
 }
 
-/// The results of all algorithms and codecs, for some lengths, on a rank.
+/// One rank's results of all algorithms and codecs for some lengths.
 template <class Net>
 std::vector<std::vector<float>> all_results(Net& net, const spar::tree& topology) {
   std::vector<const char*> codecs{"none", "bf16", "half", "qsgd:8"};
@@ -51,7 +51,7 @@ std::vector<std::vector<float>> all_results(Net& net, const spar::tree& topology
 }
 
 TEST(mpi_compressed, has_the_bits_that_threads_have) {
-  spar::mpi net{MPI_COMM_WORLD}; // whose first call is the first, as among threads: rounding depends on its number
+  spar::mpi net{MPI_COMM_WORLD}; // its first call has the same number as between threads, on which the rounding depends
   const spar::tree topology = spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD));
   const auto over_mpi = all_results(net, topology);
   std::vector<std::vector<std::vector<float>>> among_threads(static_cast<std::size_t>(net.size()));

@@ -40,10 +40,10 @@ TEST(mpi_errors, bad_input_is_refused_before_anything_is_sent) {
   std::vector<float> x(3);
   EXPECT_THROW(spar::broadcast(net, std::span<float>(x), net.size()), spar::invalid_argument);
   EXPECT_EQ(net.sent().messages, 0U);
-  spar::allreduce(net, std::span<float>(x)); // and it goes on
+  spar::allreduce(net, std::span<float>(x)); // the communicator still works
 }
 
-/// The error of a call on every rank of `net`, and of the next one.
+/// The errors of a call on every rank of `net`, and of the next call.
 std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net, std::size_t n) {
   std::vector<index> indices(n);
   for (std::size_t e = 0; e < n; ++e) indices[e] = static_cast<index>(3 * e);
@@ -67,7 +67,7 @@ std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net
 
 TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) {
   spar::mpi world{MPI_COMM_WORLD};
-  if (world.size() < 2) return; // nobody to disagree with
+  if (world.size() < 2) return; // there is no peer to disagree with
   for (const std::size_t n : {10U, 50'000U}) {
     spar::mpi all = world.split(0, world.rank());
     const auto [first, second] = errors_of_ranks_that_disagree(all, n);
@@ -77,7 +77,7 @@ TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) 
     }
     EXPECT_NE(second.find("communicator is dead"), std::string::npos) << second;
   }
-  spar::mpi alive = world.split(0, world.rank()); // another communicator is not
+  spar::mpi alive = world.split(0, world.rank()); // another communicator still works
   std::vector<float> x(1000, 1.0F);
   spar::allreduce(alive, std::span(x));
   EXPECT_EQ(x[0], static_cast<float>(world.size()));
@@ -97,12 +97,12 @@ TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
   } catch (const spar::peer_failed& e) {
     text = e.what();
   }
-  EXPECT_NE(text.find("ranks disagree on the algorithm: rank "), std::string::npos) << text;
-  EXPECT_NE(text.find("rank 0 has balanced_owners(select=threshold_reuse(k=15, "), std::string::npos) << text;
-  EXPECT_NE(text.find("has balanced_owners(select=threshold_reuse(k=16, "), std::string::npos) << text;
+  EXPECT_NE(text.find("ranks disagree on the algorithm's options: rank "), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0 has balanced_owners with select.k=15"), std::string::npos) << text;
+  EXPECT_NE(text.find("has balanced_owners with select.k=16"), std::string::npos) << text;
 }
 
-/// With four ranks each awaits one that sends to another: they ask each other after a second.
+/// Each of four ranks waits for a rank that sends to another one; after a second the ranks query each other.
 TEST(mpi_errors, ranks_that_do_not_hear_each_other_are_told) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 4) return;
@@ -129,7 +129,7 @@ TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 50'000U}) {
     spar::mpi all = world.split(0, world.rank());
-    const std::string reason(300, 'x'); // several messages
+    const std::string reason(300, 'x'); // takes several control messages
     std::vector<float> x(n, 1.0F);
     if (all.rank() == 1) spar::abort(all, reason);
     try {
@@ -143,7 +143,7 @@ TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
   }
 }
 
-/// How long it takes, in the mean, to make and to let go of a communicator that `fail` has made dead.
+/// Mean time to create and to destroy a communicator that `fail` kills in between.
 template <class Fail>
 double seconds_of_a_dead_communicator(Fail fail) {
   spar::mpi world{MPI_COMM_WORLD};
@@ -156,7 +156,7 @@ double seconds_of_a_dead_communicator(Fail fail) {
   return (spar::mpi::now() - start) / communicators;
 }
 
-/// Alone, each would listen for a second.
+/// A rank on its own would listen for a second.
 TEST(mpi_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
   EXPECT_LT(seconds_of_a_dead_communicator([](spar::mpi& all) {
               if (all.rank() == 0) spar::abort(all, "enough");
@@ -165,7 +165,7 @@ TEST(mpi_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
             0.5);
 }
 
-/// Nor does a rank wait that has made no call since another one has failed.
+/// The same for ranks that have made no call since the failure of another rank.
 TEST(mpi_errors, what_was_not_heard_in_a_call_is_heard_at_the_end) {
   EXPECT_LT(seconds_of_a_dead_communicator([](spar::mpi& all) {
               if (all.rank() == 0) spar::abort(all, "enough");
@@ -174,7 +174,7 @@ TEST(mpi_errors, what_was_not_heard_in_a_call_is_heard_at_the_end) {
             0.5);
 }
 
-/// A rank that fails takes in what others are sending to it, so that they need not give it up after a second.
+/// A rank that fails receives the messages in flight to it, so that senders need not give up after a second.
 TEST(mpi_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
   EXPECT_LT(seconds_of_a_dead_communicator([](spar::mpi& all) {
               std::vector<float> x(2'000'000, 1.0F);
@@ -188,7 +188,7 @@ TEST(mpi_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
             0.5);
 }
 
-/// How a call that cannot succeed ends: its error's text, and after how many seconds.
+/// Ending of a call that cannot succeed: the text of its error, and the seconds until then.
 template <class Call>
 std::pair<std::string, double> ending_of(Call call) {
   const double start = spar::mpi::now();
@@ -203,7 +203,7 @@ std::pair<std::string, double> ending_of(Call call) {
   return {text, spar::mpi::now() - start};
 }
 
-/// A stopped process is in the middle of anything, and its host still takes what is sent to it.
+/// A stopped process may be anywhere in its code, and its host still accepts messages for it.
 TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;
@@ -213,22 +213,22 @@ TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
   if (all.rank() == 1) {
     const pid_t self = getpid();
     const pid_t other = fork();
-    if (other == 0) { // ends the stop
+    if (other == 0) { // resumes the stopped process
       sleep(3);
       kill(self, SIGCONT);
       _exit(0);
     }
-    const double begin = all.now() + 0.1; // when others need it no more for the split
+    const double begin = all.now() + 0.1; // by then the other ranks no longer need this process for the split
     for (int flag = 0; all.now() < begin;) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-    auto call = spar::start_allreduce(all, std::span(x), spar::ring{}); // its first message is on its way
+    auto call = spar::start_allreduce(all, std::span(x), spar::ring{}); // its first message is in flight
     raise(SIGSTOP);
-    (void)ending_of([&] { call.wait(); }); // others have given it up
+    (void)ending_of([&] { call.wait(); }); // the other ranks have given up by now
     EXPECT_TRUE(all.dead());
     waitpid(other, nullptr, 0);
   } else {
     const auto [text, seconds] = ending_of([&] { spar::allreduce(all, std::span(x), spar::ring{}); });
     EXPECT_NE(text.find("0.5 s"), std::string::npos) << text;
-    EXPECT_LT(seconds, 0.5 + 2); // which a busy machine may be late
+    EXPECT_LT(seconds, 0.5 + 2); // 2 s allow for a busy machine
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
@@ -245,7 +245,7 @@ TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
       EXPECT_NE(text.find("0.2 s"), std::string::npos) << text;
       EXPECT_LT(seconds, 0.2 + 2);
     }
-    MPI_Barrier(MPI_COMM_WORLD); // what was sent to the silent rank stays in memory until it has let go
+    MPI_Barrier(MPI_COMM_WORLD); // messages to the silent rank stay in memory until it destroys the communicator
   }
 }
 
@@ -271,7 +271,7 @@ TEST(mpi_errors, a_rank_that_does_not_come_to_a_split_is_waited_for_until_the_de
     const spar::mpi part = all.split(0, 0);
   });
   if (all.rank() != 1) MPI_Barrier(MPI_COMM_WORLD);
-  EXPECT_NE(text.find("0.2 s for all others to split"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.2 s for all other ranks to call split"), std::string::npos) << text;
   EXPECT_LT(seconds, 0.2 + 2);
 }
 

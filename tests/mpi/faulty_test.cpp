@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages that fail over MPI: each rank ends with the right result or the right error; and a trace of them.
+// Faults of messages over MPI: each rank ends with the right result or the right error; and a trace of the messages.
 #include <spar/mpi.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
@@ -15,10 +15,11 @@ namespace spar_test {
 namespace {
 
 using kind = spar::fault::kind;
-constexpr std::size_t sizes[] = {10, 50'000}; // enclosed in the first message, and following it
+constexpr std::size_t sizes[] = {10, 50'000}; // enclosed in the first message; sent separately
 constexpr spar::rank_t faulty_rank = 1;
 
-/// Two allreduces in place, of which rank 1 suffers the fault; the error, empty for the right results.
+/// Makes two allreduces in place, in which rank 1 has the fault. Returns the error, or an empty text for the right
+/// results.
 std::string error_of_two_calls(spar::mpi& all, std::size_t n, const spar::fault& fault, double deadline) {
   std::vector<spar::fault> plan;
   if (all.rank() == faulty_rank) plan = {fault};
@@ -53,7 +54,7 @@ TEST(mpi_faults, every_rank_ends_in_an_error) {
       const bool is_silent = what == kind::drop || what == kind::crash;
       spar::mpi all = world.split(0, world.rank());
       EXPECT_NE(error_of_two_calls(all, n, {.what = what, .bit = 77}, is_silent ? 0.3 : 60), "");
-      MPI_Barrier(MPI_COMM_WORLD); // what was sent to a rank that has failed stays in memory until it has let go
+      MPI_Barrier(MPI_COMM_WORLD); // messages to a failed rank stay in memory until it destroys the communicator
     }
   }
 }

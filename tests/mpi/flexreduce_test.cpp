@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce over MPI: the hosts that MPI knows, and sums over their tree and over others.
+// FlexReduce over MPI: the hosts that MPI reports, and sums over the tree of these hosts and over other trees.
 #include <spar/mpi.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
@@ -80,7 +80,7 @@ TEST(mpi_flexreduce, over_other_trees) {
   expect_sums(net, spar::tree(uneven));
 }
 
-/// Whole numbers, so that sums do not depend on their order, and different ones, so that owners break no ties.
+/// The values are whole numbers, so that sums do not depend on the order, and differ, so that there are no ties.
 TEST(mpi_flexreduce, ok_topk_over_a_tree_has_the_result_of_the_flat_one) {
   spar::mpi net{MPI_COMM_WORLD};
   const spar::tree_plans plans(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Over MPI: hundreds of calls in flight in another order on each rank, and progress by a thread.
+// Over MPI: hundreds of calls in flight, in a different order on each rank, and progress by a thread.
 #include "support/extent.hpp"
 
 #include <spar/mpi.hpp>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Two hundred named calls, small and large, started in this rank's own order.
+/// Two hundred named calls, small and large, started in a different order on each rank.
 void many_named_calls(spar::mpi& net, std::uint64_t seed) {
   constexpr std::size_t calls = 200;
   std::vector<std::size_t> order(calls);
@@ -82,20 +82,20 @@ TEST(mpi_progress_thread, many_calls) {
     spar::allreduce(net, std::span(x));
     EXPECT_EQ(x[0], static_cast<float>(net.size()));
   }
-  many_named_calls(net, 7); // and without it again
+  many_named_calls(net, 7); // and again without the thread
 }
 
 TEST(mpi_progress_thread, calls_go_on_while_the_application_is_elsewhere) {
   spar::mpi net{MPI_COMM_WORLD};
-  const spar::mpi told{MPI_COMM_WORLD}; // by which the others say that they are done
+  const spar::mpi told{MPI_COMM_WORLD}; // the others report their completion here
   std::vector<float> x(50'000, 1.0F);
-  if (net.rank() != 0) { // needs rank 0 in every round
+  if (net.rank() != 0) { // their calls need rank 0 in every round
     spar::allreduce(net, std::span(x), spar::ring{});
     MPI_Send(nullptr, 0, MPI_BYTE, 0, 1, told.communicator());
   } else {
     const spar::progress_thread progress(net);
     auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
-    for (int others = net.size() - 1; others > 0; --others) { // nothing of spar is called here
+    for (int others = net.size() - 1; others > 0; --others) { // calls nothing of spar
       MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 1, told.communicator(), MPI_STATUS_IGNORE);
     }
     call.wait();
@@ -107,7 +107,7 @@ TEST(mpi_progress_thread, rests_and_is_there_again) {
   spar::mpi net{MPI_COMM_WORLD};
   const spar::progress_thread progress(net, {.idle = 0.01, .pause = 1e-3});
   for (int round = 0; round < 3; ++round) {
-    std::this_thread::sleep_for(50ms); // it polls less often now
+    std::this_thread::sleep_for(50ms); // by now the thread polls less often
     std::vector<float> x(1000, 1.0F);
     auto call = spar::start_allreduce(net, std::span(x));
     call.wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Before MPI_Init and after MPI_Finalize a spar::mpi cannot be made, and says so; MPI_Init is not enough for a progress
-// thread.
+// Creating a spar::mpi before MPI_Init or after MPI_Finalize is an error that says so; a progress thread needs more
+// than MPI_Init.
 #include <spar/mpi.hpp>
 
 #include <mpi.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// What making a transport throws; empty where it throws nothing.
+/// Returns the error of creating a transport, or an empty text if there is none.
 std::string error_of_making() {
   try {
     const spar::mpi net{MPI_COMM_WORLD};
@@ -20,7 +20,8 @@ std::string error_of_making() {
   return {};
 }
 
-/// What a progress thread throws under MPI_Init, unless the MPI library lets all threads call anyway.
+/// Whether a progress thread reports that it needs MPI_THREAD_MULTIPLE. True also if the MPI library provides it
+/// anyway.
 bool says_that_threads_may_not_call() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Over MPI: Ok-Topk with its state gives what ranks in one process get.
+// Ok-Topk with its state gives the same results over MPI as for ranks in one process.
 #include <spar/mpi.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The invariants of partial collectives over MPI, under random delays: with a progress thread, and with ranks that look
-// for progress while they compute.
+// The invariants of partial collectives over MPI under random delays: with a progress thread, and with ranks that call
+// progress() while they compute.
 #include "support/partial_rounds.hpp"
 
 #include <spar/mpi.hpp>
@@ -105,7 +105,7 @@ TEST(mpi_partial, a_quorum_is_kept_in_every_round) {
   check<spar::sparse_stream<number>>(who, who.q);
 }
 
-/// Rank 0 is in MPI, not in spar, until the others have had all their rounds.
+/// Rank 0 waits in MPI, not in spar, until the others have completed all their rounds.
 TEST(mpi_partial, a_progress_thread_serves_the_others_while_its_rank_is_elsewhere) {
   spar::mpi net{MPI_COMM_WORLD};
   const spar::mpi told{MPI_COMM_WORLD};
@@ -128,7 +128,7 @@ TEST(mpi_partial, a_progress_thread_serves_the_others_while_its_rank_is_elsewher
   EXPECT_EQ(total + x[999], 20 * net.size());
 }
 
-/// One rank aborts between its calls; every rank ends in an error that says so.
+/// One rank aborts between its calls; every rank ends with an error that says so.
 TEST(mpi_partial, an_abort_ends_every_rank) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;

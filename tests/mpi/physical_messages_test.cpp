@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What MPI really gets to send: one message, with its header, up to 4 KiB of payload; pieces of their own beyond.
+// The messages that spar passes to MPI: up to 4 KiB of payload one message with its header; beyond, separate messages.
 #include <spar/mpi.hpp>
 #include <spar/spar.hpp>
 
@@ -15,11 +15,11 @@
 
 namespace {
 
-std::vector<int> sent; // bytes of each message that MPI_Isend was given
+std::vector<int> sent; // bytes of each message passed to MPI_Isend
 
 } // namespace
 
-// MPI's own profiling interface: the program's definition comes before the library's.
+// MPI's profiling interface: the program's definition replaces the library's.
 int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
   int size = 0;
   PMPI_Type_size(type, &size);
@@ -62,7 +62,7 @@ TEST(physical_messages, of_sparse_streams) {
   EXPECT_EQ(reduce(513), (std::vector<int>{64, 2052, 2052}));
 }
 
-/// SparCML's ranks first agree on one number, of another type than the values.
+/// SparCML's ranks first agree on one number, whose type differs from that of the values.
 TEST(physical_messages, of_an_agreement_are_short) {
   spar::mpi net{MPI_COMM_WORLD};
   const std::vector<std::uint32_t> indices{1, 5};
@@ -71,7 +71,8 @@ TEST(physical_messages, of_an_agreement_are_short) {
   EXPECT_EQ(sent_by([&] { spar::allreduce(net, mine); }), (std::vector<int>{16 + 8, 64 + 16 + 16}));
 }
 
-/// What MPI has not taken yet is not given away: the sender's transport goes before its receiver comes.
+/// The sender destroys its transport before the receiver receives: memory of messages that MPI has not sent yet must
+/// not be reused.
 TEST(physical_messages, outlive_the_transport_that_sent_them) {
   for (const std::size_t count : {100U, 1000U, 1024U}) {
     std::vector<float> x(count, 0.0F);
@@ -83,7 +84,7 @@ TEST(physical_messages, outlive_the_transport_that_sent_them) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1200));
       spar::broadcast(net, std::span<float>(x), 0);
     }
-    std::vector<std::vector<unsigned char>> other; // memory that may have been the transport's
+    std::vector<std::vector<unsigned char>> other; // memory that may have belonged to the transport
     for (std::size_t size = 4096; size < 200'000; size += 4096) {
       other.emplace_back(size, static_cast<unsigned char>(0x7F));
     }
@@ -91,7 +92,8 @@ TEST(physical_messages, outlive_the_transport_that_sent_them) {
   }
 }
 
-/// More messages than the transport keeps on their way unasked; none is lost, and all have left in the end.
+/// Sends more messages than the transport keeps in flight without being asked: none is lost, and all have left at the
+/// end.
 TEST(physical_messages, sent_far_ahead_of_the_receiver_arrive) {
   spar::mpi net{MPI_COMM_WORLD};
   std::vector<std::uint64_t> x(1000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Large payloads in segments: the same results, whatever sizes the ranks were given; a bounded number under way; order
-// kept; and which sizes the transport chooses by itself.
+// Large payloads in segments: the same results whatever segment sizes the ranks were given, a bounded number of
+// requests in flight, the order of messages, and the sizes that the transport chooses by default.
 #include "support/compositions.hpp"
 #include "support/global_allocations.hpp"
 #include "support/streams.hpp"
@@ -22,12 +22,12 @@
 
 namespace {
 
-std::vector<int> sent;  // bytes of each message that MPI was given
-int most_under_way = 0; // requests that MPI was asked to wait for at once
+std::vector<int> sent;  // bytes of each message passed to MPI
+int most_under_way = 0; // most requests in one MPI wait
 
 } // namespace
 
-// MPI's own profiling interface: the program's definitions come before the library's.
+// MPI's profiling interface: the program's definitions replace the library's.
 int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
   sent.push_back(count); // all are bytes
   return PMPI_Isend(buffer, count, type, to, tag, comm, request);
@@ -49,7 +49,7 @@ namespace {
 
 using index = std::uint32_t;
 
-// --- what ranks agree on when the transport is made ---
+// --- the agreement when the transport is created ---
 
 TEST(mpi_wire_version, of_an_older_rank_is_named) {
   int rank = 0;
@@ -57,7 +57,7 @@ TEST(mpi_wire_version, of_an_older_rank_is_named) {
   for (const bool newer : {false, true}) {
     std::string text;
     try {
-      if (rank > 0 || newer) { // version 1 sent the wish alone
+      if (rank > 0 || newer) { // version 1 sent only the wished size
         spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000, rank > 0 && newer ? 3 : 2);
       } else {
         std::int64_t wish = 1000;
@@ -118,7 +118,7 @@ TYPED_TEST(mpi_segments_of_streams, the_same_bits_as_whole) {
 
 // --- sizes ---
 
-/// What two ranks send each other of 4100 bytes.
+/// Messages that two ranks send each other for 4100 bytes.
 std::vector<int> sizes(spar::mpi& net) {
   std::vector<float> x(1025, 1.0F);
   sent.clear();
@@ -137,7 +137,7 @@ TEST(mpi_segment_sizes, of_groups_are_those_of_the_whole) {
 TEST(mpi_segment_sizes, are_the_least_that_any_rank_was_given) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const std::array<std::size_t, 3> wishes{0, 1000, 2048}; // the second rank wants the least, the first has no wish
+  const std::array<std::size_t, 3> wishes{0, 1000, 2048}; // the first has no wish, the second the least
   spar::mpi world{MPI_COMM_WORLD, {.segment_bytes = wishes[static_cast<std::size_t>(rank) % 3]}};
   if (world.size() == 2) {
     EXPECT_EQ(sizes(world), of_a_thousand);
@@ -147,7 +147,7 @@ TEST(mpi_segment_sizes, are_the_least_that_any_rank_was_given) {
   EXPECT_EQ(x, std::vector<std::int32_t>(50'000, world.size() * (world.size() - 1) / 2));
 }
 
-/// One message a piece to a rank on the same host, several to one on another.
+/// One message per piece to a rank on the same host, several to a rank on another host.
 TEST(mpi_segment_sizes, depend_on_where_ranks_are) {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
@@ -178,7 +178,7 @@ TEST(mpi_segment_sizes, depend_on_where_ranks_are) {
   EXPECT_EQ(sent, expected);
 }
 
-// --- what is under way ---
+// --- segments in flight ---
 
 TEST(mpi_segments_under_way, are_few_however_large_the_message) {
   spar::mpi net{MPI_COMM_WORLD, {.segment_bytes = 1000}};
@@ -188,9 +188,9 @@ TEST(mpi_segments_under_way, are_few_however_large_the_message) {
   spar::allreduce(net, small, spar::ring{});
   const int of_small = most_under_way;
   spar::allreduce(net, large, spar::ring{});
-  EXPECT_LE(most_under_way, 2 * 32 + 2) << "one send and one receive, and their envelopes";
+  EXPECT_LE(most_under_way, 2 * 32 + 2) << "expected at most one send and one receive, with their envelopes";
   if (net.size() > 1) {
-    EXPECT_GT(of_small, 2) << "more than one at once";
+    EXPECT_GT(of_small, 2) << "expected several segments in flight";
   }
 }
 
@@ -204,7 +204,7 @@ TEST(mpi_segments_under_way, allocate_nothing) {
   EXPECT_EQ(global_allocations(), before);
 }
 
-/// Rank 0 sends rank 1 several messages before it waits for any.
+/// Rank 0 sends rank 1 several messages before it waits for any of them.
 struct all_at_once : spar::algorithm_defaults {
   static constexpr std::string_view name = "all_at_once";
   static constexpr std::size_t messages = 5;
@@ -216,7 +216,7 @@ struct all_at_once : spar::algorithm_defaults {
       using operation = decltype(net.send(1, spar::encode<T>(x)));
       std::vector<operation> sending;
       for (std::size_t m = 0; m < messages; ++m) {
-        sending.push_back(net.send(1, spar::encode<T>(x.subspan(m * each, m == 2 ? 3 : each)))); // one is short
+        sending.push_back(net.send(1, spar::encode<T>(x.subspan(m * each, m == 2 ? 3 : each)))); // one message is short
       }
       for (auto& one : sending) co_await one;
     } else if (net.rank() == 1) {

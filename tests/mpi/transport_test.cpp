@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The conformance suite over MPI: the results are those of the simulator, bit for bit, for every number of ranks it is
-// started with; sub-groups; many calls in flight; messages of every size; exact counts.
+// The conformance suite over MPI: the results are those of the simulator, bit for bit, for every number of ranks that
+// the test is started with; sub-groups; many calls in flight; messages of every size; exact counts.
 #include "support/allreduce_program.hpp"
 
 #include <spar/mpi.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 using index = std::uint32_t;
 
-/// The stream that rank 0 has, by MPI's own broadcast.
+/// Rank 0's stream, sent to all ranks by MPI_Bcast.
 template <class T, class Index>
 spar::sparse_stream<T, Index> of_rank_0(spar::pool& memory, const spar::sparse_stream<T, Index>& mine) {
   std::uint64_t shape[3] = {mine.dimension(), mine.count(), mine.is_dense() ? 1U : 0U};
@@ -37,7 +37,7 @@ spar::sparse_stream<T, Index> of_rank_0(spar::pool& memory, const spar::sparse_s
   return copy;
 }
 
-/// Runs the program on this rank of MPI, and on all ranks of a simulator, which have the same inputs.
+/// Runs the program on this rank of MPI, and on all ranks of a simulator with the same inputs.
 template <class T, class Index, class Algorithm, class Op, class Value>
 void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
                    const std::vector<std::uint64_t>& dimensions) {
@@ -266,7 +266,7 @@ TEST(mpi_nonblocking, does_not_disturb_the_communicator_it_was_made_from) {
 TEST(mpi_groups, by_colour_and_key) {
   spar::mpi world{MPI_COMM_WORLD};
   const int colour = world.rank() % 2;
-  spar::mpi half = world.split(colour, -world.rank()); // the highest first
+  spar::mpi half = world.split(colour, -world.rank()); // the highest rank first
   const spar::rank_t size = (world.size() + 1 - colour) / 2;
   EXPECT_EQ(half.size(), size);
   EXPECT_EQ(half.rank(), size - 1 - world.rank() / 2);

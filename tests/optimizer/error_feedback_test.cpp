@@ -36,7 +36,7 @@ std::vector<float> residual_of(const Reducer& reduce) {
   return {reduce.residual().begin(), reduce.residual().end()};
 }
 
-/// Whole numbers: their sums are exact.
+/// Whole numbers, whose sums are exact.
 vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
   vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
   for (std::size_t r = 0; r < x.size(); ++r) {
@@ -82,7 +82,7 @@ TEST(error_feedback, sum_and_residuals_are_all_that_was_brought) {
           vectors x = whole_numbers(ranks, 60, step);
           const auto new_values = total(x);
           run(where, ranks, program{&x, &reducers});
-          for (const auto& mine : x) ASSERT_EQ(mine, x[0]) << "all ranks have the same";
+          for (const auto& mine : x) ASSERT_EQ(mine, x[0]) << "all ranks must have the same result";
           for (std::size_t i = 0; i < 60; ++i) {
             brought[i] += new_values[i];
             reduced[i] += x[0][i];
@@ -153,7 +153,8 @@ TEST(error_feedback, refuses_bad_input_before_anything_is_sent) {
     const auto before = net.statistics().messages_sent;
     const std::vector<float> residual(reduce.residual().begin(), reduce.residual().end());
     std::vector<float> longer(4);
-    EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(longer)); }), "the values have length 4, the residual 3");
+    EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(longer)); }),
+              "the vector has length 4, but the residual has length 3");
     x = {1, std::numeric_limits<float>::quiet_NaN(), 2};
     EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(x)); }), "the value at index 1 is NaN");
     EXPECT_EQ(net.statistics().messages_sent, before);
@@ -208,11 +209,11 @@ TEST(error_feedback, is_saved_loaded_and_taken_over) {
   again.load(reducers[1]->save());
   EXPECT_EQ(std::vector<float>(again.residual().begin(), again.residual().end()), kept[1]);
 
-  // A job of two ranks: the residuals of ranks 0 and 2 go to one, that of rank 1 to the other.
+  // A job of two ranks takes over: the residuals of ranks 0 and 2 go to one rank, that of rank 1 to the other.
   reducer first(top(1));
   first.take_over(reducers[0]->save());
   first.take_over(reducers[2]->save());
-  first.take_over(reducer(top(1)).save()); // of a rank that had made no call
+  first.take_over(reducer(top(1)).save()); // the state of a rank that has made no call
   EXPECT_EQ(std::vector<float>(first.residual().begin(), first.residual().end()), total({kept[0], kept[2]}));
 }
 
@@ -263,7 +264,7 @@ TEST(error_feedback, options_change_between_two_calls_and_the_residual_stays) {
         vectors x = whole_numbers(ranks, n, ++step);
         const auto new_values = total(x);
         run(where, ranks, program{&x, &reducers});
-        for (const auto& mine : x) ASSERT_EQ(mine, x[0]) << "all ranks have the same";
+        for (const auto& mine : x) ASSERT_EQ(mine, x[0]) << "all ranks must have the same result";
         for (std::size_t i = 0; i < n; ++i) {
           brought[i] += new_values[i];
           reduced[i] += x[0][i];
@@ -277,7 +278,7 @@ TEST(error_feedback, options_change_between_two_calls_and_the_residual_stays) {
         }
         ASSERT_EQ(total(kept), brought) << "density " << density;
       }
-      EXPECT_EQ(reduced, brought) << "everything has been sent in the end";
+      EXPECT_EQ(reduced, brought) << "the sum of all results must be all contributions";
     }
   }
 }
@@ -301,7 +302,7 @@ TEST(error_feedback, thresholds_and_boundaries_stay_when_options_change) {
     EXPECT_EQ(reduce.current_state().select, before.select);
     call();
     EXPECT_EQ(reduce.current_state().by.calls, 3U);
-    EXPECT_GE(reduce.report().selected, 9U); // k, and what epsilon lets it miss
+    EXPECT_GE(reduce.report().selected, 9U); // k, minus the tolerance epsilon
   });
 }
 
@@ -351,11 +352,11 @@ void append(std::vector<std::byte>& bytes, std::span<const Value> values) {
   bytes.insert(bytes.end(), some.begin(), some.end());
 }
 
-/// What spar saved before it had compositions.
+/// The layout in which spar saved states before it had compositions.
 std::vector<std::byte> of_version_1(const std::vector<std::uint64_t>& words, const std::vector<float>& residual) {
   const std::uint64_t hash_of_name = 0x0123'4567'89ab'cdef;
   const std::array<std::uint64_t, 2> front{0x3146'4552'4150'5301, hash_of_name};
-  const std::array<spar::element_code, 8> element{spar::code_of<float>}; // and zeros
+  const std::array<spar::element_code, 8> element{spar::code_of<float>}; // the other codes are zero
   const std::array<std::uint64_t, 2> sizes{residual.size(), words.size()};
   std::vector<std::byte> bytes;
   append<std::uint64_t>(bytes, front);
@@ -373,20 +374,20 @@ TEST(error_feedback, of_an_earlier_layout_only_the_residual_is_taken) {
   spar::ok_topk<float> reduce({.select = {.k = 1}});
   const auto fresh = reduce.save();
   const std::string sentence = sentence_of([&] { reduce.load(bytes); });
-  EXPECT_NE(sentence.find("has an earlier layout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("has an old layout"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("take_over()"), std::string::npos) << sentence;
-  EXPECT_EQ(reduce.save(), fresh) << "what was refused has changed nothing";
+  EXPECT_EQ(reduce.save(), fresh) << "a rejected state must change nothing";
 
   reduce.take_over(bytes);
   EXPECT_EQ(residual_of(reduce), (std::vector<float>{1, -2, 3, 0.5F}));
   EXPECT_EQ(reduce.current_state().by.calls, 0U);
   reduce.take_over(bytes); // of a second rank of the earlier job
   EXPECT_EQ(residual_of(reduce), (std::vector<float>{2, -4, 6, 1}));
-  reduce.take_over(of_version_1({}, {})); // of one that had made no call
+  reduce.take_over(of_version_1({}, {})); // of a rank that had made no call
   EXPECT_EQ(residual_of(reduce), (std::vector<float>{2, -4, 6, 1}));
 
   spar::ok_topk<float> again;
-  again.load(reduce.save()); // in the layout of today
+  again.load(reduce.save()); // in today's layout
   EXPECT_EQ(residual_of(again), (std::vector<float>{2, -4, 6, 1}));
 
   for (std::size_t at = 0; at < bytes.size(); ++at) {
@@ -398,7 +399,7 @@ TEST(error_feedback, of_an_earlier_layout_only_the_residual_is_taken) {
   EXPECT_EQ(residual_of(reduce), (std::vector<float>{2, -4, 6, 1}));
 }
 
-/// What `to` says to a state of `from`, whose residual it can take over nevertheless.
+/// The error of loading a state of `from` into `to`, which can nevertheless take over its residual.
 template <class To, class From>
 std::string refusal(const From& from, const To& to) {
   auto saved = spar::with_error_feedback<float>(from);
@@ -415,17 +416,17 @@ TEST(error_feedback, a_state_of_other_parts_is_refused_with_the_names_of_both) {
   using spar::selector::exact_topk;
   const spar::topka_allreduce topka;
   EXPECT_EQ(refusal(topka, spar::gaussiank_allreduce()),
-            "a saved state is of exact_topk, coo, flat, gather_and_merge; this reducer is of gaussian, "
+            "the state was saved from exact_topk, coo, flat, gather_and_merge, but this reducer is gaussian, "
             "coo, flat, gather_and_merge");
   EXPECT_EQ(refusal(spar::topkdsa_allreduce(), topka),
-            "a saved state is of exact_topk, coo, flat, split_allgather; this reducer is of "
+            "the state was saved from exact_topk, coo, flat, split_allgather, but this reducer is "
             "exact_topk, coo, flat, gather_and_merge");
   EXPECT_EQ(refusal(spar::ok_topk_allreduce<>(), spar::compose(exact_topk{}, spar::balanced_owners{})),
-            "a saved state is of threshold_reuse, coo, flat, balanced_owners; this reducer is of "
+            "the state was saved from threshold_reuse, coo, flat, balanced_owners, but this reducer is "
             "exact_topk, coo, flat, balanced_owners");
   EXPECT_EQ(refusal(spar::compose(exact_topk{}, spar::recursive_doubling{}),
                     spar::compose(exact_topk{}, spar::storage::qsgd<4>{}, spar::recursive_doubling{})),
-            "a saved state is of exact_topk, coo, flat, recursive_doubling; this reducer is of "
+            "the state was saved from exact_topk, coo, flat, recursive_doubling, but this reducer is "
             "exact_topk, qsgd4, flat, recursive_doubling");
   reducer other_options(top(3));
   EXPECT_NO_THROW(other_options.load(reducer(top(1)).save()));

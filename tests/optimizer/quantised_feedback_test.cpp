@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Quantised Top-k: what the second phase's code loses is in the residual of the block's owner, exact to one rounding.
+// Quantised Top-k: the rounding errors of the second phase are in the residual of the block's owner, exact to one
+// rounding.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -26,7 +27,7 @@ namespace {
 template <class Reducer>
 using vectors = std::vector<std::vector<typename Reducer::value_type>>;
 
-/// Bytes are dear, so that SparCML chooses the lossy algorithm.
+/// Bytes are expensive, so that SparCML chooses the lossy algorithm.
 constexpr spar::network_model dear_bytes{1e-9, 1e-6, 1e-9, 1e-9};
 
 template <class Reducer>
@@ -54,7 +55,7 @@ std::vector<std::unique_ptr<Reducer>> reducers_of(spar::rank_t ranks, std::uint6
   return all;
 }
 
-/// Whole numbers from -9 to 9, the largest of them at the front.
+/// Whole numbers from -9 to 9, with the largest at the front.
 template <class Reducer>
 vectors<Reducer> whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
   using T = typename Reducer::value_type;
@@ -116,7 +117,7 @@ TYPED_TEST(quantised_feedback, sum_and_residuals_are_all_that_was_brought_to_one
           ASSERT_LE(std::abs(static_cast<double>(lost)), half_ulp) << "index " << i;
         }
         if (n == 1500 && ranks > 1) {
-          EXPECT_GT(lossy, 100U) << "nothing was rounded";
+          EXPECT_GT(lossy, 100U) << "nothing was rounded, so the test checks nothing";
         }
       }
     }

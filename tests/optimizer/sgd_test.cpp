@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The SGD steps against a serial computation: weights, residuals, what is conserved, and that they converge.
+// The SGD steps against a serial computation: weights, residuals, what is conserved, and convergence.
 #include <spar/optimizer/sgd.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/topka.hpp>
@@ -23,7 +23,7 @@ namespace {
 using spar::selector::exact_topk;
 using values = std::vector<float>;
 
-/// Any composition whose selector takes the k largest.
+/// A composition whose selector takes the k largest entries.
 template <class Schedule, class Storage = spar::storage::coo>
 auto top(std::uint64_t k) {
   using algorithm = spar::composition<exact_topk, Storage, spar::flat, Schedule>;
@@ -38,7 +38,7 @@ values gradient_of(std::size_t n, spar::rank_t rank, int step) {
   return g;
 }
 
-/// The same training on one rank, written down from the papers and with nothing of the library.
+/// The same training on one rank, written from the papers without the library.
 struct serial {
   serial(std::size_t n, int ranks) : weights(n, 100), residuals(static_cast<std::size_t>(ranks), values(n)) {}
 
@@ -109,7 +109,7 @@ TEST(sgd_step, dense_is_top_k_of_everything) {
 }
 
 TEST(sgd_step, loses_nothing) {
-  spar::thread_group group{4}; // a power of two: the mean is exact
+  spar::thread_group group{4}; // a power of two, so that the mean is exact
   group.run([](spar::threads& net) {
     auto reduce = top<spar::cheapest>(3);
     values brought(40);
@@ -141,8 +141,8 @@ TEST(sgd_step, tells_what_it_subtracted) {
   });
 }
 
-/// Every rank pulls the weights to a point of its own, so that its gradient never vanishes: without the residuals the
-/// ranks' largest entries pull to the wrong place for ever. Returns the distance from the mean of the points.
+/// Every rank pulls the weights towards a different point, so that its gradient never vanishes: without the residuals
+/// the ranks' largest entries would pull to the wrong place for ever. Returns the distance from the mean of the points.
 template <class Reduce>
 double distance_after(spar::threads& net, Reduce reduce, int steps, bool feedback) {
   const std::size_t n = 60;
@@ -159,7 +159,7 @@ double distance_after(spar::threads& net, Reduce reduce, int steps, bool feedbac
   double distance = 0;
   for (std::size_t i = 0; i < n; ++i)
     distance = std::max(distance, std::abs(static_cast<double>(weights[i] - mean[i])));
-  double largest = distance; // the same on every rank, or the weights are not
+  double largest = distance; // equal on every rank if the weights are
   spar::allreduce(net, std::span(&largest, 1), spar::cheapest{}, spar::maximum{});
   EXPECT_EQ(largest, distance);
   return distance;

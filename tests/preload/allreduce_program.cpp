@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program that knows MPI alone: every predefined arithmetic type and operation, in place and not, on communicators of
-// all kinds and from several threads, with what goes wrong. Ends with status 0 where MPI_Allreduce did what MPI says.
+// A program that uses only MPI: every predefined arithmetic type and operation, in place and not, on communicators of
+// all kinds and from several threads, and errors. Ends with status 0 if MPI_Allreduce did what the MPI standard says.
 #include <mpi.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
-/// Small whole numbers, of which every sum and every product of eight is exact in every type.
+/// Small whole numbers; every sum and every product of eight of them is exact in every type.
 template <class T>
 T value_of(int rank, int i) {
   const int value = (rank + i) % 3 == 0 ? 2 : (rank * 7 + i) % 2;
@@ -48,7 +48,7 @@ T value_of(int rank, int i) {
     return static_cast<T>(value);
 }
 
-/// What MPI's own reduction of two vectors makes of those of all ranks, one after the other.
+/// The expected result: MPI's own reduction of two vectors, applied to those of all ranks one after the other.
 template <class T>
 std::vector<T> reference(int n, int ranks, MPI_Datatype type, MPI_Op op) {
   std::vector<T> all(static_cast<std::size_t>(n));
@@ -130,7 +130,7 @@ void add_twice(void* in, void* inout, int* n, MPI_Datatype*) {
   for (int i = 0; i < *n; ++i) static_cast<int*>(inout)[i] += 2 * static_cast<int*>(in)[i];
 }
 
-/// What is not an arithmetic type with an operation of MPI's own.
+/// Calls that the library passes on to MPI: not an arithmetic type with a predefined operation.
 void check_passed(MPI_Comm comm) {
   const int rank = rank_in(comm), size = size_of(comm);
   struct pair {
@@ -204,7 +204,7 @@ int count_delete(MPI_Comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
-/// The program's attributes are copied and deleted as often as it duplicates and frees its communicators.
+/// The program's attributes are copied and deleted as often as the program duplicates and frees its communicators.
 void check_attributes(MPI_Comm comm) {
   int key = MPI_KEYVAL_INVALID;
   MPI_Comm_create_keyval(&count_copy, &count_delete, &key, nullptr);
@@ -228,7 +228,7 @@ void check_communicators() {
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
   check_all(part, 1000);
   MPI_Comm_free(&part);
-  for (int i = 0; i < 100; ++i) { // more than are taken over at once
+  for (int i = 0; i < 100; ++i) { // more than the library takes over at once
     MPI_Comm_split(MPI_COMM_WORLD, i % 3 == 0 && rank == 0 ? MPI_UNDEFINED : 0, rank, &part);
     if (part == MPI_COMM_NULL) continue;
     check<double>("double", MPI_DOUBLE, MPI_SUM, "sum", part, 500);
@@ -283,7 +283,7 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   lossy = argc > 1 && std::strcmp(argv[1], "lossy") == 0;
-  if (argc > 2) { // sums of so many numbers alone: floats, among all ranks or those of each host, or integers
+  if (argc > 2) { // only sums of so many numbers: floats, among all ranks or those of each host, or integers
     MPI_Comm comm = MPI_COMM_WORLD;
     const std::string_view how = argc > 3 ? argv[3] : "";
     if (how == "each host") MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm);
@@ -298,7 +298,7 @@ int main(int argc, char** argv) {
   for (const int n : {1, 100, 3001}) check_all(MPI_COMM_WORLD, n);
   check<float>("float", MPI_FLOAT, MPI_SUM, "sum", MPI_COMM_WORLD, 300000);
   check_passed(MPI_COMM_WORLD);
-#ifndef MPICH_VERSION // which ends the program itself, as Debian builds it
+#ifndef MPICH_VERSION // Debian's MPICH ends the program
   check_errors(MPI_COMM_WORLD);
 #endif
   check_attributes(MPI_COMM_WORLD);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands for CUDA's driver, libcuda.so.1, on machines without a device: device memory that the processor cannot read,
-// copies that want a context and end late.
+// Stands in for CUDA's driver, libcuda.so.1, on machines without a device: device memory that the processor cannot
+// read, and copies that need a context and complete late.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,25 +16,25 @@ constexpr int invalid_value = 1, out_of_memory = 2, invalid_device = 101, invali
 
 struct memory {
   std::size_t bytes;
-  std::byte* seen; // where this file can read and write it
-  bool from_pool;  // of no context
+  std::byte* seen; // where this file can read and write the memory
+  bool from_pool;  // belongs to no context
 };
 std::mutex turn;
 std::map<unsigned long long, memory> memories; // by address
 char the_context, another_context;
 constexpr int the_device = 3;
-thread_local std::vector<void*> contexts; // the last is current
+thread_local std::vector<void*> contexts; // the last context is current
 int retained = 0;
 bool failing = false, pooling = false;
 
-/// What is to be written to a device.
+/// A copy to a device that is still to be done.
 struct copy {
   std::byte* to;
   std::vector<std::byte> values;
 };
 std::vector<copy> late;
 
-/// Null where the address is the processor's.
+/// Returns null for an address in the processor's memory.
 std::byte* seen(unsigned long long address, bool* from_pool = nullptr) {
   const auto after = memories.upper_bound(address);
   if (after == memories.begin()) return nullptr;
@@ -83,12 +83,12 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
   --retained;
   return 0;
 }
-/// How many retained contexts have not been released.
+/// The number of retained contexts that have not been released.
 int retained_contexts() { return retained; }
-/// From now on memory is of no context, as that of a pool.
+/// From now on new memory belongs to no context, like that of a memory pool.
 void use_pool() { pooling = true; }
 
-/// One in which the device's memory cannot be reached.
+/// A context in which the device's memory cannot be accessed.
 void* context_of_another_device() { return &another_context; }
 
 int cuCtxPushCurrent_v2(void* context) {
@@ -103,7 +103,7 @@ int cuCtxPopCurrent_v2(void** context) {
   return 0;
 }
 
-/// From the next one on no copy succeeds, as after a fault on the device.
+/// From now on every copy fails, as after a fault on the device.
 void fail_copies() { failing = true; }
 
 int cuMemcpy(unsigned long long to, unsigned long long from, std::size_t bytes) {

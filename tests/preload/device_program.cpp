@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // device_program DRIVER early|late|pool|failing|other|other_late
-// A program whose rank 0 gives MPI_Allreduce device memory, once it has loaded the driver: before its first call, or
-// after that. An MPI library that knows devices can read their memory, hence it is made readable if that is to get
-// it. `pool`: late, with memory of no context, and another device's context is current. `failing`: late, and then no
-// copy succeeds. `other`: early, the driver of a device that nothing recognises; `other_late`: later, where the MPI
-// library says that it knows such devices.
+//
+// A program whose rank 0 passes device memory to MPI_Allreduce. Rank 0 loads the driver before its first call (`early`)
+// or after it (`late`). An MPI library that supports devices can read device memory, so the program makes the memory
+// readable if MPI is to get it. `pool`: late, the memory belongs to no context, and the context of another device is
+// current. `failing`: late, and then every copy fails. `other`: early, the driver of a device that the library does not
+// recognise; `other_late`: late, where the MPI library reports support for such devices.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <sys/mman.h>
@@ -38,7 +39,7 @@ auto copy_of(void* driver) {
   return find<int (*)(unsigned long long, unsigned long long, std::size_t)>(driver, "cuMemcpy");
 }
 
-/// A vector in device memory; that of the driver's context is this thread's for a copy alone.
+/// A vector in device memory; the driver's context is current on this thread only during a copy.
 class device_vector {
  public:
   device_vector(void* driver, bool readable) : driver_(driver) {
@@ -133,7 +134,7 @@ int main(int argc, char** argv) {
   }
   if (when == "failing") {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Barrier(MPI_COMM_WORLD); // a rank that fails ends the calls before, too, of those that are not through them
+    MPI_Barrier(MPI_COMM_WORLD); // a rank that fails also ends earlier calls that other ranks have not completed
     float* x = result.data();
     if (driver != nullptr) {
       x = device_vector(driver, false).get();

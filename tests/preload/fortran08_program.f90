@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-! The same through the module of Fortran 2008.
+! The same with the module of Fortran 2008.
 program fortran08_program
   use mpi_f08
   implicit none

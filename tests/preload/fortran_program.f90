@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-! A Fortran program that knows MPI alone: sums of all kinds, in place and not.
+! A Fortran program that uses only MPI: sums of all kinds, in place and not.
 program fortran_program
   use mpi
   implicit none

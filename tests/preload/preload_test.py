@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Puts libspar_mpi.so below programs that know MPI alone, in C++ and Fortran: they do not notice, and it reports.
+"""Preloads libspar_mpi.so under MPI programs in C++ and Fortran: checks their results and the library's report.
 
 preload_test.py openmpi|mpich PROGRAM LIBRARY DEVICE_PROGRAM DRIVERS
 """
@@ -33,12 +33,12 @@ def expect(condition, text):
 
 
 def run(ranks, *command, hosts=(), **settings):
-    """Status, what it said, and the report, of a program on so many ranks with the library below it."""
+    """Runs a program with the preloaded library; returns its status, its output and the library's report."""
     report = work / "report.json"
     report.unlink(missing_ok=True)
     settings.setdefault("SPAR_REPORT", str(report))
     variables = [f"{name}={value}" for name, value in settings.items()]
-    # In front of what scripts/mpirun itself preloads.
+    # Before the libraries that scripts/mpirun itself preloads.
     shell = f'LD_PRELOAD="{library}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
     inner = ["env", *variables, "sh", "-c", shell, "sh", *[str(word) for word in command]]
     launcher = [*hosts, str(ROOT / "scripts/mpirun"), flavour, str(ranks)]
@@ -47,7 +47,7 @@ def run(ranks, *command, hosts=(), **settings):
     return done.returncode, done.stdout + done.stderr, found
 
 
-# Every type, operation and kind of communicator; from several threads.
+# Every type, operation and kind of communicator, also from several threads.
 for ranks in [1, 2, 3, 4, 5, 8] if "SPAR_FULL" in os.environ else [1, 3, 4]:
     for algorithm in ["automatic", "rabenseifner", "ring", "rec_doubling", "flexreduce"]:
         if algorithm != "automatic" and ranks != 3:
@@ -62,7 +62,7 @@ for ranks in [1, 2, 3, 4, 5, 8] if "SPAR_FULL" in os.environ else [1, 3, 4]:
         expect(report["calls_passed"] > 0 and report["bytes_saved"] == 0, f"{what}: {report}")
         expect((report["bytes_sent"] > 0) == (report["seconds"] > 0) == (ranks > 1), f"{what}: {report}")
 
-# Compressed only where it is asked for: sums of float and double; the program allows them 5 %.
+# Sums of float and double are compressed only on request; the program then accepts errors of 5 %.
 compressing = ["ring+qsgd:8", "rec_doubling+bf16", "flexreduce+half", "automatic+bf16"]
 if ctypes.util.find_library("zfp"):
     compressing.append("ring+zfp:16")
@@ -70,29 +70,30 @@ for setting in compressing:
     status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE=setting, SPAR_MIN_BYTES="1")
     expect(status == 0, f"{setting}: status {status}: {said}")
     saved = report["bytes_saved"] if report else -1
-    # Among ranks of one host the model sees no use in encoding floats.
+    # Among ranks of one host, the cost model does not compress floats.
     expect(saved > 0 or setting.startswith("automatic"), f"{setting}: {saved} bytes saved")
 
-# On a network that is known to be slow `automatic` compresses, too.
+# On a network that is known to be slow, `automatic` compresses, too.
 slow = work / "slow.txt"
 slow.write_text("alpha 5e-5\nbeta 4e-7\ngamma_dense 1e-9\ngamma_sparse 1e-9\n")
 status, said, report = run(3, program, "lossy", SPAR_ALLREDUCE="automatic+bf16", SPAR_MIN_BYTES="1", SPAR_NETWORK=slow)
 expect(status == 0 and report["bytes_saved"] > 0, f"automatic on a slow network: {status} {report} {said[:500]}")
 
-# Device memory of one rank is the MPI library's own; if the driver came after the first call, it goes by the host.
-# Where copies fail, no rank waits for ever. Where other devices may be, nothing is taken over any more.
+# The MPI library itself handles device memory of one rank; if the driver is loaded after the first call, the values go
+# through host memory. If copies fail, no rank waits for ever. If other devices may be present, the library takes over
+# no more calls.
 for when, calls in [("early", 3), ("late", 15), ("pool", 15), ("failing", 15), ("other", 0), ("other_late", 3)]:
     driver = f"{drivers}/lib{'ze_loader' if when.startswith('other') else 'cuda'}.so.1"
     status, said, report = run(3, device_program, driver, when, SPAR_MIN_BYTES="1")
     expect(status == 0, f"device memory, {when}: status {status}: {said}")
     expect("skipped: another" in said or report and report["calls"] == calls, f"device memory, {when}: {report}")
 
-# Small vectors are the MPI library's own.
+# The MPI library itself handles small vectors.
 status, said, report = run(2, program, SPAR_MIN_BYTES="1000000000")
 expect(status == 0 and report["calls"] == 0 and report["calls_passed"] > 1000, f"a threshold: {status} {report}")
 
-# Exact calls are taken over from 32 MiB on within a host, over hosts from the larger of 1 MiB and 128 KiB a rank on,
-# lossy ones from 64 KiB on; those that are exact whatever is asked for as other exact ones.
+# The library takes over exact calls from 32 MiB within a host and, between hosts, from the larger of 1 MiB and 128 KiB
+# per rank; lossy calls from 64 KiB. Calls that are always exact follow the limits of exact calls.
 network = [str(ROOT / "scripts/hosts"), "2,1", "10gbit"]
 lacking = subprocess.run([*network, "true"], capture_output=True, text=True)
 expect(lacking.returncode in (0, 77), f"hosts: {lacking.stderr}")
@@ -101,14 +102,14 @@ if lacking.returncode == 77:
 else:
     status, said, report = run(3, program, hosts=network, SPAR_MIN_BYTES="1", SPAR_VERBOSE="1")
     expect(status == 0 and report and report["calls"] > 3000, f"over hosts: {status} {report} {said[:500]}")
-    # Two ranks share a link, which does not matter over many hosts where only latency counts.
-    expect("values: flexreduce, as ranks share links" in said, f"over hosts: {said}")
+    # Two ranks share a link; between many hosts only latency matters, so sharing does not.
+    expect("values: flexreduce, because ranks share links" in said, f"over hosts: {said}")
     distant = work / "distant.txt"
     distant.write_text("alpha 1\nbeta 1e-12\ngamma_dense 1e-12\ngamma_sparse 1e-12\n")
     many = [network[0], "2,1,1,1,1,1,1", network[2]]
     verbose = {"SPAR_MIN_BYTES": "1", "SPAR_VERBOSE": "1", "SPAR_NETWORK": distant}
     status, said, report = run(8, program, "exact", 1000, hosts=many, **verbose)
-    expect(status == 0 and "1000 values: rabenseifner, by the model" in said, f"distant hosts: {status} {said}")
+    expect(status == 0 and "1000 values: rabenseifner, by the network model" in said, f"distant hosts: {status} {said}")
     apart = [network[0], "1,1,1", network[2]]
     status, said, report = run(3, program, hosts=apart, SPAR_MIN_BYTES="1", SPAR_VERBOSE="1")
     expect(status == 0 and "flexreduce" not in said, f"a rank a host: {status} {said}")
@@ -133,10 +134,10 @@ for least, hosts, how, algorithm in [
         if report:
             expect((report["calls"] > 0) == (4 * count >= least), f"{what}: {report['calls']} calls: {said[:500]}")
 
-# What is wrong is said once, and the program goes on without it.
+# Each error in the settings is reported once, and the program runs without the library.
 for variable, value, says in [
-    ("SPAR_ALLREDUCE", "fastest", "no 'fastest'"),
-    ("SPAR_ALLREDUCE", "ring+zip:3", "there is no codec 'zip:3'"),
+    ("SPAR_ALLREDUCE", "fastest", "got 'fastest'"),
+    ("SPAR_ALLREDUCE", "ring+zip:3", "unknown codec 'zip:3'"),
     ("SPAR_ALLREDUCE", "rabenseifner+bf16", "rabenseifner cannot"),
     ("SPAR_MIN_BYTES", "many", "'many'"),
     ("SPAR_NETWORK", "/nowhere", "cannot read /nowhere"),
@@ -151,7 +152,7 @@ expect("s expected without compression" in said, f"automatic+bf16 does not say w
 status, said, report = run(2, program, SPAR_REPORT="/nowhere/report.json")
 expect(status == 0 and "cannot write" in said, f"a report that cannot be written: {status}: {said}")
 
-# Fortran. MPICH's module for Fortran 2008 goes past every C function, so nothing is taken over there.
+# Fortran. MPICH's Fortran 2008 module bypasses the C functions, so the library takes over nothing there.
 compiler = shutil.which(f"mpif90.{flavour}")
 if compiler:
     for name in ["fortran", "fortran08"]:

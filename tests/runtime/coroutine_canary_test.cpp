@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The forms of co_await that the library relies on keep objects alive exactly once, with every compiler. GCC 12
-// destroys aggregate temporaries of a full expression with co_await twice; these forms are the ones that are safe.
+// The forms of co_await that the library uses must construct and destroy each object exactly once, with every compiler.
+// GCC 12 destroys aggregate temporaries of a full expression with co_await twice; the forms tested here are safe.
 #include <spar/runtime/tasks/task.hpp>
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct node {
   [[nodiscard]] spar::scheduler& scheduler() { return queue; }
 };
 
-/// Counts constructions against destructions, and notices use after the end.
+/// Counts live objects, and detects use after destruction.
 class tracked {
  public:
   tracked() { ++alive; }
@@ -44,7 +44,7 @@ class tracked {
   int magic_ = intact;
 };
 
-/// Suspends once.
+/// An awaiter that suspends once.
 class pause {
  public:
   explicit pause(node& at) : at_(&at) {}
@@ -178,7 +178,7 @@ void expect_balanced(Form form) {
   }
   EXPECT_EQ(tracked::alive, 0);
   EXPECT_EQ(tracked::damaged, 0);
-  { // and the same when it is destroyed half-way
+  { // the same if the coroutine is destroyed half-way
     const auto t = form(at);
     EXPECT_FALSE(t.done());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Deadlines, aborts, and the end of a communicator, among in-process and simulated ranks.
+// Deadlines, aborts, and the end of a communicator, with in-process and simulated ranks.
 #include "support/ranks.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t sizes[] = {10, 100'000};
 
-/// What `call` throws, empty for nothing; it is of type `Expected` or peer_failed.
+/// Returns the text of what `call` throws, or an empty text. Whatever is thrown must be of type `Expected` or
+/// peer_failed.
 template <class Expected, class Call>
 std::string text_of(Call call) {
   try {
@@ -75,7 +76,7 @@ TEST(deadline, is_looked_at_by_polling_too) {
   });
 }
 
-/// Ranks keep what they have from each other in calls that fail too; one rank makes only some of the calls.
+/// Ranks keep buffers of each other in failing calls, too; one rank makes only some of the calls.
 TEST(deadline, ends_many_calls_in_any_order) {
   constexpr int calls = 12;
   for (int ranks = 2; ranks <= 5; ++ranks) {
@@ -121,7 +122,8 @@ TEST(deadline, ends_many_calls_in_any_order) {
   }
 }
 
-/// Rank 0 sends memory of its pool to rank 1, which reads it for long, and waits for what never comes.
+/// Rank 0 sends memory of its pool to rank 1, which reads it for a long time. Then rank 0 waits for a message that
+/// never comes.
 struct read_slowly {
   static constexpr std::size_t n = 100'000;
   std::atomic<bool>* reads;
@@ -159,14 +161,14 @@ TEST(deadline, keeps_what_another_rank_still_reads) {
       while (!reads) (void)call.done();
       net.set_deadline(0.05);
       while (!net.dead()) (void)call.done();
-      spar::buffer<float> other(net.memory(), read_slowly::n); // must not lie where rank 1 reads
+      spar::buffer<float> other(net.memory(), read_slowly::n); // must not overlap the memory that rank 1 reads
       std::fill(other.span().begin(), other.span().end(), 2.0F);
       for (const double start = net.now(); net.now() < start + 0.1;) EXPECT_FALSE(call.done());
       EXPECT_EQ(has_read, false);
       may_end = true;
     }
     EXPECT_EQ(text_of<spar::timeout>([&] { call.wait(); }).empty(), net.rank() == 1);
-    EXPECT_EQ(has_read, true); // the call has not ended before
+    EXPECT_EQ(has_read, true); // the call must not end before rank 1 has read
   });
   EXPECT_EQ(group.rank(0).memory().live(), 0U);
 }
@@ -183,7 +185,7 @@ TEST(deadline, of_a_blocking_call_keeps_what_another_rank_still_reads) {
         (void)text_of<spar::peer_failed>([&] { call.wait(); });
         return;
       }
-      std::thread later([&] { // rank 0 is over its deadline then
+      std::thread later([&] { // by then rank 0 has exceeded its deadline
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
         may_end = true;
       });
@@ -193,7 +195,7 @@ TEST(deadline, of_a_blocking_call_keeps_what_another_rank_still_reads) {
     });
     if (has_read) return;
   }
-  ADD_FAILURE() << "the other rank was always late";
+  ADD_FAILURE() << "the other rank was late in every attempt";
 }
 
 /// Rank 1 never calls; the others have a deadline in virtual time.
@@ -235,7 +237,7 @@ TEST(deadline, in_virtual_time) {
   for (const double time : ended) EXPECT_NEAR(time, 2.5, 1e-3);
 }
 
-/// Two calls: the first takes some time, to the second only rank 0 comes.
+/// Two calls: the first takes some time; only rank 0 makes the second one.
 struct late_silence {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -279,7 +281,7 @@ TEST(abort, reaches_those_who_wait_and_those_who_call_later) {
   }
 }
 
-/// Several calls are in flight when rank 1 gives up; a coroutine that waits for one learns it.
+/// Several calls are in flight when rank 1 aborts; a coroutine that waits for one of them gets the error.
 struct aborted_in_flight {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -320,14 +322,14 @@ TEST(abort, by_cancelling_a_call) {
       spar::thread_group group{3, {.synchronous = synchronous}};
       std::atomic<bool> cancelled{false};
       group.run([&](spar::threads& net) {
-        while (net.rank() == 2 && !cancelled) std::this_thread::yield(); // without it the call cannot end
+        while (net.rank() == 2 && !cancelled) std::this_thread::yield(); // the call cannot end before rank 2 joins
         std::vector<float> x(n, 1.0F);
         const std::string text = text_of<spar::peer_failed>([&] {
           auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
           if (net.rank() == 1) {
             call.cancel();
             cancelled = true;
-            if (n == sizes[0]) return; // the handle does not wait either
+            if (n == sizes[0]) return; // destroys the handle without waiting, too
           }
           call.wait();
         });
@@ -338,7 +340,8 @@ TEST(abort, by_cancelling_a_call) {
   }
 }
 
-/// Rank 1 keeps what it has from rank 0 until rank 2 sends too, which never happens; it aborts and does not call again.
+/// Rank 1 keeps a buffer of rank 0 until rank 2 sends as well, which never happens. Rank 1 aborts and makes no further
+/// call, so the abort must give the buffer back.
 TEST(abort, gives_back_what_others_have_lent) {
   for (const bool cancels : {false, true}) {
     spar::thread_group group{3};
@@ -387,7 +390,7 @@ TEST(abort, of_one_group_leaves_another_alive) {
   });
 }
 
-/// A call fails on one rank only: an operation throws there.
+/// An operation that throws on one rank only, so that the call fails there.
 struct throwing_sum {
   static constexpr std::string_view name = "throwing_sum";
   bool throws = false;
@@ -410,7 +413,7 @@ TEST(abort, by_a_call_that_fails_on_one_rank) {
         std::vector<float> x(n, 1.0F);
         const std::string text = text_of<std::runtime_error>(
             [&] { spar::allreduce(net, std::span(x), spar::recursive_doubling{}, throwing_sum{net.rank() == 1}); });
-        if (text.empty()) { // it had its result already: the next call fails
+        if (text.empty()) { // this rank had its result already, so its next call fails
           EXPECT_THROW(
               {
                 for (int calls = 0; calls < 1000; ++calls) spar::allreduce(net, std::span(x));

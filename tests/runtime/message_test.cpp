@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The header of a message: every damage is noticed; and the buffer that a message arrives in.
+// The header of a message, which detects every damaged bit, and the buffer in which a message arrives.
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/messages/message.hpp>
 
@@ -81,7 +81,7 @@ TEST(header, every_field_is_under_the_checksum) {
 
 TEST(header, a_stranger_and_another_version_are_named) {
   auto h = good_header();
-  h.magic = 0x7370; // the other byte order
+  h.magic = 0x7370; // the magic number in the other byte order
   h.checksum = h.expected_checksum();
   EXPECT_NE(error_of(h).find("magic"), std::string::npos);
   h = good_header();
@@ -104,7 +104,7 @@ TEST(header, absurd_lengths_are_refused) {
 
 // --- message_buffer ---
 
-/// The header of a message with pieces of these lengths arrives.
+/// Simulates the arrival of a header with pieces of these lengths.
 void arrive(spar::message_buffer& in, std::size_t first, std::size_t second) {
   in.arrived().lengths = {first, second, 0};
 }
@@ -121,7 +121,7 @@ TEST(message_buffer, takes_memory_for_what_arrives) {
     EXPECT_EQ(in.piece<std::uint32_t>(0)[1], 9U);
     EXPECT_EQ(in.piece<float>(1)[0], 2.5F);
     EXPECT_TRUE(in.piece<float>(2).empty());
-    EXPECT_EQ(pool.live(), 1U) << "both pieces lie in one block";
+    EXPECT_EQ(pool.live(), 1U) << "both pieces must be in one block";
     in.release();
     EXPECT_EQ(pool.live(), 0U);
   }
@@ -218,7 +218,7 @@ TEST(message_buffer, gives_borrowed_memory_back_once) {
     in.borrow(
         {std::as_bytes(std::span(theirs)), {}, {}}, [](void* lender) noexcept { ++*static_cast<int*>(lender); },
         &given_back);
-    EXPECT_EQ(in.piece<float>(0).data(), theirs.data()) << "not copied";
+    EXPECT_EQ(in.piece<float>(0).data(), theirs.data()) << "the piece must not be copied";
     EXPECT_EQ(given_back, 0);
     in.release();
     EXPECT_EQ(given_back, 1);
@@ -229,7 +229,7 @@ TEST(message_buffer, gives_borrowed_memory_back_once) {
 TEST(control_message, every_damaged_bit_is_noticed) {
   const auto good = spar::part_of(spar::control_message::purpose::abort, 2, "it has failed", 0);
   good.validate(3);
-  EXPECT_THROW(good.validate(2), spar::corrupt_message); // there is no rank 2
+  EXPECT_THROW(good.validate(2), spar::corrupt_message); // rank 2 does not exist
   for (std::size_t bit = 0; bit < 8 * sizeof(good); ++bit) {
     std::array<unsigned char, sizeof(good)> bytes{};
     std::memcpy(bytes.data(), &good, sizeof(good));

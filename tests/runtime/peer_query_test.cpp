@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks that disagree, each of which waits for one that sends to another: no message that is awaited tells, so they
-// ask each other.
+// Ranks that disagree, each of which waits for a rank that sends to another one: no expected message reveals the
+// mismatch, so the ranks query each other.
 #include "support/ranks.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <thread>
@@ -16,7 +17,7 @@
 namespace spar_test {
 namespace {
 
-/// An allreduce by one of three algorithms; what it throws, which must name two of them.
+/// An allreduce in which ranks use up to three algorithms; the error must name two of them.
 struct by_algorithm {
   std::vector<int> of_rank;
 
@@ -58,7 +59,7 @@ TEST(inquiry, finds_every_division_of_the_ranks_between_two_algorithms) {
   }
 }
 
-/// Rank 0 awaits rank 3, which exchanges with rank 2, which awaits rank 0; rank 1 awaits rank 0.
+/// Rank 0 waits for rank 3, which exchanges with rank 2, which waits for rank 0; rank 1 waits for rank 0.
 TEST(inquiry, ends_threads_long_before_the_deadline) {
   if (!has_threads) return;
   for (const bool synchronous : {false, true}) {
@@ -76,7 +77,7 @@ TEST(inquiry, is_made_by_a_progress_thread_too) {
     std::vector<float> x(100, 1.0F);
     auto call = net.rank() < 2 ? spar::start_allreduce(net, std::span(x), spar::ring{})
                                : spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
-    while (!net.dead()) std::this_thread::sleep_for(std::chrono::milliseconds(10)); // it makes no progress by itself
+    while (!net.dead()) std::this_thread::sleep_for(std::chrono::milliseconds(10)); // makes no progress
     EXPECT_ANY_THROW(call.wait());
   });
 }
@@ -87,7 +88,7 @@ TEST(inquiry, of_the_same_call_changes_nothing) {
   group.run([](spar::threads& net) {
     std::vector<float> x(100, 1.0F), y(100, 2.0F);
     auto first = spar::start_allreduce(net, std::span(x), spar::ring{});
-    if (net.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1300)); // it is asked for both
+    if (net.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1300)); // peers query it twice
     auto second = spar::start_allreduce(net, std::span(y), spar::recursive_doubling{});
     first.wait();
     second.wait();
@@ -96,8 +97,8 @@ TEST(inquiry, of_the_same_call_changes_nothing) {
   });
 }
 
-/// What a rank tells of a call that is over: with its options where the call has failed, also after it has been refused
-/// another one; else the names.
+/// What a rank answers about a call that has ended: the algorithm with its options if the call failed, even if another
+/// call was rejected since; otherwise only the names.
 TEST(inquiry, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
   if (!has_threads) return;
   spar::thread_group group{3};
@@ -108,7 +109,7 @@ TEST(inquiry, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
     std::vector<float> x(100, 1.0F);
     spar::ok_topk<float> reduce{{.select = {.k = 10 + static_cast<std::size_t>(net.rank())}}};
     spar::allreduce(net, std::span(x), spar::ring{});
-    EXPECT_EQ(told(0), "ring of dense values, in a call that it has ended");
+    EXPECT_EQ(told(0), "ring of dense values, in a call that has ended");
     for (int calls = 0; calls < 2; ++calls) EXPECT_ANY_THROW(reduce(net, std::span(x)));
     const std::string front = "balanced_owners(select=threshold_reuse(k=" + std::to_string(10 + net.rank()) + ",";
     EXPECT_EQ(told(1).substr(0, front.size()), front);
@@ -122,10 +123,30 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
     spar::detail::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 0, text, 0));
   };
   EXPECT_THROW(heed("what?"), spar::corrupt_message);
-  const std::string no_call(sizeof(spar::detail::call_note), '\0'); // waits, in a call that is not in flight
+  const std::string no_call(sizeof(spar::detail::call_note), '\0'); // a rank that waits, in no call in flight
   EXPECT_THROW(heed(no_call + "sum, but no algorithm"), spar::corrupt_message);
   heed(no_call + "sum\nring");
   EXPECT_FALSE(net.dead());
+}
+
+/// If the peer has found the mismatch, too, its query and its answer arrive at about the same time.
+TEST(inquiry, takes_the_first_of_a_question_and_an_answer) {
+  spar::thread_group group{2};
+  spar::threads& net = group.rank(0);
+  spar::detail::peer_question asked{1};
+  net.port().node().ask(&asked);
+  spar::detail::call_note note;
+  for (const auto kind : {spar::detail::call_note::kind::differs, spar::detail::call_note::kind::answer}) {
+    note.what = kind;
+    std::string text(sizeof(note), '\0');
+    std::memcpy(text.data(), &note, sizeof(note));
+    text += "sum\nring";
+    const auto purpose = spar::control_message::purpose::call;
+    spar::detail::on_control_message(net.port(), spar::part_of(purpose, 1, text, 0));
+  }
+  net.port().node().ask(nullptr);
+  EXPECT_TRUE(asked.answered);
+  EXPECT_EQ(asked.answer.view().substr(sizeof(note)), "sum\nring");
 }
 
 } // namespace

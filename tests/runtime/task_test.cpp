@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// task<T>: it starts at once, gives its result or its error, continues through the ready queue, and can be destroyed
-// anywhere.
+// task<T> starts at once, returns its result or its error, resumes through the ready queue, and can be destroyed at any
+// point.
 #include <spar/runtime/tasks/task.hpp>
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ struct node {
   [[nodiscard]] spar::scheduler& scheduler() { return queue; }
 };
 
-/// What a coroutine waits for; `open` makes all that wait ready.
+/// Coroutines wait for a gate; `open` makes all waiting coroutines ready.
 class gate {
  public:
   explicit gate(node& at) : at_(&at) {}
@@ -178,7 +178,7 @@ TEST(task, can_be_moved_while_suspended) {
   EXPECT_EQ(other.result(), 5);
 }
 
-/// Tells when it is destroyed.
+/// Counts live objects, to show when they are destroyed.
 struct witness {
   int* alive;
   explicit witness(int* count) : alive(count) { ++*alive; }
@@ -208,7 +208,7 @@ TEST(task, destroyed_while_suspended_destroys_what_it_holds) {
     }
     EXPECT_EQ(alive, 0);
   }
-  EXPECT_EQ(at.memory.live(), 0U) << "a frame was not given back";
+  EXPECT_EQ(at.memory.live(), 0U) << "a coroutine frame was not freed";
 }
 
 TEST(task, destroyed_while_ready_is_not_resumed) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gaussiank: all that reaches a threshold, at least 3/4 k entries, near k where the entries are normal.
+// Gaussiank selects all entries that reach a threshold: at least 3/4 k, and about k if the values are normally
+// distributed.
 #include "selector/inputs.hpp"
 
 #include <spar/selector/gaussian.hpp>
@@ -26,19 +27,20 @@ TYPED_TEST(selector_gaussian, takes_all_above_a_threshold_and_enough) {
         if (k > n) continue;
         const gaussian select{.k = k};
         const auto taken = take<T>(select, input, pool, n % 2);
-        ASSERT_EQ(taken, first_of(order, taken.size())) << "not the largest";
+        ASSERT_EQ(taken, first_of(order, taken.size())) << "expected the largest entries";
         ASSERT_GE(taken.size(), std::min<std::size_t>(order.size(), k - k / 4)) << n << " " << k << " " << int(which);
         if (taken.size() < order.size() && !taken.empty()) {
           ASSERT_LT(size_of_value(input[order[taken.size()]]), size_of_value(input[order[taken.size() - 1]]))
-              << "one of two equal ones";
+              << "selected one of two equal entries and not the other";
         }
-        ASSERT_EQ(take<T>(select, input, pool), taken) << "another time, another result";
+        ASSERT_EQ(take<T>(select, input, pool), taken) << "a second call has another result";
         if constexpr (spar::is_floating<T>) {
           for (const T value : input) {
             const auto wide = static_cast<double>(value);
             if (k == 0 || std::isfinite(wide)) continue;
             ASSERT_GE(taken.size(), 1U);
-            ASSERT_GE(size_of_value(value), size_of_value(input[order[taken.size() - 1]])) << "not finite, and dropped";
+            ASSERT_GE(size_of_value(value), size_of_value(input[order[taken.size() - 1]]))
+                << "dropped an entry that is not finite";
           }
         }
       }
@@ -60,7 +62,7 @@ TEST(selector_gaussian_threshold, is_what_its_description_says) {
   spar::pool pool;
   constexpr std::size_t n = 50'000, k = n / 100;
   constexpr double z = 2.5758293035489004; // 1 % of a normal distribution is farther from the mean
-  for (const double few : {1, 30}) {       // of normal entries, and where some are the reason for most of the deviation
+  for (const double few : {1, 30}) {       // 1: normal values; 30: a few values cause most of the deviation
     auto input = make_input<double>(n, kind::normal, 5);
     for (std::size_t i = 0; i < n; ++i) input[i] = (i % 300 == 0 ? few : 1) * input[i] / 1000 + 0.1;
     long double sum = 0, squares = 0;
@@ -72,7 +74,7 @@ TEST(selector_gaussian_threshold, is_what_its_description_says) {
       return std::count_if(input.begin(), input.end(), [&](double v) { return std::abs(v) >= t; });
     };
     if (few > 1) {
-      EXPECT_LT(count(), 3 * k / 4) << "nothing to be corrected";
+      EXPECT_LT(count(), 3 * k / 4) << "the first threshold needs no correction, so the test checks nothing";
     }
     while (count() < static_cast<std::ptrdiff_t>(3 * k / 4)) t /= 1.02;
     const gaussian select{.k = k};
@@ -83,12 +85,12 @@ TEST(selector_gaussian_threshold, is_what_its_description_says) {
 TEST(selector_gaussian_threshold, survives_outliers) {
   spar::pool pool;
   const gaussian select{.k = 100};
-  for (const double outlier : {1e30, 1e300, 1.7e308}) { // the squares of some are infinite
+  for (const double outlier : {1e30, 1e300, 1.7e308}) { // the squares of the largest two are infinite
     auto input = make_input<double>(10'000, kind::normal, 2);
     input[77] = outlier;
     const auto taken = take<double>(select, input, pool);
     EXPECT_GE(taken.size(), 75U);
-    EXPECT_LE(taken.size(), 100U) << "one division by 1.02 too many";
+    EXPECT_LE(taken.size(), 100U) << "the threshold was divided by 1.02 once too often";
   }
   std::vector<double> denormal(1000);
   for (std::size_t i = 0; i < denormal.size(); ++i) denormal[i] = 4.9406564584124654e-324 * static_cast<double>(i % 40);

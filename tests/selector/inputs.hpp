@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Vectors for the tests of selectors, and what selectors must take of them, by sorting.
+// Vectors for the tests of selectors, and the expected selections, by sorting.
 #pragma once
 
 #include <spar/storage/sparse_stream.hpp>
@@ -20,7 +20,7 @@ namespace selector_test {
 
 using index32 = std::uint32_t;
 
-/// A type in a class: g++ 12 has no type_info of a half, which GoogleTest asks for.
+/// A type in a class: GoogleTest needs type_info, which g++ 12 lacks for half.
 template <class T>
 struct of {
   using type = T;
@@ -36,7 +36,7 @@ bool same_bits(T a, T b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// Exact for all elements; infinity is below NaN.
+/// The magnitude, exact for all elements; an infinity counts less than NaN.
 template <class T>
 long double size_of_value(T x) {
   const auto wide = static_cast<long double>(x);
@@ -104,7 +104,7 @@ std::vector<T> make_input(std::size_t n, kind which, std::uint64_t seed) {
   return x;
 }
 
-/// All places but those of zeros, the largest first, of equal ones the lowest index.
+/// The indices of all nonzeros, the largest first; of equal values the lowest index first.
 template <class T>
 std::vector<index32> ranking(std::span<const T> x) {
   std::vector<index32> order(x.size());
@@ -115,7 +115,7 @@ std::vector<index32> ranking(std::span<const T> x) {
   return order;
 }
 
-/// The first k of a ranking, ascending.
+/// The first k indices of a ranking, in ascending order.
 inline std::vector<index32> first_of(const std::vector<index32>& order, std::uint64_t k) {
   std::vector<index32> chosen(order.begin(),
                               order.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(k, order.size())));
@@ -128,7 +128,7 @@ std::vector<index32> indices_of(const spar::sparse_stream<T, Index>& s) {
   return {s.indices().begin(), s.indices().end()};
 }
 
-/// Each place is either selected with its bits, and left as zero, or left as it was.
+/// Each entry is either selected with its bits and zero in the residual, or unchanged in the residual.
 template <class T>
 void expect_moved(std::span<const T> before, std::span<const T> residual,
                   const spar::sparse_stream<T, index32>& selected) {
@@ -139,7 +139,7 @@ void expect_moved(std::span<const T> before, std::span<const T> residual,
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (e < selected.count() && selected.indices()[e] == i) {
       ASSERT_TRUE(same_bits(selected.values()[e], before[i])) << "index " << i;
-      ASSERT_TRUE(same_bits(residual[i], T{})) << "index " << i << " is still there";
+      ASSERT_TRUE(same_bits(residual[i], T{})) << "index " << i << " is still in the residual";
       ASSERT_TRUE(before[i] != T{}) << "a zero was selected";
       ++e;
     } else {
@@ -149,8 +149,8 @@ void expect_moved(std::span<const T> before, std::span<const T> residual,
   ASSERT_EQ(e, selected.count());
 }
 
-/// Runs a selector on a copy of `input`, which lies `offset` elements behind an aligned address, and checks that it
-/// only moves; then what it took.
+/// Runs a selector on a copy of `input` that lies `offset` elements behind an aligned address, and checks that the
+/// selector only moves entries. Returns the selected indices.
 template <class T, class Selector>
 std::vector<index32> take(Selector& select, std::span<const T> input, spar::pool& memory, std::size_t offset = 0) {
   std::vector<T> room(offset);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a selector is, and the one that takes every nonzero.
+// The concept of a selector, and the selector of every nonzero.
 #include "selector/inputs.hpp"
 
 #include <spar/selector/bucket_topk.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reused threshold: exact when it is found, within its bounds in between, whatever the vectors do.
+// The reused threshold: an exact selection when the threshold is found, a selection within the bounds in between,
+// whatever the vectors are.
 #include "selector/inputs.hpp"
 #include "support/counting_resource.hpp"
 #include "support/extent.hpp"
@@ -12,9 +13,9 @@ using namespace selector_test;
 using spar::selector::threshold_reuse;
 
 static_assert(spar::selects<threshold_reuse, float, std::uint32_t>);
-static_assert(!spar::detail::selects_at_once<threshold_reuse, float, std::uint32_t>, "it has a state");
+static_assert(!spar::detail::selects_at_once<threshold_reuse, float, std::uint32_t>, "the selector has a state");
 
-/// With the state that changes from call to call.
+/// The selector together with the state that changes from call to call.
 struct stateful {
   threshold_reuse options;
   threshold_reuse::state now{};
@@ -29,7 +30,8 @@ template <class T>
 struct selector_threshold_reuse : testing::Test {};
 TYPED_TEST_SUITE(selector_threshold_reuse, elements);
 
-/// A call, and everything that holds of each: it moves; what it takes is no smaller than what it leaves; the bounds.
+/// Makes a call and checks what holds of every call: the selector only moves entries, selected entries are no smaller
+/// than the others, and the number of entries is within the bounds.
 template <class T>
 std::size_t expect_bounds(stateful& select, std::span<const T> input, spar::pool& pool) {
   const auto order = ranking<T>(input);
@@ -38,19 +40,19 @@ std::size_t expect_bounds(stateful& select, std::span<const T> input, spar::pool
   const auto before = select.now;
   auto again = select;
   const auto taken = take<T>(select, input, pool);
-  EXPECT_EQ(taken, first_of(order, taken.size())) << "not the largest";
+  EXPECT_EQ(taken, first_of(order, taken.size())) << "expected the largest entries";
   EXPECT_LE(taken.size(), k + slack);
   EXPECT_GE(taken.size(), std::min<std::size_t>(order.size(), k - slack));
   if (before.calls == 0 || before.calls == select.options.period) {
     EXPECT_EQ(taken.size(), std::min<std::size_t>(order.size(), k));
     EXPECT_EQ(select.now.calls, 1U);
-  } else if (select.now.calls != 1) { // reused
+  } else if (select.now.calls != 1) { // the threshold was reused
     EXPECT_EQ(select.now.threshold, before.threshold);
     EXPECT_EQ(select.now.calls, before.calls + 1);
   } else {
     EXPECT_EQ(taken.size(), std::min<std::size_t>(order.size(), k));
   }
-  EXPECT_EQ(take<T>(again, input, pool), taken) << "another time, another result";
+  EXPECT_EQ(take<T>(again, input, pool), taken) << "a second call has another result";
   EXPECT_EQ(again.now, select.now);
   return taken.size();
 }
@@ -80,7 +82,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_vectors_that_drift) {
     stateful select{{.density = 0.01, .period = 8, .epsilon = epsilon}};
     for (int call = 0; call < 24; call += spar_test::is_shortened ? 3 : 1) {
       auto input = make_input<T>(17000, kind::normal, static_cast<std::uint64_t>(call));
-      const double scale = call < 12 ? 1 + 0.01 * call : call < 18 ? 5 : 0.05; // a jump, and a collapse
+      const double scale = call < 12 ? 1 + 0.01 * call : call < 18 ? 5 : 0.05; // a jump and a collapse of the values
       for (T& value : input) value = static_cast<T>(scale * static_cast<double>(value));
       expect_bounds<T>(select, input, pool);
     }
@@ -116,9 +118,10 @@ TEST(selector_threshold_reuse, follows_a_jump_a_collapse_and_silence) {
   EXPECT_EQ(select.now.calls, 1U);
   EXPECT_EQ(expect_bounds<float>(select, scaled(0), pool), 0U);
   EXPECT_EQ(expect_bounds<float>(select, scaled(0), pool), 0U);
-  EXPECT_EQ(select.now.calls, 2U) << "nothing is left that could be selected: no reason to look again";
+  EXPECT_EQ(select.now.calls, 2U) << "only zeros are left, so there is no reason to find the threshold again";
   EXPECT_EQ(expect_bounds<float>(select, std::vector<float>(10000, -2.0F), pool), 100U);
-  EXPECT_EQ(expect_bounds<float>(select, std::vector<float>(10000, -2.0F), pool), 100U) << "ties beyond the bound";
+  EXPECT_EQ(expect_bounds<float>(select, std::vector<float>(10000, -2.0F), pool), 100U)
+      << "there are more ties than the bound allows";
   EXPECT_EQ(expect_bounds<float>(select, input, pool), 100U);
 }
 
@@ -143,7 +146,7 @@ TEST(selector_threshold_reuse, goes_on_from_a_saved_state) {
   const auto input = make_input<double>(5000, kind::normal, 3);
   EXPECT_EQ(take<double>(other, input, pool), take<double>(select, input, pool));
   EXPECT_EQ(other.now, select.now);
-  // What a state of another type or of nonsense would do: nothing worse than to find the threshold again.
+  // A state of another type or with invalid values does no harm: the selector finds the threshold again.
   for (const std::uint64_t threshold : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
     other.now = {threshold, 5};
     expect_bounds<double>(other, input, pool);
@@ -168,18 +171,17 @@ TEST(selector_threshold_reuse, names_what_is_wrong) {
   };
   EXPECT_EQ(complaint({.k = 1}, 1), "");
   EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "the period is 0 calls; expected at least 1");
-  EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1),
-            "a tolerance of -0.5 for the number of selected entries is not in [0, 1)");
+  EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1), "epsilon is -0.5; expected a value in [0, 1)");
   EXPECT_NE(complaint({.k = 1, .epsilon = 1}, 1), "");
   EXPECT_NE(complaint({.k = 1, .epsilon = std::numeric_limits<double>::quiet_NaN()}, 1), "");
   EXPECT_NE(complaint({.k = 2}, 1), "");
   EXPECT_NE(complaint({.density = 2}, 1), "");
-  EXPECT_EQ(complaint({.k = 1, .threads = 0}, 1), "work is to be shared by 0 threads, which is not in [1, 256]");
+  EXPECT_EQ(complaint({.k = 1, .threads = 0}, 1), "the number of threads is 0, but must be in [1, 256]");
   EXPECT_NE(complaint({.k = 1, .threads = 257}, 1), "");
   EXPECT_EQ(complaint({.k = 1, .threads = 256}, 1), "");
 }
 
-/// Values that are made while they are selected from: each once, in order, all of them in every call.
+/// Values that are computed while the selector runs: each value once, in order, and all of them in every call.
 TEST(selector_threshold_reuse, looks_at_no_value_before_it_is_prepared) {
   struct maker {
     std::vector<float>* to;
@@ -198,7 +200,7 @@ TEST(selector_threshold_reuse, looks_at_no_value_before_it_is_prepared) {
   std::vector<float> made(n), there(n), values(n);
   for (int call = 0; call < 12; ++call) {
     for (std::size_t i = 0; i < n; ++i) {
-      const auto scale = call == 7 ? 100.0F : call == 9 ? 0.001F : 1.0F; // too many, too few
+      const auto scale = call == 7 ? 100.0F : call == 9 ? 0.001F : 1.0F; // too many, too few entries
       values[i] = scale * static_cast<float>((i * 7919 + static_cast<std::size_t>(call) * 104729) % 10007);
       there[i] += values[i];
     }
@@ -213,11 +215,11 @@ TEST(selector_threshold_reuse, looks_at_no_value_before_it_is_prepared) {
   }
 }
 
-/// A number of values that does not divide evenly; entries all over, and in one thread's part alone.
+/// The number of values does not divide evenly; large values are spread evenly or lie in one thread's part alone.
 TYPED_TEST(selector_threshold_reuse, selects_the_same_by_any_number_of_threads) {
   using T = typename TypeParam::type;
   spar::pool memory;
-  constexpr std::size_t n = 100'003; // work for three
+  constexpr std::size_t n = 100'003; // enough work for three threads
   for (const std::size_t k : {n / 100, n / 3}) {
     stateful alone{{.k = k, .period = 4}}, shared{{.k = k, .period = 4, .threads = 64}};
     for (std::uint64_t call = 0; call < 9; ++call) {
@@ -239,7 +241,7 @@ TEST(selector_threshold_reuse, prepares_each_value_once_by_several_threads) {
   for (int call = 0; call < 7; ++call) {
     std::vector<float> x(n);
     std::vector<int> prepared(n);
-    const float scale = call == 4 ? 50.0F : 1.0F; // too many for the room of each thread
+    const float scale = call == 4 ? 50.0F : 1.0F; // too many entries for the buffer of each thread
     (void)select(std::span(x), memory, [&](std::size_t begin, std::size_t end) noexcept {
       for (std::size_t i = begin; i < end; ++i) {
         ++prepared[i];
@@ -258,7 +260,7 @@ TEST(selector_threshold_reuse, allocates_once) {
   for (std::uint64_t call = 0; call < 40; ++call) {
     auto x = make_input<float>(50'000, call % 5 == 4 ? kind::few_values : kind::normal, call);
     (void)select(std::span(x), pool);
-    if (call == 1) second = memory.allocations(); // the first has seen all, the second reused
+    if (call == 1) second = memory.allocations(); // the first call sees all values, the second reuses the threshold
   }
   EXPECT_EQ(memory.allocations(), second);
 }

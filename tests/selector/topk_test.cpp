@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Exact selections against a full sort: of vectors, of their buckets, of streams.
+// Exact selections of vectors, buckets and streams, against a full sort.
 #include "selector/inputs.hpp"
 #include "support/counting_resource.hpp"
 #include "support/extent.hpp"
@@ -54,7 +54,7 @@ TYPED_TEST(selector_topk, is_exact_where_the_sample_misleads) {
   using T = typename TypeParam::type;
   spar::pool pool;
   const std::size_t n = std::size_t{1} << 16, parts = 4 * 256, length = n / parts;
-  for (const bool large : {true, false}) { // all that the sample sees is larger than the rest, or smaller
+  for (const bool large : {true, false}) { // the sampled values are all larger, or all smaller, than the rest
     auto input = make_input<T>(n, kind::normal, 3);
     for (std::size_t p = 0; p < parts; ++p)
       input[p * length + spar::kernel::detail::scatter_of(p, length)] = large ? static_cast<T>(20000) : T{};
@@ -95,7 +95,7 @@ TYPED_TEST(selector_topk, of_a_stream) {
     for (const kind which : kinds) {
       for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 3, n, n + 5}) {
         for (const bool dense : {false, true}) {
-          // Values that some operation made, zeros among them, at every third index, or from index 5 on.
+          // Values as an operation computes them, with zeros, at every third index, or from index 5 on.
           const auto values = make_input<T>(n, which, n);
           const std::uint64_t dimension = 3 * n + 10;
           auto s = dense ? spar::sparse_stream<T>::dense(pool, dimension, 5, n)
@@ -110,7 +110,7 @@ TYPED_TEST(selector_topk, of_a_stream) {
           ASSERT_EQ(s.dimension(), dimension);
           ASSERT_EQ(others.dimension(), dimension);
           ASSERT_EQ(others.is_dense(), dense);
-          std::vector<T> sum(dimension), expected(dimension); // each index is in one of them
+          std::vector<T> sum(dimension), expected(dimension); // each index is in one of the two results
           std::vector<index32> kept;
           for (const index32 e : chosen) kept.push_back(place(e));
           ASSERT_EQ(indices_of(s), kept);
@@ -134,7 +134,7 @@ TYPED_TEST(selector_topk, of_a_stream) {
 TYPED_TEST(selector_topk, by_any_number_of_threads) {
   using T = typename TypeParam::type;
   spar::pool pool;
-  constexpr std::size_t n = 100'003; // work for three
+  constexpr std::size_t n = 100'003; // enough work for three threads
   for (const kind which : kinds) {
     const auto input = make_input<T>(n, which, n);
     for (const std::uint64_t k : {std::uint64_t{1}, std::uint64_t{n / 100}, std::uint64_t{n / 2}}) {
@@ -152,7 +152,7 @@ TEST(selector_exact_topk, takes_a_share) {
     return exact_topk{.density = density}(std::span(x), pool).count();
   };
   EXPECT_EQ(count(0, 1000), 0U);
-  EXPECT_EQ(count(0.29, 100), 29U); // although 0.29 * 100 is less
+  EXPECT_EQ(count(0.29, 100), 29U); // although 0.29 * 100 is less than 29 in floating point
   EXPECT_EQ(count(0.0001, 1000), 1U);
   EXPECT_EQ(count(1, 1000), 1000U);
   EXPECT_EQ(count(0.5, 0), 0U);
@@ -177,15 +177,17 @@ std::string complaint(const Selector& select, std::size_t n) {
 }
 
 TEST(selector_exact_topk, names_what_is_wrong) {
-  EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "a selector of k = 11 entries is given a vector of 10");
-  EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "a selector of k = 1 entries is given a vector of 0");
+  EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "the selector's k is 11, but n is 10");
+  EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "the selector's k is 1, but n is 0");
   EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "a density of 1.5 is not in [0, 1]");
   EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "a density of -0.1 is not in [0, 1]");
   EXPECT_NE(complaint(exact_topk{.density = std::numeric_limits<double>::quiet_NaN()}, 10), "");
-  EXPECT_EQ(complaint(exact_topk{.k = 2, .density = 0.5}, 10), "a selector is given both k = 2 and a density of 0.5");
+  EXPECT_EQ(complaint(exact_topk{.k = 2, .density = 0.5}, 10),
+            "expected either k or a density, but k is 2 and the density is 0.5");
   EXPECT_EQ(complaint(exact_topk{.k = 10}, 10), "");
-  EXPECT_EQ(complaint(bucket_topk{.k = 1, .bucket = 0}, 10), "a selector's buckets have 0 entries");
-  EXPECT_EQ(complaint(bucket_topk{.k = 513}, 10), "a selector of k = 513 entries is given buckets of 512");
+  EXPECT_EQ(complaint(bucket_topk{.k = 1, .bucket = 0}, 10),
+            "the selector's buckets have 0 entries; expected at least 1");
+  EXPECT_EQ(complaint(bucket_topk{.k = 513}, 10), "the selector's k is 513, but its bucket size is 512");
   EXPECT_EQ(complaint(bucket_topk{.k = 512}, 10), "");
 }
 

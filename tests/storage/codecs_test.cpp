@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codecs of blocks: sizes, errors, special values, agreement of options; all but QSGD's own, which kernel_qsgd tests.
+// Block codecs except QSGD (see kernel_qsgd): sizes, errors, special values, agreement of options.
 #include <spar/core/policy/policy.hpp>
 #include <spar/storage/named_codec.hpp>
 
@@ -25,13 +25,13 @@ std::vector<T> decoded(const Codec& codec, const std::vector<T>& x) {
   std::vector<std::byte> bytes(codec.template encoded_bytes<T>(x.size()) + 1, std::byte{0xa5});
   const std::span<std::byte> room = std::span(bytes).first(bytes.size() - 1);
   codec.encode(std::span<const T>(x), room, spar::block_position{});
-  EXPECT_EQ(bytes.back(), std::byte{0xa5}) << "wrote beyond its bytes";
+  EXPECT_EQ(bytes.back(), std::byte{0xa5}) << "the codec wrote beyond its bytes";
   std::vector<T> y(x.size(), T{-77});
   codec.decode(std::span<const std::byte>(room), std::span<T>(y));
   return y;
 }
 
-/// The nearest of all numbers that a code of 16 bits has, ties to the even code.
+/// The nearest number that a 16-bit code represents, ties to the even code.
 template <class Code>
 float nearest(float x) {
   double best = std::numeric_limits<double>::infinity();
@@ -146,7 +146,7 @@ TEST(named_codec, wrong_names_are_named) {
   for (const char* name : {"", "zip", "qsgd", "qsgd:3", "zfp", "zfp:", "zfp:x", "zfp:8x", "bf16 ", "QSGD:8"}) {
     try {
       const named_codec codec(name);
-      ADD_FAILURE() << "took '" << name << "'";
+      ADD_FAILURE() << "accepted '" << name << "'";
     } catch (const spar::invalid_argument& e) {
       EXPECT_NE(std::string(e.what()).find("'" + std::string(name) + "'"), std::string::npos) << e.what();
     }
@@ -165,7 +165,7 @@ TEST(named_codec, options_are_told_apart) {
 
 #ifdef SPAR_HAS_ZFP
 
-/// Blocks of all kinds: noise, smooth, signs, mixed magnitudes, nearly equal values.
+/// Blocks of all kinds: noise, smooth values, signs, mixed magnitudes, nearly equal values.
 template <class T>
 std::vector<T> values_of_kind(int kind, std::size_t n, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
@@ -213,7 +213,7 @@ TEST(zfp, error_is_within_the_documented_bound) {
   expect_zfp_within_bound<double>();
 }
 
-/// zfp's own scaling overflows there: libzfp 1.0 decodes 2^-99 as -2^-97.
+/// zfp's own scaling overflows for denormals: libzfp 1.0 decodes 2^-99 as -2^-97.
 TEST(zfp, denormals_become_zeros_and_disturb_nothing) {
   const spar::storage::zfp codec{.rate = 16};
   for (int power = -90; power > -149; --power) {
@@ -269,7 +269,7 @@ TEST(zfp, says_what_it_cannot_carry) {
       EXPECT_NE(std::string(e.what()).find("the first at 123"), std::string::npos) << e.what();
     }
   }
-  // What it carries, decoded with the largest error that there is, is still a number.
+  // A value that the codec carries is still finite after decoding with the largest possible error.
   for (const double rate : {4.0, 5.0, 8.0}) {
     const auto y =
         decoded(spar::storage::zfp{.rate = rate}, std::vector<float>{most / 8, -most / 8, most / 8, -most / 8});

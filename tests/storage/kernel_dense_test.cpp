@@ -68,8 +68,8 @@ class kernel_dense : public ::testing::Test {
     const std::size_t count =
         spar::kernel::gather_nonzero(dense.data(), dense.size(), begin, indices.data(), found.data());
     expect_entries(indices.data(), found.data(), count, expected);
-    EXPECT_EQ(indices.back(), index{77}) << "written beyond the room";
-    EXPECT_EQ(found.back(), value(77)) << "written beyond the room";
+    EXPECT_EQ(indices.back(), index{77}) << "the kernel wrote beyond the output";
+    EXPECT_EQ(found.back(), value(77)) << "the kernel wrote beyond the output";
   }
 
   std::mt19937_64 random_{23};
@@ -138,7 +138,7 @@ TYPED_TEST(kernel_dense, gather_near_the_last_index) {
   this->expect_gather(std::vector<typename TypeParam::value>(100, typename TypeParam::value(1)), begin);
 }
 
-/// GCC 12 has no type name for _Float16, which the test's name would need.
+/// Wraps a type: GCC 12 has no type name for _Float16, which the test's name would need.
 template <class T>
 struct tag {
   using type = T;
@@ -163,7 +163,7 @@ TYPED_TEST(kernel_gather_values, only_zeros_are_dropped) {
   std::memcpy(&denormal, &one, 1);
   std::vector<T> kept = {nan, inf, -inf, denormal, -denormal};
   if (sizeof(T) > 2) kept.push_back(static_cast<T>(1e-30f));
-  for (std::size_t place = 0; place < 70; ++place) { // in a whole block of 64 and behind it
+  for (std::size_t place = 0; place < 70; ++place) { // inside a whole block of 64 and behind it
     for (const T v : kept) {
       std::vector<T> dense(70, T(0));
       dense[(place + 1) % 70] = -T(0);

@@ -10,7 +10,7 @@ namespace {
 
 using namespace kernel_test;
 
-/// Counts what is out, so that a leak or a fallback to another resource shows.
+/// Counts outstanding bytes and allocations, to detect a leak or a fallback to another resource.
 class counting_resource final : public std::pmr::memory_resource {
  public:
   std::size_t out = 0, allocations = 0;
@@ -51,9 +51,9 @@ class kernel_merge_many : public ::testing::Test {
     const std::size_t count =
         spar::kernel::merge_many<value, index>(views, begin, end, indices.data(), values.data(), op, memory_);
     expect_entries(indices.data(), values.data(), count, fold<value, index>(parts, op));
-    EXPECT_EQ(indices[room], index{77}) << "written beyond the room";
-    EXPECT_EQ(values[room], guard) << "written beyond the room";
-    EXPECT_EQ(memory_.out, 0u) << "scratch memory was kept";
+    EXPECT_EQ(indices[room], index{77}) << "the merge wrote beyond the output";
+    EXPECT_EQ(values[room], guard) << "the merge wrote beyond the output";
+    EXPECT_EQ(memory_.out, 0u) << "the merge did not free its scratch memory";
   }
 
   void expect_all(const std::vector<map>& parts, std::uint64_t begin, std::uint64_t end) {
@@ -118,7 +118,7 @@ TYPED_TEST(kernel_merge_many, hypersparse_with_equal_indices) {
 }
 
 TYPED_TEST(kernel_merge_many, strategies_give_the_same_bits) {
-  // The declared range decides the strategy, the data do not change.
+  // Declares different ranges for the same data: the range decides the strategy.
   auto parts = this->make(9, 0, 5000, 800);
   this->expect_merge(parts, 0, 5000, skew{});
   this->expect_merge(parts, 0, std::uint64_t{1} << 32, skew{});

@@ -25,8 +25,8 @@ class kernel_merge : public ::testing::Test {
     std::vector<value> values(room + 1, guard);
     const std::size_t count = spar::kernel::merge(a.view(), b.view(), indices.data(), values.data(), op);
     expect_entries(indices.data(), values.data(), count, fold<value, index>({left, right}, op));
-    EXPECT_EQ(indices[room], index{77}) << "written beyond the room";
-    EXPECT_EQ(values[room], guard) << "written beyond the room";
+    EXPECT_EQ(indices[room], index{77}) << "the merge wrote beyond the output";
+    EXPECT_EQ(values[room], guard) << "the merge wrote beyond the output";
   }
 
   void expect_all(const map& left, const map& right) {
@@ -115,7 +115,7 @@ TYPED_TEST(kernel_merge, indices_above_32_bits) {
     this->expect_all(this->make(begin, 4000, 1500), this->make(begin, 4000, 1500));
     this->expect_all(this->every(5, std::uint64_t{1} << 32, 700), this->every(5, std::uint64_t{1} << 33, 700));
   } else {
-    SUCCEED() << "32-bit indices end below";
+    SUCCEED() << "32-bit indices do not reach this range";
   }
 }
 
@@ -131,7 +131,7 @@ TYPED_TEST(kernel_merge, random_patterns) {
 }
 
 TEST(kernel_merge_values, absent_entries_are_not_zero) {
-  // -0 stays -0, where adding an absent entry's 0 would make +0 of it.
+  // -0 must stay -0; adding 0 for an absent entry would give +0.
   const std::uint32_t indices[] = {1, 2};
   const float values[] = {-0.0f, -0.0f};
   const spar::kernel::coo_span<float, std::uint32_t> left{std::span(indices).first(1), std::span(values).first(1)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// QSGD buckets: size, error, expectation, reproducibility, special values, and bytes that nobody encoded.
+// QSGD buckets: size, error, expectation, reproducibility, special values, and arbitrary bytes.
 #include <spar/storage/kernel/qsgd.hpp>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ class kernel_qsgd : public ::testing::Test {
     const std::size_t size = codec::template encoded_bytes<value_type>(x.size(), bucket);
     std::vector<std::byte> bytes(size + 8, std::byte{0xa5});
     codec::encode(x.data(), x.size(), bucket, bytes.data(), seed, call, position);
-    for (std::size_t e = size; e < bytes.size(); ++e) EXPECT_EQ(bytes[e], std::byte{0xa5}) << "written beyond the size";
+    for (std::size_t e = size; e < bytes.size(); ++e)
+      EXPECT_EQ(bytes[e], std::byte{0xa5}) << "the encoder wrote beyond the size";
     bytes.resize(size);
     return bytes;
   }
@@ -43,7 +44,7 @@ class kernel_qsgd : public ::testing::Test {
   static std::vector<value_type> decode(const std::vector<std::byte>& bytes, std::size_t count, std::size_t bucket) {
     std::vector<value_type> x(count + 1, value_type(77));
     codec::decode(bytes.data(), count, bucket, x.data());
-    EXPECT_EQ(x[count], value_type(77)) << "written beyond the count";
+    EXPECT_EQ(x[count], value_type(77)) << "the decoder wrote beyond the count";
     x.pop_back();
     return x;
   }
@@ -109,7 +110,7 @@ TYPED_TEST(kernel_qsgd, error_is_below_one_level_of_the_bucket) {
         const double slack = this->is_half ? top / 1000 : top * 1e-6;
         ASSERT_LE(std::abs(static_cast<double>(y[e]) - static_cast<double>(x[e])), top / this->levels + slack) << e;
         if (std::abs(static_cast<double>(x[e])) == top) {
-          ASSERT_EQ(y[e], x[e]) << "the largest entry is exact";
+          ASSERT_EQ(y[e], x[e]) << "the largest entry must be exact";
         }
       }
     }
@@ -117,7 +118,7 @@ TYPED_TEST(kernel_qsgd, error_is_below_one_level_of_the_bucket) {
 }
 
 TYPED_TEST(kernel_qsgd, unbiased_within_four_sigma) {
-  constexpr std::size_t count = 130; // two whole blocks and a rest
+  constexpr std::size_t count = 130; // two whole blocks and a remainder
   constexpr std::uint64_t calls = 20'000;
   auto x = this->gaussian(count);
   x[5] = this->cast(1e-3);
@@ -144,7 +145,7 @@ TYPED_TEST(kernel_qsgd, unbiased_within_four_sigma) {
 }
 
 TYPED_TEST(kernel_qsgd, neighbours_and_calls_round_independently) {
-  // Every entry but the scale is half a level: it rounds up or down with equal chance.
+  // Every entry except the scale is half a level, so it rounds up or down with equal probability.
   constexpr std::size_t count = 1 << 14;
   std::vector<typename TypeParam::value> x(count, this->cast(0.5 / this->levels));
   x[0] = this->cast(1);
@@ -190,7 +191,7 @@ TYPED_TEST(kernel_qsgd, blocking_does_not_matter) {
 }
 
 TYPED_TEST(kernel_qsgd, rounding_depends_on_the_position_not_on_the_place_in_the_bucket) {
-  // The same scale everywhere: then other bucket boundaries give the same levels.
+  // The scale is the same everywhere, so other bucket boundaries must give the same levels.
   std::vector<typename TypeParam::value> x = this->gaussian(960, 0.1);
   for (std::size_t e = 0; e < x.size(); e += 16) x[e] = this->cast(1);
   for (auto& v : x)
@@ -276,7 +277,8 @@ TYPED_TEST(kernel_qsgd, extreme_scales) {
 }
 
 TYPED_TEST(kernel_qsgd, largest_entries_never_reach_the_next_level) {
-  // |x| / scale * s may round to a little above s; once in about 10^5 draws that would carry into the code of NaN.
+  // |x| / scale * s may round to a little above s; about once in 10^5 draws the level would then overflow to the code
+  // of NaN.
   for (const double scale : {1.1, 1.3, 1.7, 0.37, 5.9, 1.0 / 3}) {
     std::vector<typename TypeParam::value> x(1 << 17, this->cast(scale));
     for (std::size_t e = 0; e < x.size(); e += 2) x[e] = -x[e];
@@ -288,7 +290,7 @@ TYPED_TEST(kernel_qsgd, any_bytes_decode) {
   using value = typename TypeParam::value;
   std::mt19937_64 random(4);
   for (const double scale : {0.0, 1.0, -2.0, static_cast<double>(this->infinity()), static_cast<double>(this->nan())}) {
-    // One bucket with every byte.
+    // One bucket that contains every byte value.
     constexpr std::size_t count = 256 * 8 / TypeParam::bits;
     std::vector<std::byte> bytes(sizeof(value) + 256);
     const value stored = this->cast(scale);
@@ -321,7 +323,7 @@ TYPED_TEST(kernel_qsgd, any_bytes_decode) {
 }
 
 TEST(kernel_qsgd_format, bytes_of_a_known_bucket) {
-  // Scale 7, levels exact, so that rounding cannot matter: 7 -7 1 -1 0 | NaN has code 8.
+  // Scale 7 and exact levels, so that rounding does not matter: 7 -7 1 -1 0 | NaN has code 8.
   const float x[] = {7, -7, 1, -1, 0, std::numeric_limits<float>::quiet_NaN(), 3};
   std::byte bytes[8];
   ASSERT_EQ(spar::kernel::qsgd_codec<4>::encoded_bytes<float>(7, 1024), 8u);

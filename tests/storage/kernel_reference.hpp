@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tests of the local kernels share: streams, random patterns, and references on std::map.
+// Shared by the tests of the local kernels: streams, random patterns, and references on std::map.
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -20,7 +20,7 @@
 
 namespace kernel_test {
 
-/// Neither commutative nor associative: a result tells which operand was where, and in which order was folded.
+/// Neither commutative nor associative, so a result shows the places of the operands and the order of the fold.
 struct skew {
   static constexpr std::string_view name = "skew";
   template <class T>
@@ -68,7 +68,7 @@ struct entries {
   }
 };
 
-/// The same bits; any NaN equals any other.
+/// Compares bits, except that any NaN equals any other NaN.
 template <class T>
 bool same(T a, T b) {
   if (a != a || b != b) return a != a && b != b;
@@ -86,7 +86,7 @@ void expect_entries(const Index* indices, const T* values, std::size_t count, co
   }
 }
 
-/// A value; now and then one of those that kernels get wrong.
+/// A random value; now and then one of the values that kernels easily mishandle.
 template <class T>
 T random_value(std::mt19937_64& random) {
   if constexpr (std::is_integral_v<T>) {
@@ -110,7 +110,7 @@ T random_value(std::mt19937_64& random) {
   }
 }
 
-/// About `count` entries in [begin, begin + range), scattered singly or in runs of up to `run`.
+/// About `count` entries in [begin, begin + range), either scattered or in runs of up to `run`.
 template <class T, class Index>
 reference<T, Index> random_entries(std::mt19937_64& random, std::uint64_t begin, std::uint64_t range, std::size_t count,
                                    std::uint64_t run) {
@@ -123,7 +123,7 @@ reference<T, Index> random_entries(std::mt19937_64& random, std::uint64_t begin,
   return map;
 }
 
-/// Left fold in the order of the parts.
+/// A left fold in the order of the parts.
 template <class T, class Index, class Op>
 reference<T, Index> fold(const std::vector<reference<T, Index>>& parts, Op op) {
   reference<T, Index> result;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decoding of streams: what was encoded comes out, and each way in which a message can be wrong is refused by name.
+// Decoding of streams: the decoder returns what was encoded, and rejects each kind of malformed message with an error
+// that names the defect.
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
 
@@ -17,11 +18,11 @@ namespace {
 using index = std::uint32_t;
 constexpr std::uint64_t n = 100;
 
-/// A message as the receiver has it.
+/// A message as the receiver gets it.
 struct message {
   spar::wire_format format = spar::wire_format::sparse;
   std::uint64_t count = 0;
-  std::vector<std::uint64_t> ends = {}; // of the parts, where there are some
+  std::vector<std::uint64_t> ends = {}; // the ends of the parts, if the message has parts
   std::vector<index> indices = {};
   std::vector<float> values = {};
 
@@ -43,7 +44,7 @@ struct message {
   }
 };
 
-/// The text of `corrupt_message`, or "" where the message is taken.
+/// Returns the text of `corrupt_message`, or "" if the message is accepted.
 template <class Take>
 std::string refusal(const message& m, Take take) {
   spar::pool memory;
@@ -61,7 +62,8 @@ void expect_refused(const message& m, const char* text) {
   const auto decode = [](const spar::message_buffer& in, spar::pool&) {
     (void)spar::decode<float, index>(in, {10, 20});
   };
-  EXPECT_NE(refusal(m, decode).find(text), std::string::npos) << text << ", not: " << refusal(m, decode);
+  EXPECT_NE(refusal(m, decode).find(text), std::string::npos)
+      << text << " is missing from the error: " << refusal(m, decode);
 }
 
 TEST(stream_on_the_wire, is_decoded) {
@@ -83,17 +85,19 @@ TEST(stream_on_the_wire, is_decoded) {
 }
 
 TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
-  expect_refused({.count = 2, .indices = {10, 20}, .values = {1, 2}}, "index 20 at entry 1, out of order or not below");
-  expect_refused({.count = 2, .indices = {13, 12}, .values = {1, 2}}, "index 12 at entry 1, out of order");
-  expect_refused({.count = 2, .indices = {13, 13}, .values = {1, 2}}, "index 13 at entry 1, out of order");
-  expect_refused({.count = 2, .indices = {9, 12}, .values = {1, 2}}, "index 9, below 10");
+  expect_refused({.count = 2, .indices = {10, 20}, .values = {1, 2}},
+                 "index 20 at entry 1; expected ascending indices below 20");
+  expect_refused({.count = 2, .indices = {13, 12}, .values = {1, 2}}, "index 12 at entry 1; expected ascending");
+  expect_refused({.count = 2, .indices = {13, 13}, .values = {1, 2}}, "index 13 at entry 1; expected ascending");
+  expect_refused({.count = 2, .indices = {9, 12}, .values = {1, 2}}, "index 9 at entry 0; expected at least 10");
   expect_refused({.count = 3, .indices = {11, 12}, .values = {1, 2}}, "its header gives 3");
   expect_refused({.count = 2, .indices = {11, 12}, .values = {1}}, "2 indices and 1 values");
-  expect_refused({.format = spar::wire_format::dense, .count = 9, .values = std::vector<float>(9)}, "where 10 are due");
+  expect_refused({.format = spar::wire_format::dense, .count = 9, .values = std::vector<float>(9)},
+                 "instead of 10 values");
   expect_refused({.format = spar::wire_format::dense, .count = 10, .values = std::vector<float>(9)},
-                 "where 10 are due");
+                 "instead of 10 values");
   expect_refused({.format = spar::wire_format::encoded, .count = 1, .indices = {11}, .values = {1}},
-                 "where a stream is due");
+                 "expected a stream");
 }
 
 TEST(streams_on_the_wire, are_joined_or_refused) {
@@ -113,24 +117,25 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
   EXPECT_EQ(refusal(right, join), "");
 
   const auto expect = [&](message m, const char* text) {
-    EXPECT_NE(refusal(m, join).find(text), std::string::npos) << text << ", not: " << refusal(m, join);
+    EXPECT_NE(refusal(m, join).find(text), std::string::npos)
+        << text << " is missing from the error: " << refusal(m, join);
   };
   message wrong = right;
   wrong.ends = {4, 3};
-  expect(wrong, "the sizes of streams in a message are out of order");
+  expect(wrong, "the ends of its streams are out of order or out of range");
   wrong.ends = {1, 2};
-  expect(wrong, "should bring 2 streams");
+  expect(wrong, "expected 2 streams, got");
   wrong.ends = {3};
-  expect(wrong, "should bring 2 streams");
+  expect(wrong, "expected 2 streams, got");
   wrong = right;
   wrong.values.pop_back();
-  expect(wrong, "should bring 2 streams");
+  expect(wrong, "expected 2 streams, got");
   wrong = right;
-  wrong.format = spar::wire_format::sparse; // without ends
-  expect(wrong, "12 bytes does not hold elements of 8 bytes");
+  wrong.format = spar::wire_format::sparse; // a format without ends of parts
+  expect(wrong, "12 bytes is not a multiple of the element size of 8 bytes");
   wrong = right;
   wrong.indices = {40, 3, 2};
-  expect(wrong, "out of order or not below");
+  expect(wrong, "expected ascending indices below");
 }
 
 } // namespace

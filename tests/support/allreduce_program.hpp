@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The conformance suite of stream allreduces: any algorithm, element and index type, on every in-process transport,
-// against a reference in double precision or 64-bit integers. A file that includes this instantiates it for its
-// combinations.
+// against a reference in double precision or 64-bit integers. Each file that includes this header instantiates the
+// suite for its combinations.
 #pragma once
 
 #include "support/compositions.hpp"
@@ -17,7 +17,7 @@
 
 namespace spar_test {
 
-/// One call, and where its results go.
+/// One call and its results.
 template <class T, class Index>
 struct allreduce_case {
   pattern shape;
@@ -26,7 +26,7 @@ struct allreduce_case {
   std::vector<spar::sparse_stream<T, Index>> results;
 };
 
-/// The calls one after the other on the same transport.
+/// Makes the calls one after the other on the same transport.
 template <class T, class Index, class Algorithm, class Op>
 struct allreduce_program {
   std::vector<allreduce_case<T, Index>>* cases;
@@ -57,8 +57,8 @@ std::vector<allreduce_case<T, Index>> make_cases(spar::rank_t ranks, const std::
   return cases;
 }
 
-/// Whether an algorithm chooses among others by what the transport knows of its network; then its bits are the same on
-/// all transports only where that is the same.
+/// Whether an algorithm chooses by the transport's network model; then its bits are equal on all transports only if the
+/// models are equal.
 template <class Algorithm>
 inline constexpr bool depends_on_the_network = false;
 template <>
@@ -66,12 +66,12 @@ inline constexpr bool depends_on_the_network<spar::sparcml> = true;
 template <int Bits>
 inline constexpr bool depends_on_the_network<quantised_sparcml<Bits>> = true;
 
-/// What the error of a lossless algorithm is: nothing, where sums are exact.
+/// The error of a lossless algorithm: none, if sums are exact.
 template <class Algorithm>
 struct loss_of {
   static double bound(double) { return 0; }
 };
-/// Quantisation: one level of the largest magnitude (of the whole vector, which bounds that of each bucket).
+/// The error of quantisation: one level of the largest magnitude of the whole vector, which bounds that of each bucket.
 template <int Bits, class Schedule>
 struct loss_of<stored<then_qsgd<Bits>, Schedule>> {
   static double bound(double largest) { return 1.01 * largest / ((1 << (Bits - 1)) - 1); }

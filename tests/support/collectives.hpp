@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every collective, sparse and dense, as a program whose result is its bits; for tests that run them all in some way.
+// Every collective, sparse and dense, as a program that returns the bits of its result; for tests that run all
+// collectives.
 #pragma once
 
 #include "support/compositions.hpp"
@@ -19,7 +20,7 @@ namespace spar_test {
 using index = std::uint32_t;
 using bits = std::vector<std::byte>;
 
-/// A rank's contribution. No message of any collective is empty, so there is always something to damage.
+/// A rank's contribution. No message of any collective is empty, so that there is always payload to damage.
 struct input {
   std::vector<index> indices;
   std::vector<float> values;
@@ -78,7 +79,7 @@ struct sparse {
     co_return bits_of(sum);
   }
 };
-/// Selected entries, with error feedback.
+/// Selects entries, with error feedback.
 template <class Reducer>
 struct feedback {
   template <class Net>
@@ -169,7 +170,7 @@ struct dense_broadcast {
   }
 };
 
-/// Half of the ranks on one host, the others on another, which has one more where they are odd.
+/// A tree of two hosts with half of the ranks each; the second host has one more if the number is odd.
 inline spar::tree two_hosts(spar::rank_t ranks) {
   std::vector<spar::rank_t> host_of;
   for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r < ranks / 2 ? 0 : 1);
@@ -203,7 +204,7 @@ struct sparse_by_quantiles_on_tree {
     co_return bits_of(sum);
   }
 };
-/// So many entries that each rank owns some of them.
+/// The density is so large that each rank owns some entries.
 struct feedback_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
@@ -216,7 +217,7 @@ struct feedback_on_tree {
   }
 };
 
-/// So that a vector goes in several pieces, whatever its length.
+/// Sends a vector in several pieces, whatever its length.
 template <class Storage, class Schedule>
 struct in_pieces : spar::algorithm_defaults {
   static constexpr std::string_view name = Schedule::name;

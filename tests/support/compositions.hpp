@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compositions that several tests name.
+// Compositions that several tests use.
 #pragma once
 
 #include <spar/spar.hpp>
 
 namespace spar_test {
 
-/// A schedule with a storage; all values take part, on a flat network.
+/// A schedule with a storage, for all values, on a flat network.
 template <class Storage, class Schedule>
 using stored = spar::composition<spar::everything, Storage, spar::flat, Schedule>;
 
-/// Streams as coordinates, dense blocks quantised.
+/// A storage: streams as coordinates, dense blocks quantised.
 template <int Bits>
 using then_qsgd = spar::storage::then<spar::storage::coo, spar::storage::qsgd<Bits>>;
 template <int Bits>

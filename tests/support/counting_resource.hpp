@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A memory resource that counts, from any thread.
+// A memory resource that counts allocations, from any thread.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,10 @@ class counting_resource final : public std::pmr::memory_resource {
  public:
   [[nodiscard]] std::uint64_t allocations() const { return allocations_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  /// Blocks that have not been given back.
+  /// Blocks that have not been freed.
   [[nodiscard]] std::int64_t outstanding() const { return outstanding_; }
-  /// Blocks given back with another size or alignment than they were taken with are not counted as given back.
+  /// Bytes that have not been freed. A block that is freed with another size or alignment than it was allocated with
+  /// does not count as freed.
   [[nodiscard]] std::int64_t outstanding_bytes() const { return outstanding_bytes_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Everything that can happen to one message of a collective, and what every rank may end with then: the right result,
-// or the right error in this call or the next, in time.
+// Everything that can happen to one message of a collective, and how every rank may end: with the right result, or in
+// time with the right error in this call or the next.
 #pragma once
 
 #include "support/collectives.hpp"
@@ -26,19 +26,19 @@
 
 namespace spar_test {
 
-// --- what a collective may need ---
+// --- properties of a collective ---
 
-/// Whether its ranks may wait for what another one does, for which no deadline runs: then an application that waits for
-/// too long gives up by itself.
+/// Whether the collective's ranks may wait for another rank's action without a deadline; then the application aborts
+/// after a while.
 template <class Collective>
 inline constexpr bool waits_idly = false;
-/// Whether some of its messages may have no payload, so that there is nothing to damage.
+/// Whether some of the collective's messages may have no payload, which cannot be damaged.
 template <class Collective>
 inline constexpr bool empty_payloads = false;
 
 inline constexpr char given_up[] = "the application has given up";
 
-// --- what happens to it ---
+// --- outcomes and settings ---
 
 enum class ending { none, right, corrupt, mismatch, timeout, peer_failed, something_else };
 
@@ -57,7 +57,7 @@ struct rank_outcome {
   std::uint64_t received = 0;
 };
 
-/// Notes how a call ended that has thrown.
+/// Records the exception with which a call ended.
 inline void note_error(outcome& to) {
   try {
     throw;
@@ -74,7 +74,7 @@ inline void note_error(outcome& to) {
   }
 }
 
-/// A call, and a small one after it.
+/// Makes a call, and a small one after it.
 template <class Collective>
 struct two_calls {
   const std::vector<input>* inputs;
@@ -110,7 +110,7 @@ struct two_calls {
   }
 };
 
-/// Where a case runs, and what goes wrong on which rank.
+/// Where a case runs, and which fault occurs on which rank.
 struct setting {
   spar::rank_t ranks = 3;
   std::size_t n = 200;
@@ -142,7 +142,7 @@ inline std::vector<input> inputs_of(const setting& s) {
   return all;
 }
 
-/// The program of a rank whose application gives up in the end.
+/// The program of a rank whose application aborts after `seconds`.
 inline spar::task<void> give_up_later(spar::sim& net, double seconds) {
   co_await net.sleep(seconds);
   spar::abort(net, given_up);
@@ -199,9 +199,9 @@ std::vector<rank_outcome> run_as_threads(const setting& s) {
   return outcomes;
 }
 
-// --- what is expected of it ---
+// --- expected outcomes ---
 
-/// Delays that a deadline allows for.
+/// Whether the fault is a delay shorter than the deadline.
 inline bool is_harmless(const setting& s) {
   return s.fault->what == spar::fault::kind::delay && s.fault->seconds < s.deadline;
 }
@@ -218,12 +218,12 @@ inline bool all_right(const std::vector<rank_outcome>& all) {
 }
 inline void expect_same(const std::vector<rank_outcome>& is, const std::vector<rank_outcome>& clean) {
   for (std::size_t r = 0; r < is.size(); ++r) {
-    EXPECT_TRUE(is[r].first.result == clean[r].first.result) << "a wrong result";
-    EXPECT_TRUE(is[r].second.result == clean[r].second.result) << "a wrong result";
+    EXPECT_TRUE(is[r].first.result == clean[r].first.result) << "the first call returned a wrong result";
+    EXPECT_TRUE(is[r].second.result == clean[r].second.result) << "the second call returned a wrong result";
   }
 }
 
-/// Compares a faulty run with the clean one; `slack`: by how many seconds a call may end after the deadline.
+/// Compares a faulty run with the clean one; a call may end up to `slack` seconds after the deadline.
 template <class Collective>
 void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vector<rank_outcome>& clean,
            double slack) {
@@ -237,17 +237,17 @@ void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vec
     double before = 0;
     for (const auto& [now, then] : {std::pair(&is[r].first, &clean[r].first), {&is[r].second, &clean[r].second}}) {
       if (now->how == ending::right) {
-        EXPECT_TRUE(now->result == then->result) << "a wrong result";
+        EXPECT_TRUE(now->result == then->result) << "a call returned a wrong result";
       } else if (is_damage(s)) {
         EXPECT_TRUE(now->how == ending::peer_failed || (now->how == ending::corrupt && r == faulty_rank));
       } else {
-        // That a message is missing may be seen from the next one.
+        // The receiver may detect a missing message by the next message.
         const bool missed = now->how == ending::corrupt && s.fault->what == spar::fault::kind::drop;
         EXPECT_TRUE(missed || now->how == ending::peer_failed || now->how == ending::timeout);
         EXPECT_FALSE(is_harmless(s));
         noticed = noticed || missed || now->how == ending::timeout;
         if (waits_idly<Collective> && s.fault->what == spar::fault::kind::crash && tells(*now, given_up)) {
-          noticed = true; // it was the crashed rank that should have started a round
+          noticed = true; // the crashed rank should have started a round
           before = now->at;
           continue;
         }
@@ -258,7 +258,7 @@ void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vec
       before = now->at;
     }
     if (!is_harmless(s)) {
-      EXPECT_NE(is[r].second.how, ending::right) << "a rank did not hear of it";
+      EXPECT_NE(is[r].second.how, ending::right) << "a rank did not learn of the failure";
     }
   }
   if (is_damage(s)) {
@@ -306,7 +306,7 @@ inline void expect_clean(const std::vector<rank_outcome>& clean) {
 
 template <class Collective>
 struct faults : testing::Test {
-  /// A case that hangs ends the program, with its name.
+  /// If a case hangs, ends the program and prints the name of the case.
   watchdog guard{60};
   std::uint64_t cases = 0;
 

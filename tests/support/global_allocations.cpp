@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The global operator new, replaced by one that counts; apart from the tests, so that it is not inlined into them.
+// Replaces the global operator new by one that counts; in a separate file, so that it is not inlined into the tests.
 #include "support/global_allocations.hpp"
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How often the program has called the global operator new. Link global_allocations.cpp, which replaces it.
+// The number of calls of the global operator new. Link global_allocations.cpp, which replaces the operator.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace spar_test {
 
 [[nodiscard]] std::uint64_t global_allocations();
 
-/// Allocations: from the transport's memory, and altogether.
+/// Allocations from the transport's memory and from the global operator new.
 struct taken {
   std::uint64_t pooled;
   std::uint64_t global;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The launch itself: scripts/mpirun starts one job of that many ranks, collectives work in it, and waiting ranks yield.
+// The launch itself: scripts/mpirun starts one job with the requested number of ranks, collectives work in it, and
+// waiting ranks yield their cores.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -17,7 +18,7 @@ TEST(launch, ranks_form_one_job) {
   EXPECT_EQ(sum, size * (size + 1) / 2);
 }
 
-// Looks at the means and not at times, which say little on a busy machine.
+// Checks the settings that make ranks yield, not times, which say little on a busy machine.
 TEST(launch, waiting_ranks_give_their_core_away) {
 #ifdef OPEN_MPI
   const char* const idle = std::getenv("OMPI_MCA_mpi_yield_when_idle");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The main of every test program that runs under MPI: each rank runs all tests, one rank's failure is everybody's.
+// The main function of every test program under MPI: each rank runs all tests, and a failure on one rank is a failure
+// on all.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -7,7 +8,7 @@
 
 namespace {
 
-/// Says which rank a failure is from; only rank 0 keeps GoogleTest's own output.
+/// Prints the rank of each failure; only rank 0 keeps GoogleTest's own output.
 class rank_printer : public testing::EmptyTestEventListener {
  public:
   explicit rank_printer(int rank) : rank_{rank} {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random delays between the calls of a partial allreduce, and what all ranks have seen then.
+// Makes the calls of a partial allreduce with random delays, and records the rounds of all ranks.
 #pragma once
 
 #include "support/partial_rounds.hpp"
@@ -22,16 +22,16 @@ namespace spar_test {
 
 inline constexpr marked_calls marked{.calls = 12};
 
-/// All ranks' rounds, the last of which is the drain.
+/// The rounds of all ranks; the last round is the drain.
 struct history {
   explicit history(spar::rank_t ranks, std::uint64_t bound)
       : rounds(static_cast<std::size_t>(ranks)), made(static_cast<std::size_t>(ranks)), tau(bound) {}
   std::vector<std::vector<round_seen>> rounds; // [rank][round]
-  std::vector<std::uint64_t> made;             // calls so far
+  std::vector<std::uint64_t> made;             // calls so far, by rank
   std::uint64_t tau;
 };
 
-/// `Of`: `number` for dense values, `sparse_stream<number>` for streams.
+/// `Of` is `number` for dense values, `sparse_stream<number>` for streams.
 template <class Of, class Algorithm, class Participation>
 struct program {
   history* all;
@@ -76,14 +76,14 @@ struct program {
     }
   }
 
-  /// Nobody is further ahead of anybody than tau rounds; only where all ranks are on one thread.
+  /// Checks that no rank is more than tau rounds ahead of another. Only possible if all ranks run on one thread.
   void check_tau(std::uint64_t round) const {
     if (seed == 0) return;
     for (const std::uint64_t others : all->made) EXPECT_GE(others + all->tau, round) << "seed " << seed;
   }
 };
 
-/// Checks all that a history must keep; the number of fresh ranks in each round.
+/// Checks all invariants of a history; returns the number of fresh ranks in each round.
 inline std::vector<spar::rank_t> check(const history& all, spar::rank_t ranks) {
   for (const auto& others : all.rounds) EXPECT_TRUE(others == all.rounds[0]);
   return check_all_rounds(marked, all.rounds[0], ranks);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the rounds of a partial allreduce must keep (eager-SGD, lemma 5.1): every call is in one round and in one only,
-// in order, and the participants are those whose calls are there.
+// The invariants of the rounds of a partial allreduce (eager-SGD, lemma 5.1): every call is in exactly one round, in
+// order, and the participants are the ranks whose calls are in the round.
 #pragma once
 
 #include <spar/system/partial_allreduce.hpp>
@@ -16,8 +16,8 @@ namespace spar_test {
 
 using number = std::int64_t;
 
-/// Each rank makes so many calls of dimension P * calls. Element `place(rank, t)` is 1 in call t of that rank, so that
-/// a result shows which calls are in it. Calls count from 1.
+/// Each rank makes `calls` calls of dimension P * calls. Element `place(rank, t)` is 1 in call t of that rank, so that
+/// a result shows the calls that it includes. Calls are numbered from 1.
 struct marked_calls {
   std::uint64_t calls;
   [[nodiscard]] std::size_t dimension(spar::rank_t ranks) const {
@@ -28,7 +28,7 @@ struct marked_calls {
   }
 };
 
-/// What one rank saw of one round.
+/// One round, as one rank saw it.
 struct round_seen {
   std::vector<number> sum;
   std::vector<spar::presence> marks;
@@ -45,8 +45,8 @@ inline round_seen seen_of(std::vector<number> sum, const spar::participants& who
   return s;
 }
 
-/// Checks the rounds that a rank has seen, from the first one on, of which the last may be the drain; the number of
-/// fresh ranks in each. `in_rounds[rank]`: how many of its calls are in them.
+/// Checks the rounds that a rank has seen, from the first one on; the last one may be the drain. Returns the number of
+/// fresh ranks in each round. `in_rounds[rank]` gets the number of that rank's calls in the rounds.
 inline std::vector<spar::rank_t> check_rounds(const marked_calls& made, const std::vector<round_seen>& rounds,
                                               spar::rank_t ranks, std::vector<std::uint64_t>* in_rounds = nullptr) {
   std::vector<spar::rank_t> fresh;
@@ -80,7 +80,7 @@ inline std::vector<spar::rank_t> check_rounds(const marked_calls& made, const st
   return fresh;
 }
 
-/// Checks all rounds and the drain; the number of fresh ranks in each round before it.
+/// Checks all rounds and the drain; returns the number of fresh ranks in each round before the drain.
 inline std::vector<spar::rank_t> check_all_rounds(const marked_calls& made, const std::vector<round_seen>& rounds,
                                                   spar::rank_t ranks) {
   EXPECT_EQ(rounds.size(), made.calls + 1);

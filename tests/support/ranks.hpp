@@ -14,11 +14,12 @@
 
 namespace spar_test {
 
-/// How ranks are executed: both transports, and each also with sends that end only when they are received.
+/// The transport on which ranks run, with buffered sends or with synchronous sends, which end only when they are
+/// received.
 enum class mode { threads, threads_synchronous, sim, sim_synchronous };
 
-/// The thread sanitizer has nothing to find in a simulator, which has one thread; and of large tests, which take long
-/// to compile, the address sanitizer sees the algorithms there alone.
+/// Under the thread sanitizer, tests skip the simulator, which has one thread. Under the address sanitizer, large
+/// tests, which take long to compile, run in the simulator alone.
 #if defined(SPAR_SANITIZES_THREADS)
 inline constexpr bool has_threads = true, has_sim = false;
 inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous};
@@ -33,7 +34,7 @@ inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, 
 inline constexpr std::array free_modes{mode::threads, mode::sim}; // sends may end before they are received
 #endif
 
-/// The numbers of ranks at which everything must work, with threads and in the simulator, and there alone.
+/// The numbers of ranks for all tests, and the larger ones for the simulator alone.
 #if defined(SPAR_LARGE_TEST) && (defined(SPAR_SANITIZES_ADDRESSES) || defined(SPAR_SANITIZES_THREADS)) // shortened
 inline constexpr std::array<spar::rank_t, 4> all_ranks{1, 3, 4, 5};
 inline constexpr std::array<spar::rank_t, 1> many_ranks{64};
@@ -47,7 +48,7 @@ inline std::ostream& operator<<(std::ostream& out, mode where) {
   return out << names[static_cast<int>(where)];
 }
 
-/// A program on one rank: what runs it is compiled once, not for every program.
+/// A program on one rank, type-erased: the code that runs it is compiled once, not for every program.
 template <class Net>
 using on_rank = std::function<spar::task<void>(Net&)>;
 
@@ -67,13 +68,13 @@ inline double run_on_sim(spar::rank_t ranks, const on_rank<spar::sim>& program,
   engine.run(program);
   return engine.time();
 }
-/// Virtual seconds of the program.
+/// Runs the program in the simulator; returns its virtual seconds.
 template <class Program>
 double run_sim(spar::rank_t ranks, const Program& program, const spar::simulator_options& options = {}) {
   return run_on_sim(ranks, std::cref(program), options);
 }
 
-/// Messages arrive late by up to ten latencies, in an order that the seed decides.
+/// Options that delay messages by up to ten latencies, in an order that depends on the seed.
 inline spar::simulator_options random_order(std::uint64_t seed, bool synchronous = false) {
   spar::simulator_options options;
   options.jitter = 1e-5;
@@ -82,7 +83,7 @@ inline spar::simulator_options random_order(std::uint64_t seed, bool synchronous
   return options;
 }
 
-/// Where it is asked to run, or as synchronously on the other transport.
+/// Runs the program in `where`; if that transport is compiled out, on the other one with the same kind of sends.
 template <class Program>
 void run(mode where, spar::rank_t ranks, const Program& program) {
   const bool synchronous = where == mode::threads_synchronous || where == mode::sim_synchronous;

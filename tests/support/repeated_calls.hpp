@@ -10,9 +10,9 @@
 
 namespace spar_test {
 
-/// `Call` starts a collective: `call(net)` is its handle. Each result is gone before the next call, as with
-/// `auto sum = allreduce(...)` in a loop, or, `kept`, replaced when the next one is there, as with
-/// `sum = allreduce(...)`.
+/// `Call` starts a collective: `call(net)` returns its handle. Each result is destroyed before the next call, as with
+/// `auto sum = allreduce(...)` in a loop, or, if `kept`, replaced when the next result arrives, as with `sum =
+/// allreduce(...)`.
 template <class Call>
 struct repeated {
   Call call;

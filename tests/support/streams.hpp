@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What ranks contribute in the tests, the sum of it computed independently, and the comparison of the two.
+// The contributions of ranks in the tests, an independent computation of their sum, and the comparison of the two.
 #pragma once
 
 #include <spar/spar.hpp>
@@ -37,16 +37,16 @@ struct contribution {
 
 /// Where each rank's entries lie.
 enum class pattern {
-  empty,      ///< no rank has any
-  one,        ///< one rank has one
-  identical,  ///< every rank has the same
-  disjoint,   ///< no index is on two ranks; together they are about all
-  random,     ///< a tenth, uniformly
-  clustered,  ///< a run
+  empty,      ///< no rank has any entry
+  one,        ///< one rank has one entry
+  identical,  ///< every rank has the same indices
+  disjoint,   ///< no index is on two ranks; together, the ranks have nearly all indices
+  random,     ///< a tenth of the indices, uniformly distributed
+  clustered,  ///< one run of indices
   some_empty, ///< every third rank has entries
-  full,       ///< k = n, by coordinates
-  dense,      ///< a dense stream, half of it zero
-  mixed       ///< dense and sparse streams by turns
+  full,       ///< k = n, as coordinates
+  dense,      ///< a dense stream, half of it zeros
+  mixed       ///< dense and sparse streams alternate
 };
 inline constexpr pattern all_patterns[] = {pattern::empty,  pattern::one,       pattern::identical,  pattern::disjoint,
                                            pattern::random, pattern::clustered, pattern::some_empty, pattern::full,
@@ -58,13 +58,13 @@ inline std::ostream& operator<<(std::ostream& out, pattern p) {
   return out << names[static_cast<int>(p)];
 }
 
-/// Small integers: sums of them are exact in every type, half included.
+/// Small integers, whose sums are exact in every type, also in half.
 template <class T>
 T exact_value(std::mt19937_64& random) {
   constexpr int choices[] = {-3, -2, -1, 1, 2, 3, 4};
   return static_cast<T>(choices[random() % 7]);
 }
-/// Few factors of two: products over 13 ranks are exact in every type.
+/// Few factors of two, so that products over 13 ranks are exact in every type.
 template <class T>
 T factor_value(std::mt19937_64& random) {
   constexpr int choices[] = {-1, 1, 1, 2};
@@ -75,7 +75,7 @@ T positive_value(std::mt19937_64& random) {
   constexpr int choices[] = {2, 3, 4, 6, 12, 24};
   return static_cast<T>(choices[random() % 6]);
 }
-/// Any sign, six orders of magnitude: sums are rounded.
+/// Both signs and six orders of magnitude, so that sums round.
 template <class T>
 T real_value(std::mt19937_64& random) {
   const double mantissa = static_cast<double>(random() % (1U << 24)) / (1U << 24) + 0.5;
@@ -143,11 +143,12 @@ std::vector<contribution<T, Index>> contributions(pattern p, spar::rank_t ranks,
   return all;
 }
 
-/// The type in which references are computed.
+/// The type in which the references are computed.
 template <class T>
 using wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
 
-/// A user's operation: the greatest common divisor of positive whole numbers; a neutral element, 0, and no inverse.
+/// A user-defined operation: the greatest common divisor of positive whole numbers, with the neutral element 0 and no
+/// inverse.
 struct greatest_divisor {
   static constexpr std::string_view name = "greatest_divisor";
   template <class T>
@@ -160,7 +161,7 @@ struct greatest_divisor {
   }
 };
 
-// The operations once more, in the wide type and without the library.
+// References of the operations in the wide type, without the library.
 template <class W>
 W reference_of(spar::sum, W a, W b) {
   return a + b;
@@ -182,12 +183,12 @@ W reference_of(greatest_divisor, W a, W b) {
   return static_cast<W>(std::gcd(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
 }
 
-/// What all ranks should end with.
+/// The result that all ranks should have.
 template <class T>
 struct expectation {
-  std::vector<wide<T>> values; ///< of each index
-  std::vector<bool> present;   ///< whether any rank has an entry there
-  std::vector<double> weight;  ///< sum of the magnitudes: what rounding errors are relative to
+  std::vector<wide<T>> values; ///< by index
+  std::vector<bool> present;   ///< by index: whether any rank has an entry there
+  std::vector<double> weight;  ///< by index: the sum of the magnitudes, to which rounding errors are relative
 };
 
 template <spar::element T, spar::index_type Index, class Op>
@@ -219,20 +220,20 @@ bool same_bits(std::span<const T> a, std::span<const T> b) {
 template <class T, class Index>
 testing::AssertionResult same_stream(const spar::sparse_stream<T, Index>& a, const spar::sparse_stream<T, Index>& b) {
   if (a.dimension() != b.dimension()) return testing::AssertionFailure() << a.dimension() << " != " << b.dimension();
-  if (a.is_dense() != b.is_dense()) return testing::AssertionFailure() << "one is dense";
-  if (a.count() != b.count()) return testing::AssertionFailure() << a.count() << " and " << b.count() << " entries";
+  if (a.is_dense() != b.is_dense()) return testing::AssertionFailure() << "only one of the streams is dense";
+  if (a.count() != b.count()) return testing::AssertionFailure() << a.count() << " != " << b.count() << " entries";
   if (!same_bits(a.indices(), b.indices())) return testing::AssertionFailure() << "indices differ";
   if (!same_bits(a.values(), b.values())) return testing::AssertionFailure() << "values differ";
   return testing::AssertionSuccess();
 }
 
-/// The results of all ranks are one and the same stream; it is well formed and equals `expected`, to within
-/// `bound(index)`.
+/// Checks that the results of all ranks are the same, that the stream is well formed, and that it equals `expected` to
+/// within `bound(index)`.
 template <class T, class Index, class Op, class Bound>
 void expect_result(const std::vector<spar::sparse_stream<T, Index>>& results, const expectation<T>& expected, Op op,
                    const Bound& bound) {
   for (std::size_t r = 1; r < results.size(); ++r)
-    ASSERT_TRUE(same_stream(results[0], results[r])) << "ranks 0 and " << r;
+    ASSERT_TRUE(same_stream(results[0], results[r])) << "the results differ between rank 0 and rank " << r;
   const auto& result = results[0];
   ASSERT_EQ(result.dimension(), expected.values.size());
   ASSERT_NO_THROW(spar::validate(result.view()));
@@ -243,7 +244,7 @@ void expect_result(const std::vector<spar::sparse_stream<T, Index>>& results, co
     const T exact = expected.present[i] ? static_cast<T>(expected.values[i]) : neutral;
     const double tolerance = bound(i);
     if (tolerance == 0) {
-      ASSERT_TRUE(dense[i] == exact) << "index " << i << ": " << static_cast<double>(dense[i]) << ", not "
+      ASSERT_TRUE(dense[i] == exact) << "index " << i << ": " << static_cast<double>(dense[i]) << ", expected "
                                      << static_cast<double>(exact);
     } else {
       ASSERT_NEAR(static_cast<double>(dense[i]), static_cast<double>(expected.values[i]), tolerance) << "index " << i;

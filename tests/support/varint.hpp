@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stream codecs of variable size from outside the library: the gaps between indices in seven bits a byte (LEB128), then
-// the values as they are, or rounded to bfloat16.
+// User-defined stream codecs of variable size: the gaps between indices with seven bits per byte (LEB128), then the
+// values unchanged, or rounded to bfloat16.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -16,7 +16,7 @@
 
 namespace spar_test {
 
-/// The bytes of gaps, from `range.begin` to the first index and from the one behind an index to the next.
+/// The encoded gaps: from `range.begin` to the first index, and from behind each index to the next one.
 struct gaps {
   static constexpr std::size_t most_bytes(std::uint64_t gap) noexcept {
     return gap < 128 ? 1 : (static_cast<std::size_t>(std::bit_width(gap)) + 6) / 7;
@@ -24,7 +24,7 @@ struct gaps {
   template <class Index>
   static std::size_t encode(std::span<const Index> indices, spar::index_range range, std::byte* out) noexcept {
     const std::byte* const begin = out;
-    std::uint64_t next = range.begin; // the smallest index that may come
+    std::uint64_t next = range.begin; // the smallest possible next index
     for (const Index i : indices) {
       std::uint64_t gap = i - next;
       for (; gap >= 128; gap >>= 7) *out++ = static_cast<std::byte>((gap & 127) | 128);
@@ -33,7 +33,7 @@ struct gaps {
     }
     return static_cast<std::size_t>(out - begin);
   }
-  /// Throws `corrupt_message` unless these bytes are of so many ascending indices in the range.
+  /// Throws `corrupt_message` unless the bytes encode the expected number of ascending indices in the range.
   template <class Index>
   static void decode(std::span<const std::byte> in, spar::index_range range, std::span<Index> indices) {
     std::size_t at = 0;
@@ -54,7 +54,7 @@ struct gaps {
   }
 };
 
-/// All bytes of each value, or the upper half of its binary32.
+/// Encodes all bytes of each value, or the upper half of its binary32.
 template <bool Exact>
 struct gap_codec {
   static constexpr spar::slot fills = spar::slot::storage;
@@ -71,7 +71,7 @@ struct gap_codec {
   [[nodiscard]] static constexpr double entry_bits(std::uint64_t n, std::uint64_t count) noexcept {
     return 8.0 * static_cast<double>(value_bytes<T> + gaps::most_bytes(count == 0 ? 0 : n / count));
   }
-  /// Where there are so many entries, nearly every gap takes one byte.
+  /// With so many entries, nearly every gap takes one byte.
   template <spar::element T, spar::index_type Index>
   [[nodiscard]] static constexpr std::uint64_t delta(std::uint64_t n) noexcept {
     constexpr std::uint64_t entry = value_bytes<T> + 1, value = sizeof(T);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ends a test program that hangs, and says where.
+// Ends a test program that hangs, and prints where.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace spar_test {
 
 class watchdog {
  public:
-  /// Ends the program where `watch` is not called again, nor this destroyed, for so many seconds.
+  /// Ends the program if for `seconds` seconds neither `watch` is called nor the watchdog destroyed.
   explicit watchdog(int seconds) : thread_([this, seconds] { look(std::chrono::seconds(seconds)); }) {}
   watchdog(const watchdog&) = delete;
   ~watchdog() {
@@ -52,7 +52,7 @@ class watchdog {
   bool over_ = false;
   bool news_ = false;
   std::string what_ = "the beginning";
-  std::thread thread_; // last: it uses the others
+  std::thread thread_; // last member: the thread uses the others
 };
 
 } // namespace spar_test

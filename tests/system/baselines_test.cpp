@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The baselines of Ok-Topk: nothing is lost, all ranks end with the same bits, and messages and bytes are those of
+// The baselines of Ok-Topk: nothing is lost, all ranks end with the same bits, and the messages and bytes are those of
 // docs/costs.md, for any number of ranks.
 #include "conformance/expected_traffic.hpp"
 #include "support/ranks.hpp"
@@ -30,7 +30,7 @@ namespace {
 
 using vectors = std::vector<std::vector<float>>;
 
-/// What a rank ended with.
+/// What a call returned on a rank.
 struct outcome {
   spar::sparse_stream<float> sum;
   std::vector<std::uint32_t> contributed;
@@ -66,7 +66,7 @@ class group {
     for (spar::rank_t r = 0; r < ranks; ++r) reducers_.push_back(std::make_unique<Reducer>(algorithm));
   }
 
-  /// One call; all ranks end with the same.
+  /// Makes one call; all ranks must end with the same sum.
   std::vector<outcome> operator()(const vectors& x) {
     std::vector<outcome> outcomes(x.size());
     run(where_, ranks_, program<Reducer>{&x, &reducers_, &outcomes});
@@ -92,7 +92,7 @@ class group {
   std::vector<std::unique_ptr<Reducer>> reducers_;
 };
 
-/// Whole numbers, whose sums are exact, from -span to span.
+/// Whole numbers from -span to span, whose sums are exact.
 vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed, std::uint64_t span) {
   vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
   for (std::size_t r = 0; r < x.size(); ++r) {
@@ -124,7 +124,7 @@ class baseline : public testing::Test {};
 using baselines = testing::Types<spar::topka<float>, spar::gaussiank<float>, spar::topkdsa<float>, spar::gtopk<float>>;
 TYPED_TEST_SUITE(baseline, baselines);
 
-/// Gaussiank takes what reaches a threshold: at least 3/4 of k, and perhaps more than k.
+/// Whether the reducer selects by a threshold, as Gaussiank: at least 3/4 of k entries, and perhaps more than k.
 template <class Reducer>
 constexpr bool by_threshold = std::is_same_v<Reducer, spar::gaussiank<float>>;
 
@@ -140,7 +140,7 @@ TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
           std::vector<float> brought(n);
           std::vector<float> reduced(n);
           for (std::uint64_t step = 0; step < 3; ++step) {
-            const vectors x = whole_numbers(ranks, n, step, step == 1 ? 1 : 20); // few values: ties, and sums of zero
+            const vectors x = whole_numbers(ranks, n, step, step == 1 ? 1 : 20); // few values: ties, zero sums
             const auto outcomes = all(x);
             brought = added(brought, total(x));
             reduced = added(reduced, dense_of(outcomes[0].sum));
@@ -149,7 +149,7 @@ TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
               for (const auto& its : outcomes) ASSERT_LE(its.contributed.size(), at_most);
             }
             if (k == n && !by_threshold<TypeParam>) {
-              ASSERT_EQ(reduced, brought) << "everything is sent";
+              ASSERT_EQ(reduced, brought) << "everything must be sent";
             }
           }
         }
@@ -164,12 +164,12 @@ TYPED_TEST(baseline, zeros_and_ties) {
       SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
       const auto p = static_cast<std::size_t>(ranks);
       group<TypeParam> all(where, ranks, 4);
-      EXPECT_EQ(all(vectors(p, std::vector<float>(30)))[0].sum.count(), 0U) << "zeros are never sent";
+      EXPECT_EQ(all(vectors(p, std::vector<float>(30)))[0].sum.count(), 0U) << "zeros must not be sent";
       const auto ties = all(vectors(p, std::vector<float>(30, 2)));
       std::vector<float> first_four(30);
       std::fill_n(first_four.begin(), 4, 2 * static_cast<float>(ranks));
       if (by_threshold<TypeParam>) first_four.assign(30, 2 * static_cast<float>(ranks));
-      EXPECT_EQ(dense_of(ties[0].sum), first_four) << "of equal ones those with the lowest indices";
+      EXPECT_EQ(dense_of(ties[0].sum), first_four) << "expected the lowest indices among equal entries";
     }
   }
 }
@@ -191,7 +191,7 @@ TYPED_TEST(baseline, what_is_no_number_is_sent_first_and_once) {
   }
 }
 
-// --- what they send ---
+// --- messages and bytes ---
 
 std::vector<std::pair<mode, spar::rank_t>> where_to_count() {
   std::vector<std::pair<mode, spar::rank_t>> all;
@@ -257,7 +257,7 @@ TEST(topkdsa, sends_what_the_costs_say) {
       const costs c = costs_of(outcomes, count_n);
       expect_sent(outcomes, [&](std::uint64_t r) { return c.adaptive_split(r); });
       (outcomes[0].sum.is_dense() ? dense : sparse) = true;
-      // All ranks together send at most 2 k P + n (P - 1) words, the agreement and the sizes of sparse parts besides.
+      // All ranks together send at most 2 k P + n (P - 1) words, plus the agreement and the sizes of sparse parts.
       const auto p = static_cast<std::uint64_t>(ranks);
       std::uint64_t words = 0;
       for (const auto& its : outcomes) words += its.cost.bytes_sent / 4;
@@ -265,7 +265,7 @@ TEST(topkdsa, sends_what_the_costs_say) {
     }
   }
   EXPECT_TRUE(sparse && dense);
-  // All ranks have the same entries, as many in each block: 4 k (P - 1) / P.
+  // All ranks have the same entries, equally many in each block: 4 k (P - 1) / P words.
   constexpr std::uint64_t k = 24;
   for (const spar::rank_t ranks : {2, 3, 4, 8}) {
     group<spar::topkdsa<float>> all(mode::sim, ranks, k);
@@ -279,7 +279,7 @@ TEST(topkdsa, sends_what_the_costs_say) {
   }
 }
 
-/// The tree once more, without the library.
+/// The tree of gTop-k, written without the library.
 struct reference_gtopk {
   std::vector<std::map<std::uint32_t, float>> have;
   vectors residual;
@@ -309,7 +309,7 @@ struct reference_gtopk {
     while (all.size() > k) {
       auto smallest = all.begin();
       for (auto at = all.begin(); at != all.end(); ++at)
-        if (std::abs(at->second) <= std::abs(smallest->second)) smallest = at; // the last of equal ones
+        if (std::abs(at->second) <= std::abs(smallest->second)) smallest = at; // the last of equal entries
       residual[r][smallest->first] += smallest->second;
       all.erase(smallest);
     }

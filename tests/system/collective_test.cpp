@@ -114,7 +114,7 @@ TEST(composition, refuses_what_its_selector_refuses) {
     EXPECT_THROW(spar::allreduce(net, x, algorithm{.select = {.density = 2}}), spar::invalid_argument);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
     EXPECT_EQ(x, std::vector<float>(10, 1.0F));
-    spar::allreduce(net, x, algorithm{.select = {.density = 1}}); // nothing is the worse for it
+    spar::allreduce(net, x, algorithm{.select = {.density = 1}}); // the communicator still works
     EXPECT_EQ(x, std::vector<float>(10, 2.0F));
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// eager-SGD: replicas stay equal though ranks are late, no gradient is lost, and models are averaged now and then.
+// eager-SGD: the ranks' weights stay equal although ranks are late, no gradient is lost, and models are averaged
+// periodically.
 #include "support/ranks.hpp"
 
 #include <spar/system/eager_sgd.hpp>
@@ -20,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr int steps = 20;
 
-/// Whole numbers and P = 4: nothing is rounded. The weights after all steps, of each rank.
+/// Returns each rank's weights after all steps. With whole numbers and P = 4, nothing is rounded.
 template <class Participation>
 std::vector<std::vector<float>> train(const Participation& who, const spar::eager_sgd_options& options, float offset) {
   std::vector<std::vector<float>> weights(4);
@@ -41,7 +42,7 @@ std::vector<std::vector<float>> train(const Participation& who, const spar::eage
   return weights;
 }
 
-/// 2 (4 + 8 + 12 + 16) / 4 in each step.
+/// Each step subtracts 2 (4 + 8 + 12 + 16) / 4.
 TEST(eager_sgd, every_gradient_counts_once_on_every_rank) {
   const std::vector<float> expected(10, -20.0F * steps);
   for (const auto& weights : train(spar::everyone{}, {}, 0)) EXPECT_EQ(weights, expected);
@@ -50,7 +51,7 @@ TEST(eager_sgd, every_gradient_counts_once_on_every_rank) {
   for (const auto& weights : train(spar::quorum{2}, {}, 0)) EXPECT_EQ(weights, expected);
 }
 
-/// Weights that begin as 0, 8, 16 and 24 stay apart but for their average, 12, every fifth step.
+/// Weights that start as 0, 8, 16 and 24 stay apart, except if every fifth step replaces them by their average, 12.
 TEST(eager_sgd, models_are_averaged_after_each_period) {
   const auto apart = train(spar::solo{}, {}, 8);
   const auto together = train(spar::solo{}, {.period = 5}, 8);

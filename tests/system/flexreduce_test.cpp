@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce: sums over any tree on every transport, what crosses the links, and ranks or values that the plan is not
-// for.
+// FlexReduce: sums over any tree on every transport, the bytes on the links, and errors for ranks or values that do not
+// match the plan.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 #include "topology/random_tree.hpp"
@@ -50,7 +50,7 @@ vectors<T> some_values(rank_t ranks, std::size_t n) {
   return x;
 }
 
-/// Small integers: their sums are exact.
+/// The sum of small integers is exact.
 template <class T>
 std::vector<T> sum_of(const vectors<T>& all) {
   std::vector<T> total(all[0].size());
@@ -117,7 +117,7 @@ struct reduce_streams {
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize(plan->dimension());
     sum.to_dense((*sums)[rank]);
-    (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // which form it has is part of the result
+    (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // the representation is part of the result
   }
 };
 
@@ -132,7 +132,7 @@ struct reduce_by_quantiles {
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize((*mine)[rank].view().dimension());
     sum.to_dense((*sums)[rank]);
-    (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // which form it has is part of the result
+    (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // the representation is part of the result
   }
 };
 
@@ -174,7 +174,7 @@ TEST(flexreduce, sums_of_streams_over_random_trees) {
   }
 }
 
-/// Entries in a few places of a tree with three levels: some ranges that ranks get on the way down are full of them,
+/// Entries in a few places of a tree with three levels: some of the ranges that ranks receive on the way down are full,
 /// others are not.
 TEST(flexreduce, of_streams_has_the_same_form_on_every_rank) {
   spar::tree_node root;
@@ -202,7 +202,7 @@ TEST(flexreduce, of_streams_has_the_same_form_on_every_rank) {
   for (const auto& sum : sums) EXPECT_EQ(sum, sums[0]);
 }
 
-/// With owners by where the entries are, for all patterns.
+/// With owners chosen by where the entries are, for all patterns.
 TEST(tree_sparcml, sums_of_streams_over_random_trees) {
   std::mt19937_64 random(14);
   for (int i = 0; i < 100; ++i) {
@@ -225,7 +225,7 @@ TEST(tree_sparcml, sums_of_streams_over_random_trees) {
   }
 }
 
-/// Bytes that ranks send to ranks of other hosts in an allreduce of streams with the same indices on all ranks.
+/// Counts the bytes that ranks send to other hosts in an allreduce of streams with the same indices on all ranks.
 template <class Algorithm>
 struct counted_streams {
   const Algorithm* algorithm;
@@ -303,7 +303,7 @@ TEST(flexreduce, of_streams_has_the_same_bits_in_every_order_of_arrival) {
   }
 }
 
-/// A plan for other values inside a composition: found out before a value is touched.
+/// A composition with a plan for another number of values is an error before any value changes.
 TEST(flexreduce, in_a_composition) {
   const flex_plan plan(hosts({2, 1}), 10);
   const auto composed = spar::compose(spar::selector::nonzeros{}, spar::on_plan(plan), spar::chains{});
@@ -331,11 +331,11 @@ TEST(flexreduce, in_a_composition) {
   });
 }
 
-/// Counts what goes from one host to another.
+/// Counts the bytes from each rank to each other rank.
 struct counted {
   const flex_plan* plan;
   vectors<float>* x;
-  std::vector<std::vector<std::uint64_t>>* bytes; // from a rank to a rank
+  std::vector<std::vector<std::uint64_t>>* bytes; // by sender and receiver
   spar::task<void> operator()(spar::sim& inner) const& {
     spar::counting<spar::sim> net(inner);
     const auto rank = static_cast<std::size_t>(net.rank());
@@ -356,7 +356,7 @@ TEST(flexreduce, sends_what_the_model_says_over_each_hosts_link) {
     const auto p = static_cast<std::size_t>(plan.ranks());
     std::vector<std::vector<std::uint64_t>> bytes(p, std::vector<std::uint64_t>(p));
     run_sim(plan.ranks(), counted{&plan, &x, &bytes});
-    const std::uint64_t model = 2 * 4 * n * (ranks.size() - 1) / ranks.size(); // reduce-scatter and all-gather
+    const std::uint64_t model = 2 * 4 * n * (ranks.size() - 1) / ranks.size(); // reduce-scatter and allgather
     for (const std::size_t h : topology.nodes()[0].children) {
       std::uint64_t up = 0, down = 0;
       const auto& host = topology.nodes()[h];
@@ -374,7 +374,8 @@ TEST(flexreduce, sends_what_the_model_says_over_each_hosts_link) {
   }
 }
 
-/// The ring sends and receives 2 n (d - 1) / d values over each link; a rank that comes first in the chains n.
+/// The ring sends and receives 2 n (d - 1) / d values over each link; a rank that is first in the chains sends and
+/// receives only n.
 TEST(flexreduce, sends_the_least_over_a_slow_link) {
   spar::tree_node root{.links = {.bandwidth = 1e9}};
   for (rank_t r = 0; r < 5; ++r) root.children.push_back({.rank = r});
@@ -391,13 +392,14 @@ TEST(flexreduce, sends_the_least_over_a_slow_link) {
     sent += bytes[3][r];
     received += bytes[r][3];
     const auto of_another = std::accumulate(bytes[r].begin(), bytes[r].end(), std::uint64_t{0});
-    EXPECT_LE(of_another, 4 * (2 * n - n / 5)) << "rank " << r; // where it ends no chain first, n in each half
+    // At most n values in each half, less the chain that the rank ends in the first half.
+    EXPECT_LE(of_another, 4 * (2 * n - n / 5)) << "rank " << r;
   }
   EXPECT_EQ(sent, 4 * n);
   EXPECT_EQ(received, 4 * n);
 }
 
-/// Never more than the model's bytes, up to a value for each rank in rounding, whatever the tree.
+/// Sends no more than the model's bytes, up to one value per rank from rounding, for any tree.
 TEST(flexreduce, sends_no_more_than_the_model_over_the_links_of_the_root) {
   std::mt19937_64 random(11);
   for (int i = 0; i < 60; ++i) {
@@ -440,17 +442,17 @@ TEST(flexreduce, a_plan_for_other_ranks_or_values_is_refused_before_anything_is_
       spar::allreduce(net, std::span(x), spar::flexreduce(plan));
       ADD_FAILURE() << "no error";
     } catch (const spar::invalid_argument& e) {
-      EXPECT_EQ(std::string(e.what()), "a plan for 3 ranks is used on 2");
+      EXPECT_EQ(std::string(e.what()), "a plan is for 3 ranks, but the number of ranks is 2");
     }
     const flex_plan two(spar::tree::flat(2), 10);
     try {
       spar::allreduce(net, std::span(y), spar::flexreduce(two));
       ADD_FAILURE() << "no error";
     } catch (const spar::invalid_argument& e) {
-      EXPECT_EQ(std::string(e.what()), "a plan for 10 values is used for 9");
+      EXPECT_EQ(std::string(e.what()), "a plan is for 10 values, but the dimension is 9");
     }
     EXPECT_EQ(net.sent().messages, 0U);
-    spar::allreduce(net, std::span(x), spar::flexreduce(two)); // and it goes on
+    spar::allreduce(net, std::span(x), spar::flexreduce(two)); // the communicator still works
   });
 }
 
@@ -472,7 +474,7 @@ TEST(flexreduce, plans_of_different_trees_are_found_out_on_every_rank) {
   });
 }
 
-/// Each rank awaits one that has the same tree: what the others send, no rank awaits.
+/// Each rank waits for a rank with the same tree: no rank waits for the messages of the ranks with the other tree.
 struct by_a_tree_and_the_other_way_round {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The forms in which users call: containers, spans and streams, an algorithm, an operation, a name, blocking or not, in
-// one order for every collective; and the model of the network that users pin.
+// The forms in which users call: containers, spans and streams, an algorithm, an operation, a name, blocking or not,
+// with the same order of arguments for every collective; and a network model that the user pins.
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
@@ -80,14 +80,14 @@ TEST(front_door, a_result_goes_on_as_an_argument) {
 constexpr std::size_t n = 8;
 using values = std::vector<float>;
 
-/// `factor` times 1, 2, 3, ...; every other value alone, where `step` is 2.
+/// `factor` times 1, 2, 3, ...; with `step` 2, every other value is zero.
 values multiples(float factor, std::size_t step = 1) {
   values x(n);
   for (std::size_t i = 0; i < n; i += step) x[i] = factor * static_cast<float>(i + 1);
   return x;
 }
 
-/// What a rank brings: rank + 1 times 1, 2, 3, ... as a vector, every other one of these as a stream.
+/// A rank's contribution: rank + 1 times 1, 2, 3, ... as a vector, and every other one of these values as a stream.
 struct contribution {
   explicit contribution(spar::rank_t rank) : x(multiples(static_cast<float>(rank + 1))) {
     for (std::uint32_t i = 0; i < n; i += 2) indices.push_back(i), entries.push_back(x[i]);
@@ -113,8 +113,8 @@ values block_of(const values& x, spar::rank_t rank) {
   return block;
 }
 
-/// Runs a test that is given (net, call) on each rank; `call(values, arguments...)` blocks, or is started and waited
-/// for, each with a name and without.
+/// Runs a test with (net, call) on each rank. `call(values, arguments...)` blocks in some runs, and starts and waits in
+/// others, each with a name and without.
 template <class Blocking, class Start, class Test>
 void in_each_form(const Blocking& blocking, const Start& start, const Test& test) {
   spar::thread_group group(ranks);
@@ -264,10 +264,10 @@ TEST(front_door, broadcast_in_every_form) {
   });
 }
 
-// --- the model that a user pins ---
+// --- a pinned network model ---
 
-// By them streams go by recursive doubling, by DSAR and by SSAR, dense values by recursive doubling, by the ring and by
-// Rabenseifner's algorithm; and compression pays or not.
+// With these models, streams use recursive doubling, DSAR and SSAR; dense values use recursive doubling, the ring and
+// Rabenseifner's algorithm; and compression pays off or not.
 constexpr spar::network_model models[] = {
     {.alpha = 1, .beta = 1e-12, .gamma_sparse = 0, .gamma_dense = 0},
     {.alpha = 5e-7, .beta = 1e-9, .gamma_sparse = 1e-6, .gamma_dense = 0},
@@ -286,7 +286,7 @@ TEST(front_door, the_models_of_this_test_choose_differently) {
   EXPECT_EQ(compression(models[2]), spar::compression_choice::algorithm::plain);
 }
 
-/// The bits of the sums and the messages of some calls on rank 0.
+/// The bits of the sums, and the messages of some calls on rank 0.
 struct outcome {
   std::vector<unsigned char> bits;
   std::vector<std::uint64_t> messages;
@@ -300,7 +300,8 @@ void add_bits(outcome& to, std::span<const Value> some) {
   std::memcpy(to.bits.data() + before, some.data(), some.size_bytes());
 }
 
-/// Calls of streams, of dense values and of quantised ones by a pinned model, where the network has another.
+/// Makes calls of streams, of dense values and of quantised values with a pinned model, on a network with another
+/// model.
 outcome calls_by(const spar::network_model& pinned, const spar::network_model& of_network) {
   outcome its;
   spar::thread_group group(ranks);
@@ -368,7 +369,7 @@ TEST(front_door, ranks_that_pin_different_models_end_in_mismatch) {
   for (const bool dense : {false, true}) {
     expect_mismatch({.pin = models[0]}, {.pin = models[1]}, dense);
     expect_mismatch({.pin = models[1]}, {.pin = nearly}, dense);
-    expect_mismatch({.pin = models[1]}, {}, dense); // the network's own
+    expect_mismatch({.pin = models[1]}, {}, dense); // an empty pin: the network's own model
     expect_mismatch({}, {.pin = models[1]}, dense);
   }
 }

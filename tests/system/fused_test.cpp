@@ -22,7 +22,7 @@ using fused = spar::fused_allreduce<Net, float, Policies...>;
 
 TEST(fused, sums_of_tensors_that_become_ready_in_another_order_on_each_rank) {
   std::vector<std::size_t> sizes;
-  for (std::size_t t = 0; t < 150; ++t) sizes.push_back(t * 37 % 501); // empty ones and large ones, too
+  for (std::size_t t = 0; t < 150; ++t) sizes.push_back(t * 37 % 501); // includes empty and large tensors
   for (const bool synchronous : {false, true}) {
     for (const spar::rank_t ranks : {1, 2, 3, 5}) {
       for (const std::size_t bytes : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 20}) {
@@ -80,15 +80,15 @@ TEST(fused, bad_input_is_named_and_nothing_is_lost) {
   spar::thread_group group{2};
   group.run([](spar::threads& net) {
     const std::vector<std::size_t> sizes{10, 20};
-    EXPECT_NE(error_of([&] { fused<spar::threads>(net, sizes, {.bucket_bytes = 0}); }).find("0 bytes"),
+    EXPECT_NE(error_of([&] { fused<spar::threads>(net, sizes, {.bucket_bytes = 0}); }).find("bucket_bytes is 0"),
               std::string::npos);
     fused<spar::threads> all(net, sizes);
     std::vector<float> x(10, 1.0F);
     std::vector<float> y(20, 2.0F);
-    EXPECT_NE(error_of([&] { all.ready(2, x); }).find("tensor 2 is ready, but there are 2"), std::string::npos);
+    EXPECT_NE(error_of([&] { all.ready(2, x); }).find("tensor 2 is out of range: there are 2"), std::string::npos);
     EXPECT_NE(error_of([&] { all.ready(1, x); }).find("tensor 1 has 10 values"), std::string::npos);
     all.ready(0, x);
-    EXPECT_NE(error_of([&] { all.ready(0, x); }).find("second time"), std::string::npos);
+    EXPECT_NE(error_of([&] { all.ready(0, x); }).find("ready twice"), std::string::npos);
     EXPECT_NE(error_of([&] { all.wait(); }).find("tensor 1 is not ready"), std::string::npos);
     all.ready(1, y);
     all.wait();
@@ -104,10 +104,10 @@ TEST(fused, a_tensor_whose_collective_could_not_start_can_become_ready_again) {
     const std::vector<std::size_t> sizes{10};
     fused<spar::threads> all(net, sizes);
     std::vector<float> x(10, 1.0F);
-    net.set_deadline(20); // where `ready` is not refused, nobody answers it
+    net.set_deadline(20); // ends the test if `ready` is accepted: no peer would answer that call
     if (net.rank() == 1) tried.arrive_and_wait();
     float y = 1;
-    auto other = spar::start_allreduce(net, spar::named{"fused/0"}, std::span<float>(&y, 1)); // of the same name
+    auto other = spar::start_allreduce(net, spar::named{"fused/0"}, std::span<float>(&y, 1)); // has the same name
     if (net.rank() == 0) {
       EXPECT_NE(error_of([&] { all.ready(0, x); }).find("fused/0 has not ended"), std::string::npos);
       tried.arrive_and_wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk: the right entries, nothing lost, and never more than was promised.
+// Ok-Topk: the right entries, nothing lost, and never more messages and bytes than documented.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -30,7 +30,7 @@ namespace {
 using reducer = spar::ok_topk<float>;
 using vectors = std::vector<std::vector<float>>;
 
-/// Ranks with their state, and what each call did.
+/// The ranks with their state, and the outcome of each call.
 struct job {
   job(spar::rank_t ranks, const spar::ok_topk_allreduce<>& options) : results(static_cast<std::size_t>(ranks)) {
     for (spar::rank_t r = 0; r < ranks; ++r) reducers.push_back(std::make_unique<reducer>(options));
@@ -61,7 +61,7 @@ struct job {
   std::vector<spar::statistics> costs;
 };
 
-/// Loads a state of the schedule, with thresholds that are yet to be found.
+/// Loads a state of the schedule without thresholds, which the next call has to find.
 void load_state(reducer& reduce, const spar::balanced_owners::state& by) {
   reducer::state state{.by = by};
   spar::detail::state_writer words;
@@ -93,7 +93,7 @@ std::vector<float> total(const vectors& all) {
   return sum;
 }
 
-/// The k largest in magnitude, of equal ones those with the lowest index, by sorting.
+/// The k largest magnitudes, found by sorting; of equal ones, those with the lowest index.
 std::vector<float> topk(const std::vector<float>& x, std::uint64_t k) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -107,7 +107,7 @@ std::uint64_t nonzeros(const std::vector<float>& x) {
   return static_cast<std::uint64_t>(std::count_if(x.begin(), x.end(), [](float v) { return v != 0; }));
 }
 
-/// Whole numbers, so that sums are exact; heavy tails.
+/// Whole numbers, so that sums are exact, with a heavy-tailed distribution.
 vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed) {
   vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
   for (std::size_t r = 0; r < x.size(); ++r) {
@@ -135,7 +135,7 @@ TEST(ok_topk, with_epsilon_0_is_the_topk_of_the_sum_of_topks) {
           for (std::size_t r = 0; r < x.size(); ++r) {
             ASSERT_EQ(dense_of(all.results[r].sum), expected) << where << ", P = " << ranks << ", k = " << k;
             ASSERT_EQ(all.results[r].sum.count(), nonzeros(expected));
-            // Only what reached the result has left the residual.
+            // Only entries that reached the result have left the residual.
             for (std::size_t i = 0; i < 90; ++i) {
               const bool left = expected[i] != 0 && tops[r][i] != 0;
               ASSERT_EQ(all.residual(r)[i], left ? 0 : acc[r][i]) << "rank " << r << ", index " << i;
@@ -154,7 +154,7 @@ struct input {
   generator value;
 };
 
-/// In [-1, 1), the same for the same arguments (splitmix64).
+/// Pseudo-random in [-1, 1), a function of the arguments (splitmix64).
 float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   std::uint64_t x = (a * 0x9e3779b97f4a7c15U + b) * 0xd1342543de82ef95U + c + 1;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
@@ -176,7 +176,7 @@ std::vector<input> hard_inputs(spar::rank_t ranks) {
       {"one region",
        [=](auto rank, auto i, auto n, auto step) { return (i < n / 20 ? 100.0F : 1e-3F) * spiky(r(rank), i, step); }},
       {"one owner",
-       [=](auto rank, auto i, auto n, auto step) { // the ranks differ but where the sums are large
+       [=](auto rank, auto i, auto n, auto step) { // the ranks differ, except where the sums are large
          return i >= n - n / 30 ? 50 + noise(0, i, step) : spiky(r(rank), i, step);
        }},
       {"disjoint regions", [=](auto rank, auto i, auto n,
@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(ranks, ok_topk_bounds,
                          testing::Values(case_of_bounds{1, 0.1}, case_of_bounds{2, 0.1}, case_of_bounds{3, 0.1},
                                          case_of_bounds{4, 0.1}, case_of_bounds{5, 0}, case_of_bounds{7, 0.1},
                                          case_of_bounds{8, 0.1}, case_of_bounds{8, 0}, case_of_bounds{13, 0.3}));
-#if !defined(SPAR_SANITIZES_ADDRESSES) && !defined(SPAR_SANITIZES_THREADS) // there it takes minutes
+#if !defined(SPAR_SANITIZES_ADDRESSES) && !defined(SPAR_SANITIZES_THREADS) // these take minutes under sanitizers
 INSTANTIATE_TEST_SUITE_P(many_ranks, ok_topk_bounds,
                          testing::Values(case_of_bounds{64, 0.1}, case_of_bounds{256, 0.1}));
 #endif
@@ -245,7 +245,7 @@ TEST_P(ok_topk_bounds, hold_on_every_call_in_the_simulator) {
       const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(k));
       const auto& sum = all.results[0].sum;
       ASSERT_LE(sum.count(), k + slack) << in.name << ", call " << step;
-      // Fewer only where all that was sent is in it.
+      // There may be fewer entries only if everything that was sent is in the sum.
       for (std::size_t r = 0; r < p && sum.count() < k - std::min(k, slack); ++r) {
         ASSERT_EQ(all.results[r].contributed.count(), all.reducers[r]->report().selected) << in.name;
       }
@@ -311,7 +311,7 @@ TEST(ok_topk, the_largest_numbers_of_unsigned_types_have_ties_too) {
   }
 }
 
-/// The last step alone: rank 0 brings all entries, or every rank brings as many.
+/// The last step alone: rank 0 has all entries, or every rank has equally many.
 struct shares_to_gather : spar::algorithm_defaults {
   static constexpr std::string_view name = "shares_to_gather";
   bool even;
@@ -363,7 +363,8 @@ TEST(ok_topk, uneven_shares_are_evened_out_and_even_ones_are_not) {
     std::array<std::uint64_t, 8> bytes{};
     run(where, 8, gathering{false, &evened, &bytes});
     for (const bool its : evened) EXPECT_TRUE(its);
-    // 7 of 8 parts moved away, and as much sent again in three rounds; without, rank 0 would send all of it each time.
+    // Rank 0 moves 7 of 8 parts away, and sends as much again in three rounds; without balancing, it would send
+    // everything in each round.
     EXPECT_EQ(bytes[0], 350U * 8 + 350U * 8 + 7U * 8);
     EXPECT_EQ(bytes[5], 350U * 8 + 7U * 8);
     run(where, 8, gathering{true, &evened, &bytes});
@@ -387,7 +388,7 @@ TEST(ok_topk, sends_no_more_messages_than_its_steps_need) {
     const auto p = static_cast<std::uint64_t>(ranks);
     job all(ranks, {.select = {.k = 50, .period = 2}, .by = {.tau = 3}});
     for (std::uint64_t step = 0; step < 6; ++step) {
-      // Everything lies where all owners have as much, so that nothing is evened out.
+      // The large values are spread evenly over the owners, so that no balancing is needed.
       vectors x(p, std::vector<float>(p * 100));
       for (std::size_t r = 0; r < p; ++r)
         for (std::size_t i = 0; i < x[r].size(); ++i) x[r][i] = noise(r, i, step) * (i % 20 == 0 ? 100.0F : 1.0F);
@@ -397,7 +398,7 @@ TEST(ok_topk, sends_no_more_messages_than_its_steps_need) {
         const spar::fold folded(static_cast<spar::rank_t>(r), ranks);
         std::uint64_t doubling = log2_ceil(static_cast<std::uint64_t>(folded.active_ranks()));
         if (folded.has_partner()) doubling = folded.active() ? doubling + 1 : 1;
-        // The last of the threshold's rounds is an allgather of counts, if the threshold has changed.
+        // If the threshold has changed, the last of its rounds is an allgather of counts.
         const std::uint64_t rounds = did.threshold_rounds;
         const std::uint64_t least = (p - 1) + (4 + 2 * did.boundary_rounds) * log2_ceil(p);
         const std::uint64_t looking = rounds == 0 ? 0 : (rounds - 1) * doubling + log2_ceil(p);
@@ -457,7 +458,7 @@ TEST(ok_topk, of_every_type_and_64_bit_indices) {
 #endif
 }
 
-/// Large enough for three threads, which add the residual up as well.
+/// Large enough for three threads, which add the residual as well.
 TEST(ok_topk, by_several_threads_is_the_same) {
   job alone(2, {.select = {.density = 0.01, .period = 3}});
   job shared(2, {.select = {.density = 0.01, .period = 3, .threads = 3}});
@@ -538,7 +539,7 @@ TEST(ok_topk, a_job_of_another_size_takes_over) {
   for (std::size_t r = 0; r < 3; ++r) now.push_back(after.residual(r));
   EXPECT_EQ(total(now), total(brought));
 
-  // Boundaries of another number of ranks are replaced.
+  // Boundaries for another number of ranks are replaced.
   job larger(5, {.select = {.k = 10}});
   for (std::size_t r = 0; r < 5; ++r) larger.reducers[r]->load(before.reducers[r % 4]->save());
   larger.run(mode::sim, whole_numbers(5, 200, 8));
@@ -563,13 +564,13 @@ TEST(ok_topk, refuses_bad_options_before_anything_is_sent) {
       spar::ok_topk<float> reduce{options};
       return sentence_of([&] { reduce(net, std::span<float>(x)); });
     };
-    EXPECT_NE(refusal({.select = {.k = 4}}).find("k = 4"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 4}}).find("k is 4"), std::string::npos);
     EXPECT_NE(refusal({.select = {.density = 1.5}}).find("1.5"), std::string::npos);
     EXPECT_NE(refusal({.select = {.density = -0.1}}).find("-0.1"), std::string::npos);
     EXPECT_NE(refusal({.select = {.k = 1}, .by = {.tau = 0}}).find("0 calls; expected at least 1"), std::string::npos);
     EXPECT_NE(refusal({.select = {.k = 1, .period = 0}}).find("0 calls; expected at least 1"), std::string::npos);
     EXPECT_NE(refusal({.select = {.k = 1, .threads = 0}}).find("0 threads"), std::string::npos);
-    EXPECT_NE(refusal({.select = {.k = 1, .epsilon = 1}}).find("a tolerance of 1 "), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 1, .epsilon = 1}}).find("epsilon is 1;"), std::string::npos);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
   });
 }
@@ -587,7 +588,7 @@ TEST(ok_topk, ranks_with_different_options_are_told) {
   }
 }
 
-/// A call that dies in the middle of any of its messages leaves the state as it was.
+/// A call that fails at any of its messages leaves the state unchanged.
 struct failing {
   reducer* reduce;
   std::vector<float> x;
@@ -650,7 +651,7 @@ TEST(ok_topk, reducers_of_layers_move_and_have_names) {
     std::vector<std::string> names{"a", "b", "c", "d", "e"};
     vectors x(5, std::vector<float>{1, 2, 3, 4});
     std::vector<spar::pending<spar::threads, void>> calls;
-    for (std::size_t i = 0; i < 5; ++i) { // each rank in another order
+    for (std::size_t i = 0; i < 5; ++i) { // in a different order on each rank
       const std::size_t l = (i * 2 + static_cast<std::size_t>(net.rank())) % 5;
       calls.push_back(layers[l].start(net, spar::named{names[l]}, std::span<float>(x[l])));
       EXPECT_THROW((void)layers[l].start(net, spar::named{"again"}, std::span<float>(x[l])), spar::invalid_argument);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Partial allreduces: who is waited for, how many are in a round, what starting one costs, its end, bad input.
+// Partial allreduces: which ranks a round waits for, how many take part in a round, the cost of starting a round, the
+// end, and bad input.
 #include "support/ranks.hpp"
 
 #include <spar/system/partial_allreduce.hpp>
@@ -26,7 +27,7 @@ static_assert(spar::participation<spar::everyone>);
 static_assert(spar::participation<spar::solo>);
 static_assert(spar::participation<spar::majority>);
 static_assert(spar::participation<spar::quorum>);
-/// It does not say who starts a round.
+/// Lacks a rule for who starts a round.
 struct nobody {
   static constexpr std::string_view name = "nobody";
   static constexpr void validate(spar::rank_t) noexcept {}
@@ -38,15 +39,16 @@ struct nobody {
 static_assert(!spar::participation<nobody>);
 static_assert(!spar::participation<int>);
 
-// --- how many are in a round ---
+// --- participants of a round ---
 
-/// Ranks call at times that are far apart: `rank` steps after the round began, in an order that changes.
+/// A rank calls (rank + round) mod P + 1 steps after the round began, so that calls are far apart and their order
+/// changes.
 template <class Participation>
 struct skewed {
   Participation who;
   std::uint64_t rounds;
   std::uint64_t* fresh;
-  std::uint64_t* messages; // in all
+  std::uint64_t* messages; // total
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -89,7 +91,7 @@ TEST(partial_allreduce, one_rank_is_in_a_round_of_solo_and_the_quorum_in_one_of_
   for (const spar::rank_t ranks : {1, 2, 3, 7, 8}) {
     std::uint64_t messages = 0;
     EXPECT_EQ(mean_fresh(spar::solo{}, ranks, 100, &messages), 1.0);
-    // The broadcast: each edge at most once, and every other rank is told.
+    // The broadcast uses each edge at most once and reaches every other rank.
     const auto edges = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint32_t>(ranks - 1)));
     EXPECT_GE(messages, 100 * static_cast<std::uint64_t>(ranks - 1));
     EXPECT_LE(messages, 100 * std::min((std::uint64_t{1} << edges) - 1, static_cast<std::uint64_t>(ranks) * edges));
@@ -128,7 +130,7 @@ TEST(partial_allreduce, without_skew_each_rank_sends_log_p_activations) {
   }
 }
 
-// --- what is reduced ---
+// --- the reduction ---
 
 struct averaged {
   template <class Net>
@@ -152,7 +154,7 @@ struct averaged {
     auto end = largest.start_drain(std::span(y));
     const auto last = co_await std::move(end);
     EXPECT_EQ(last.absent(), net.size());
-    EXPECT_EQ(y[0], std::numeric_limits<std::int32_t>::lowest()); // the neutral element: nothing was held back
+    EXPECT_EQ(y[0], std::numeric_limits<std::int32_t>::lowest()); // neutral: no values were held back
     auto mean_end = reduce.start_drain(std::span(x));
     co_await std::move(mean_end);
     auto no_end = nothing.start_drain(std::span<float>{});
@@ -169,7 +171,7 @@ TEST(partial_allreduce, any_operation_and_several_at_a_time) {
   }
 }
 
-/// A rank that is absent sends headers only: no entries.
+/// An absent rank sends only headers, no entries.
 struct idle_rank {
   std::vector<std::uint64_t>* bytes;
   template <class Net>
@@ -197,7 +199,8 @@ TEST(partial_allreduce, of_streams_an_absent_rank_sends_headers_only) {
   for (const spar::rank_t ranks : {2, 4, 8}) {
     std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks));
     run_sim(ranks, idle_rank{&bytes});
-    // The marks, 4 bytes of each rank to each other, and in the allgather the two entries of 8 bytes with their counts.
+    // The marks take 4 bytes from each rank to each other; in the allgather, rank 0 also sends two entries of 8 bytes
+    // with their counts.
     EXPECT_GT(bytes[0], bytes.back());
   }
 }
@@ -215,7 +218,7 @@ TEST(partial_allreduce, a_progress_thread_serves_the_others_while_its_rank_compu
     if (net.rank() == 0) {
       const auto give_up = std::chrono::steady_clock::now() + 20s;
       while (through < 3 && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(1ms);
-      EXPECT_EQ(through, 3); // they did not need this rank's application
+      EXPECT_EQ(through, 3); // the others did not need this rank's application
     }
     for (int round = 0; round < 20; ++round) {
       std::fill(x.begin(), x.end(), std::int64_t{1});
@@ -257,7 +260,7 @@ TEST(partial_allreduce, progress_says_whether_a_round_is_under_way) {
     if (net.rank() == 0) {
       EXPECT_FALSE(reduce.progress());
       auto call = reduce.start(std::span(x));
-      EXPECT_TRUE(reduce.progress()); // it needs the other rank
+      EXPECT_TRUE(reduce.progress()); // the round needs the other rank
       under_way = true;
       call.wait();
       EXPECT_FALSE(reduce.progress());
@@ -280,7 +283,7 @@ TEST(partial_allreduce, no_rank_is_further_ahead_than_tau) {
     std::vector<float> x(10, 1.0F);
     if (net.rank() == 1) {
       std::this_thread::sleep_for(100ms);
-      EXPECT_EQ(rounds, 3); // it waits for this rank's first call
+      EXPECT_EQ(rounds, 3); // rank 0 waits for this rank's first call
     }
     for (int round = 0; round < 10; ++round) {
       reduce(std::span(x));
@@ -333,7 +336,7 @@ void expect_error(const std::string& part, F f) {
   }
 }
 
-/// How each rank's program ended.
+/// Returns the error with which each rank's program ended.
 template <class Program>
 std::vector<std::string> errors_of(spar::rank_t ranks, Program program) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
@@ -360,7 +363,7 @@ TEST(partial_allreduce, ranks_that_drain_after_different_numbers_of_calls_end_in
       if (!leaves || net.rank() != 1) reduce.drain(std::span(x));
     });
     for (const auto& e : errors) {
-      if (leaves && e.empty()) continue; // rank 1 has left in peace
+      if (leaves && e.empty()) continue; // rank 1 has left without an error
       EXPECT_NE(e.find("3 calls"), std::string::npos) << e;
       EXPECT_NE(e.find("4"), std::string::npos) << e;
     }
@@ -394,7 +397,8 @@ TEST(partial_allreduce, ranks_that_disagree_find_it_out) {
     reduce(std::span(x));
   });
   EXPECT_NE((q[0] + q[1]).find("mismatch: ranks disagree on"), std::string::npos) << q[0] << q[1];
-  // Each would wait for the other to start the round.
+  EXPECT_NE((q[0] + q[1]).find("has partial with participation.q=2"), std::string::npos) << q[0] << q[1];
+  // Each rank would wait for the other to start the round.
   const auto seeds = errors_of(2, [](spar::threads& net) {
     const std::uint64_t others_turn = net.rank() == 0 ? 3 : 1;
     ASSERT_EQ(spar::majority{others_turn}.initiates(net.rank(), 1, 2), false);
@@ -411,14 +415,15 @@ TEST(partial_allreduce, bad_input_is_told_and_changes_nothing) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   for (const int q : {-1, 0, 2}) {
-    expect_error<spar::invalid_argument>("a quorum is from 1 to 1, the number of ranks, not " + std::to_string(q), [&] {
-      auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{q});
-    });
+    expect_error<spar::invalid_argument>(
+        "a quorum must be from 1 to 1, the number of ranks, not " + std::to_string(q),
+        [&] { auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{q}); });
   }
   auto reduce = spar::partial_allreduce<float>(net, 10);
   std::vector<float> x(11, 1.0F);
-  expect_error<spar::invalid_argument>("of dimension 10 is called with 11", [&] { reduce(std::span(x)); });
-  expect_error<spar::invalid_argument>("of dimension 10 is called with 11", [&] { reduce.drain(std::span(x)); });
+  expect_error<spar::invalid_argument>("of dimension 10 was called with dimension 11", [&] { reduce(std::span(x)); });
+  expect_error<spar::invalid_argument>("of dimension 10 was called with dimension 11",
+                                       [&] { reduce.drain(std::span(x)); });
   x.resize(10);
   EXPECT_EQ(reduce(std::span(x)).round(), 1U);
   reduce.drain(std::span(x));
@@ -438,14 +443,14 @@ TEST(partial_allreduce, a_bad_stream_is_refused_before_the_call_counts) {
   reduce.drain(none);
 }
 
-/// A call whose round fails ends after the round has let go of its values, which messages may have lain in.
+/// A call whose round fails ends only after the round has released the values, which may be buffers of messages.
 TEST(partial_allreduce, values_are_free_once_a_failed_call_has_ended) {
   for (int round = 0; round < 20; ++round) {
     const auto errors = errors_of(3, [&](spar::threads& net) {
       const auto program = [](spar::threads& its) -> spar::task<void> {
         auto reduce = spar::partial_allreduce<float>(its, 100'000, spar::solo{}, spar::ring{});
         for (int call = 0; call < 5; ++call) {
-          std::vector<float> x(100'000, 1.0F); // gone with the error, while others may still be in the round
+          std::vector<float> x(100'000, 1.0F); // destroyed by the error while other ranks may still be in the round
           if (its.rank() == 1 && call == 2) spar::abort(its, "enough");
           auto pending = reduce.start(std::span(x));
           co_await std::move(pending);
@@ -470,7 +475,7 @@ TEST(partial_allreduce, may_be_asked_while_a_progress_thread_works) {
       EXPECT_GE(reduce.activations_sent(), before);
       before = reduce.activations_sent();
     }
-    EXPECT_LE(before, 200U); // one edge, once a round
+    EXPECT_LE(before, 200U); // one edge, once per round
     net.set_deadline(60);
     reduce.drain(std::span(x));
   });
@@ -480,7 +485,7 @@ TEST(partial_allreduce, what_the_algorithm_does_not_take_is_told_before_the_call
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   std::vector<float> x(10, 1.0F);
-  expect_error<spar::invalid_argument>("k = 11", [&] { // before there is anything to call
+  expect_error<spar::invalid_argument>("k is 11", [&] { // the constructor throws
     auto selects = spar::partial_allreduce<float>(net, 10, spar::solo{}, spar::selector::exact_topk{.k = 11});
   });
   EXPECT_FALSE(net.dead());

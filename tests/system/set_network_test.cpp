@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks agree on the model of the network by which algorithms are chosen.
+// Ranks agree on the network model by which algorithms are chosen.
 #include <spar/sim.hpp>
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 namespace {
 
-// By them sparcml takes recursive doubling, DSAR and SSAR for streams, and recursive doubling and another algorithm for
-// dense values.
+// With these models sparcml uses recursive doubling, DSAR and SSAR for streams, and recursive doubling or another
+// algorithm for dense values.
 constexpr spar::network_model models[] = {{.alpha = 1, .beta = 1e-12, .gamma_sparse = 0, .gamma_dense = 0},
                                           {.alpha = 0, .beta = 1e-9, .gamma_sparse = 1e-6, .gamma_dense = 0},
                                           {.alpha = 0, .beta = 1e-12, .gamma_sparse = 1e-6, .gamma_dense = 1e-3}};
@@ -30,7 +30,7 @@ TEST(set_network, ranks_that_bring_different_models_choose_by_that_of_rank_0) {
   for (const auto& first : models) {
     spar::thread_group group(4);
     group.run([&](spar::threads& net) {
-      spar::counting counted(net); // a decorator's rank is the one that it wraps
+      spar::counting counted(net); // the decorator has the rank of the transport that it wraps
       const auto rank = static_cast<std::size_t>(net.rank());
       spar::set_network(counted, rank == 0 ? first : models[rank % 3]);
       EXPECT_EQ(net.network().alpha, first.alpha);
@@ -76,7 +76,7 @@ TEST(set_network, a_model_of_rank_0_that_makes_no_sense_is_refused_on_every_rank
       ++refused;
     }
     EXPECT_EQ(net.network().beta, spar::network_model{}.beta);
-    spar::set_network(net, models[1]); // and it goes on
+    spar::set_network(net, models[1]); // the communicator still works
     EXPECT_EQ(net.network().alpha, models[1].alpha);
   });
   EXPECT_EQ(refused, 3);
@@ -95,8 +95,8 @@ TEST(set_network, dense_values_take_the_cheapest_and_the_ring_where_latency_hard
     return sent;
   };
   EXPECT_EQ(messages(1), 2);    // recursive doubling, m messages
-  EXPECT_EQ(messages(1e-5), 4); // Rabenseifner's algorithm, 2 m
-  EXPECT_EQ(messages(5e-7), 6); // the ring, 2 (P - 1); by the model it takes 1 us of 150 more
+  EXPECT_EQ(messages(1e-5), 4); // Rabenseifner's algorithm, 2 m messages
+  EXPECT_EQ(messages(5e-7), 6); // the ring, 2 (P - 1) messages; in the model it is 1 us of 150 slower
 }
 
 TEST(set_network, a_simulator_knows_its_own) {

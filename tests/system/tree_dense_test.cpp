@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The choice among ring, Rabenseifner's algorithm, BlueConnect and FlexReduce on a tree: it is the fastest in the
-// simulator, or nearly so, and all of them give the sum.
+// The choice among ring, Rabenseifner's algorithm, BlueConnect and FlexReduce on a tree is the fastest in the
+// simulator, or nearly so, and all of them compute the sum.
 #include "topology/simulated_cluster.hpp"
 
 #include <spar/system/flexreduce.hpp>
@@ -24,7 +24,7 @@ using spar::tree_choice;
 using spar::tree_plans;
 using tree_dense = decltype(spar::tree_dense(std::declval<const tree_plans&>()));
 
-/// Ranks of a host are nearer to each other.
+/// A cluster with a tenth of the latency inside hosts.
 tree hosts_at(const std::vector<int>& ranks_of_each, double latency) {
   return cluster(ranks_of_each, latency, latency / 10);
 }
@@ -48,7 +48,7 @@ TEST(tree_dense, chooses_the_fastest_in_the_simulator) {
       }
     }
   }
-  EXPECT_EQ(chosen.size(), 4U) << "each is the fastest somewhere";
+  EXPECT_EQ(chosen.size(), 4U) << "each of the four must be the fastest somewhere";
 }
 
 TEST(tree_dense, sums_whatever_is_chosen) {
@@ -79,7 +79,7 @@ TEST(tree_dense, plans_for_others_are_refused_and_other_choices_found_out) {
   spar::thread_group alike(7), group(7);
   alike.run([&](spar::threads& net) {
     std::vector<float> few(10, 1.0F);
-    spar::allreduce(net, std::span(few), spar::tree_dense(by_ring)); // plans are for any number of values
+    spar::allreduce(net, std::span(few), spar::tree_dense(by_ring)); // the plans work for any number of values
     EXPECT_EQ(few, std::vector<float>(10, 7.0F));
   });
   group.run([&](spar::threads& net) {

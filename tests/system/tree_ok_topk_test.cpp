@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk on trees: the result is that of flat Ok-Topk, call after call; what it saves on narrow links; bad trees.
+// Ok-Topk on trees: the results are those of flat Ok-Topk, call after call; fewer bytes on narrow links; invalid trees.
 #include "support/ranks.hpp"
 #include "topology/random_tree.hpp"
 
@@ -26,8 +26,8 @@ using spar::tree_plans;
 using flat_reducer = spar::ok_topk<float>;
 using tree_reducer = spar::ok_topk<float, std::uint32_t, on_tree>;
 
-/// Whole numbers, whose sums are exact, and hardly two of which are equal: most of them small, and large ones that lie
-/// where `step` and, in part, the rank say.
+/// Whole numbers, whose sums are exact, with hardly any ties. Most of them are small; the places of the large ones
+/// depend on `step` and, in part, on the rank.
 std::vector<float> values_of(rank_t rank, int step, std::size_t n) {
   std::mt19937 random(static_cast<std::uint32_t>(1000 * step + rank));
   std::vector<float> x(n);
@@ -43,7 +43,7 @@ std::vector<float> values_of(rank_t rank, int step, std::size_t n) {
 template <class Reducer>
 struct steps {
   std::vector<std::unique_ptr<Reducer>>* reducers;
-  std::vector<std::vector<std::vector<float>>>* results; // of each rank, of each step
+  std::vector<std::vector<std::vector<float>>>* results; // by rank and step
   std::size_t n;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -106,7 +106,7 @@ TEST(tree_cells, have_the_portions_of_the_plan) {
     const tree_plans plans(topology);
     const auto& cells = plans.cells();
     for (rank_t r = 0; r < topology.ranks(); ++r) {
-      double portion = 1; // one over the degrees on the way to the root
+      double portion = 1; // one over the product of the degrees on the way to the root
       std::size_t at = 0;
       while (topology.leaves_of(topology.nodes()[at]).size() > 1 || !topology.nodes()[at].children.empty()) {
         const auto& node = topology.nodes()[at];
@@ -122,11 +122,11 @@ TEST(tree_cells, have_the_portions_of_the_plan) {
   }
 }
 
-/// Counts what crosses the links of hosts in a call of steady state.
+/// Counts the bytes that cross the links of hosts in a steady-state call.
 template <class Reducer>
 struct counted {
   std::vector<std::unique_ptr<Reducer>>* reducers;
-  std::vector<std::vector<std::uint64_t>>* bytes; // from a rank to a rank
+  std::vector<std::vector<std::uint64_t>>* bytes; // by sender and receiver
   spar::task<void> operator()(spar::sim& inner) const& {
     spar::counting<spar::sim> net(inner);
     const auto rank = static_cast<std::size_t>(net.rank());
@@ -142,7 +142,7 @@ struct counted {
   }
 };
 
-/// Bytes on the busiest link of a host, in the direction that has more.
+/// Bytes on the busiest link of a host, in the direction with more bytes.
 template <class Reducer, class... Topology>
 std::uint64_t busiest(const spar::tree& topology, const Topology&... policy) {
   const auto p = static_cast<std::size_t>(topology.ranks());
@@ -189,7 +189,7 @@ TEST(tree_ok_topk, of_other_ranks_or_another_tree_is_refused) {
       reduce(net, std::span(x));
       ADD_FAILURE() << "no error";
     } catch (const spar::invalid_argument& e) {
-      EXPECT_EQ(std::string(e.what()), "a plan for 3 ranks is used on 2");
+      EXPECT_EQ(std::string(e.what()), "a plan is for 3 ranks, but the number of ranks is 2");
     }
   });
   three.run([&](spar::threads& net) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The parameters that spar_perf --calibrate finds in times, and the file that it writes.
+// The parameters that spar_perf --calibrate fits to times, and the file that it writes.
 #include "../../tools/spar_perf/calibrate.hpp"
 #include "../../tools/spar_perf/calibrate_ranks.hpp"
 
@@ -30,7 +30,7 @@ TEST(calibrate, finds_the_line_that_times_lie_on) {
 }
 
 TEST(calibrate, messages_of_every_size_count_alike) {
-  // All 10 % off, the large ones too low: neither parameter is far from the truth.
+  // All times are 10 % off, those of large messages too low: neither parameter may be far from the truth.
   std::vector<perf::exchange_time> times;
   for (const double b : sizes) times.push_back({b, (1e-5 + 1e-9 * b) * (b < 10'000 ? 1.1 : 0.9)});
   spar::network_model network;
@@ -75,7 +75,7 @@ TEST(calibrate, measures_on_ranks) {
   group.run([&](spar::threads& net) {
     const spar::network_model network = perf::calibrate(net, o);
     EXPECT_GT(network.alpha + network.beta, 0);
-    EXPECT_GT(network.gamma_sparse, 1e-11); // seconds of one entry or value, not of all, on any machine
+    EXPECT_GT(network.gamma_sparse, 1e-11); // per entry or value, not for all of them, on any machine
     EXPECT_LT(network.gamma_sparse, 1e-5);
     EXPECT_GT(network.gamma_dense, 1e-12);
     EXPECT_LT(network.gamma_dense, network.gamma_sparse);

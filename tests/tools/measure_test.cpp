@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// spar_perf notices wrong results, and takes an algorithm of one's own.
+// spar_perf detects wrong results, and measures user-defined algorithms.
 #include "../../examples/own_policies/policies.hpp"
 #include "../../tools/spar_perf/measure_ranks.hpp"
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// Right, and then `Defect{}(rank, stream)`.
+/// Computes the right result and then applies `Defect{}(rank, stream)`.
 template <class Defect>
 struct defective : spar::algorithm_defaults {
   static constexpr std::string_view name = "defective";
@@ -83,7 +83,7 @@ TEST(Measure, AnAlgorithmOfOnesOwn) {
   EXPECT_EQ(row.measured.seconds.size(), 2U);
   EXPECT_EQ(row.work.k, 100U);
   EXPECT_GE(row.measured.nnz_out, 100U);
-  EXPECT_EQ(row.measured.messages, 2U);
+  EXPECT_EQ(row.measured.largest.messages_sent, 2U);
 }
 
 TEST(Measure, PoliciesOfOnesOwn) {
@@ -98,7 +98,7 @@ TEST(Measure, PoliciesOfOnesOwn) {
     for (const double density : {0.01, 1.0}) {
       const auto row = measured(add, density, name);
       EXPECT_TRUE(row.correct()) << name << " errs by " << row.measured.max_error;
-      EXPECT_GT(row.measured.messages, 0U);
+      EXPECT_GT(row.measured.largest.messages_sent, 0U);
     }
   }
 }
@@ -137,11 +137,11 @@ TEST(Measure, BothFormsBelowAndAtDensityOne) {
   EXPECT_TRUE(sparse.correct());
   EXPECT_TRUE(dense.correct());
   EXPECT_EQ(dense.work.k, 10000U);
-  // Four of six thirds of n values, and no indices.
-  EXPECT_EQ(dense.measured.total_bytes_sent, 2U * 3 * 4 * 10000 * 4 / 3); // in two calls
+  // Four messages of a third of n values each per rank, without indices.
+  EXPECT_EQ(dense.measured.total.bytes_sent, 2U * 3 * 4 * 10000 * 4 / 3); // in two calls
 }
 
-/// Keeps less than it should: what it selects at one index is lost.
+/// Loses the value that it selects at one index, instead of keeping it.
 struct forgets {
   static constexpr std::string_view name = "forgets";
   spar::topka_allreduce inner{.select = {.k = 100}};

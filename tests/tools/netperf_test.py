@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs scripts/netperf on two emulated hosts: usage, the JSON, several runs at once, and that nothing stays behind.
+"""Runs scripts/netperf on two emulated hosts: usage, the JSON, several runs at once, and clean-up.
 
 netperf_test.py openmpi|mpich
 """
@@ -32,19 +32,19 @@ def start(*arguments, mark=""):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background of a shell
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a background process
     )
 
 
 def marked(mark, name=""):
-    """Processes of a run, in whatever namespace."""
+    """Processes of a run, in any namespace."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             belongs = f"SPAR_TEST_MARK={mark}".encode() in (path / "environ").read_bytes()
             if belongs and name in (path / "comm").read_text():
                 found.append(path.name)
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             pass
     return found
 
@@ -57,7 +57,7 @@ def until(condition, seconds):
 
 
 def surroundings():
-    """What a run might leave behind besides processes."""
+    """The state that a run might leave behind, besides processes."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout.splitlines()
     names = sorted(line.split()[1] for line in links)
     spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
@@ -65,7 +65,7 @@ def surroundings():
     return names, spaces, mounts
 
 
-# Usage: one sentence, before anything is built.
+# Errors in the arguments: one sentence, before anything is built.
 for arguments, says in {
     "": "usage: scripts/netperf",
     "--hosts": "--hosts needs a value",
@@ -90,7 +90,7 @@ if probe.returncode == 77:
 before = surroundings()
 common = f"--mpi {sys.argv[1]} --systems ring,flexreduce,mpi --density 1".split()
 
-# Packets have one size, on slow links a smaller one.
+# Packets have one size, and a smaller size on slow links.
 for link, frames in ("49mbit", 16), ("50mbit", 44):
     show = "ip -d link show eth0; cat /proc/sys/net/ipv4/tcp_min_tso_segs"
     command = [SCRIPTS / "hosts", "1,1", link, "sh", "-c", show]
@@ -98,7 +98,7 @@ for link, frames in ("49mbit", 16), ("50mbit", 44):
     same = f"gso_max_segs {frames} " in shown.stdout and shown.stdout.endswith(f"\n{frames}\n")
     expect(shown.returncode == 0 and same, f"{link}: {shown.stdout}{shown.stderr}")
 
-# Two at once, with other hosts and other links.
+# Two runs at once, with different hosts and links.
 with tempfile.TemporaryDirectory() as directory:
     mark = str(uuid.uuid4())
     runs = {}
@@ -111,21 +111,22 @@ with tempfile.TemporaryDirectory() as directory:
         expect(run.returncode == 0, f"status {run.returncode}: {out}{err}")
         rows = {row["system"]: row for row in json.loads(path.read_text() or "[]")} if path.exists() else {}
         expect(set(rows) == {"ring", "flexreduce", "mpi"}, f"rows of {set(rows)}")
-        over_the_root = rows.get("flexreduce", {}).get("root_link_bytes")  # 250000 values each way
+        over_the_root = rows.get("flexreduce", {}).get("root_link_bytes")  # 250000 values in each direction
         expect(over_the_root == 1e6, f"the tree is not that of hosts {hosts}: {over_the_root} bytes")
         for row in rows.values():
             expect(row["correct"] is True and row["ranks"] == sum(map(int, hosts.split(","))), f"wrong: {row}")
-            # A million bytes or more go through the link each way; the bucket's first fill is less than a tenth.
+            # A million bytes or more cross the link in each direction; the token bucket's initial fill is less than a
+            # tenth.
             least = 1e6 * 8 / {"1gbit": 1e9, "100mbit": 1e8}[link]
             expect(row["seconds"] > 0.9 * least, f"{row['seconds']} s is faster than {link}")
     expect(until(lambda: not marked(mark), 5), f"processes stay behind: {marked(mark)}")
 
-# The program's own status comes back.
+# The exit status is the program's.
 run = start("--hosts", "1,1", "--mpi", sys.argv[1], "--systems", "none")
 out, err = run.communicate(timeout=400)
 expect(run.returncode == 2 and "none" in err, f"a wrong option of spar_perf: status {run.returncode}, {err}")
 
-# A run that is told to end, or is killed, takes everything with it.
+# A run that is terminated or killed takes everything with it.
 for how in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
     mark = str(uuid.uuid4())
     run = start(*common, *"--hosts 1,1 --count 1M --iterations 100000".split(), mark=mark)

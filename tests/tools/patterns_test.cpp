@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where spar_perf lets nonzero entries lie.
+// The indices at which spar_perf places nonzero entries.
 #include "../../tools/spar_perf/patterns.hpp"
 
 #include <gtest/gtest.h>
@@ -83,14 +83,15 @@ TEST(Patterns, DriftHasAHeavyTailAndASignalThatChangesSlowly) {
     return ab / std::sqrt(aa * bb);
   };
   const auto x = values(0, 0);
-  // The signal, a wave with a third of its amplitudes' square in the mean, is a quarter of all.
+  // The mean square of the signal, a wave, is a third of its amplitudes' mean square, so the signal has a quarter of
+  // the power.
   EXPECT_NEAR(correlation(x, values(1, 0)), 0.25, 0.05);
   EXPECT_NEAR(correlation(x, values(0, 1)), 0.25, 0.05);
   EXPECT_NEAR(correlation(x, values(0, 64)), 0, 0.05);
   EXPECT_NEAR(correlation(x, values(0, 128)), -0.25, 0.05);
   double squares = 0, fourth = 0;
   for (const double v : x) squares += v * v, fourth += v * v * v * v;
-  EXPECT_GT(fourth * n / (squares * squares), 10) << "3 for a normal distribution";
+  EXPECT_GT(fourth * n / (squares * squares), 10) << "a normal distribution has 3";
 }
 
 TEST(Patterns, DisjointRanksShareNoIndex) {

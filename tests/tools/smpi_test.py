@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs scripts/smpi on 16 simulated hosts: usage, right results, virtual times that can be repeated."""
+"""Runs scripts/smpi on 16 simulated hosts: usage, right results, repeatable virtual times."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ for arguments, says in {
     expect(done.returncode == 2, f"{arguments}: status {done.returncode}, not 2: {done.stderr}")
     expect(says in done.stderr and len(done.stderr.splitlines()) == 1, f"{arguments}: does not say '{says}'")
 
-if not shutil.which("smpicxx"):  # the script would install it
+if not shutil.which("smpicxx"):  # the script would install SimGrid
     print("skipped: SimGrid's smpicxx is not installed")
     sys.exit(1 if failures else 77)
 
@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as directory:
         expect(sorted(rows) == sorted(systems), f"{platform}: rows of {set(rows)}")
         for row in rows.values():
             expect(row["correct"] is True and row["ranks"] == 16, f"{platform}: wrong: {row}")
-            # Four rounds at 1 us, and what is sent at 10 Gbit/s; there is no local work.
+            # Four rounds at 1 us, plus the bytes at 10 Gbit/s; there is no local work.
             least = 4 * 1e-6 + (row["words_sent"] or 0) * 4 / 1.25e9
             expect(least < row["seconds"] < 5e-3, f"{platform}: {row['system']} takes {row['seconds']} s")
             known = times.setdefault((platform, row["system"]), row["seconds"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs spar_perf as people do: exit status, table, and the keys and figures of the JSON.
+"""Runs spar_perf through the command line: exit status, table, and the keys and figures of the JSON.
 
 spar_perf_test.py PROGRAM [COMMAND THAT LAUNCHES IT ...]
 """
@@ -45,13 +45,13 @@ def rows(*arguments):
         return {(r["system"], r["density"]): r for r in json.loads(path.read_text())}
 
 
-# Usage.
+# Errors in the arguments.
 run("--help", says="--pattern")
 run("--list", says="zipf")
 run("--list", says="quorum:Q")
 for arguments, says in {
     "--bogus": "--bogus",
-    "--count 0": "--count is at least 1",
+    "--count 0": "--count must be at least 1",
     "--count 16X": "not '16X'",
     "--count 5G": "add --index 64",
     "--density 1.5": "from 0 to 1",
@@ -63,41 +63,41 @@ for arguments, says in {
     "--systems ring,ring": "twice",
     "--type int32 --systems dsar_qsgd4": "for int32",
     "--latency 1us": "--transport sim",
-    "--transport sim --latency 1": "--latency is a number like 1us",
+    "--transport sim --latency 1": "--latency must be a number like 1us",
     "--transport sim --bandwidth 0": "above 0",
     "--pattern disjoint --density 0.4 --ranks 3": "3 ranks * 419430 entries",
     "--type half --ranks 513 --check": "at most 512 ranks",
     "--json /nonexistent/rows.json": "cannot write --json",
     "--calibrate /nonexistent/network": "cannot write --calibrate",
     "--network /nonexistent/network": "cannot read /nonexistent/network",
-    "--network x --calibrate y": "--calibrate measures",
-    "--network x --transport sim --latency 1us": "--latency is in the --network file",
+    "--network x --calibrate y": "--calibrate and --network exclude each other",
+    "--network x --transport sim --latency 1us": "--latency is given by the --network file",
     "--transport sim --cores -1": "--cores",
     "--systems flexreduce --topology /nonexistent/tree": "--topology: cannot read /nonexistent/tree",
     "--cores 1": "--transport sim",
     "--pattern drift --input sparse": "--input dense",
-    "--pattern drift --warmup 1": "counts every call",
-    "--pattern drift --type int32": "floating point, not of int32",
+    "--pattern drift --warmup 1": "measures every call",
+    "--pattern drift --type int32": "floating-point type, not int32",
     "--input both": "not 'both'",
-    "--epsilon -1": "--epsilon is a number from 0 to 1",
+    "--epsilon -1": "--epsilon must be a number from 0 to 1",
     "--tau 0": "--tau",
     "--tau-prime 0": "--tau-prime",
     "--type half --systems topka": "for half",
     "--calibrate /dev/null --ranks 1": "at least two ranks",
-    "--tau some": "where it is not unlimited, is a whole number of at least 1, not 'some'",
-    "--skew sideways": "--skew is one of none linear one random, not 'sideways'",
-    "--skew one --delay 1": "--delay is a number like",
-    "--delay 1ms": "--delay is of late ranks: add --skew",
-    "--systems quorum": "named like quorum:3, not 'quorum'",
-    "--systems quorum:x+ring": "named like quorum:3, not 'quorum:x'",
-    "--systems quorum:0": "a quorum is from 1 to 2, the number of ranks",
-    "--transport sim --ranks 4 --systems quorum:5+ring": "a quorum is from 1 to 4",
-    "--systems eager_solo+fast": "there is no system 'fast' to go within; there are: sparcml",
-    "--systems everyone+": "there is no system '' to go within",
+    "--tau some": "unless unlimited, must be a whole number of at least 1, not 'some'",
+    "--skew sideways": "--skew must be one of none linear one random, not 'sideways'",
+    "--skew one --delay 1": "--delay must be a number like",
+    "--delay 1ms": "--delay applies to late ranks: add --skew",
+    "--systems quorum": "invalid quorum 'quorum': expected a name like quorum:3",
+    "--systems quorum:x+ring": "invalid quorum 'quorum:x': expected a name like quorum:3",
+    "--systems quorum:0": "a quorum must be from 1 to 2, the number of ranks",
+    "--transport sim --ranks 4 --systems quorum:5+ring": "a quorum must be from 1 to 4",
+    "--systems eager_solo+fast": "there is no inner system 'fast'; there are: sparcml",
+    "--systems everyone+": "there is no inner system ''",
     "--systems rabenseifner+bf16": "there is no system 'rabenseifner+bf16'",
-    "--systems ring+sparcml": "there is no codec 'sparcml'",
-    "--systems ring+qsgd:3": "there is no codec 'qsgd:3'",
-    "--systems flexreduce+bf16+p2p": "+p2p is for ring and rec_doubling",
+    "--systems ring+sparcml": "unknown codec 'sparcml'",
+    "--systems ring+qsgd:3": "unknown codec 'qsgd:3'",
+    "--systems flexreduce+bf16+p2p": "+p2p is only for ring and rec_doubling",
 }.items():
     run(*arguments.split(), status=2, says=says)
 run("--transport", "mpi", status=77, says="without MPI")
@@ -116,7 +116,7 @@ for (system, density), r in found.items():
     expect(0 < r["seconds_min"] <= r["seconds"] <= r["seconds_max"], f"{system} has no times")
     expect(r["nnz_in"] == 5000 * density, f"{system} has {r['nnz_in']} entries at {density}")
 
-# Compressed ones: right within their bounds, counted, also within partial ones and in the simulator.
+# Compressed systems: results within their bounds, counts, also inside partial systems and in the simulator.
 compressed = "ring+bf16,ring+qsgd:8,rec_doubling+half,flexreduce+qsgd:8,dense+bf16,ring+bf16+p2p,dsar_split+qsgd:4"
 for transport in ["threads", "sim"]:
     found = rows(*f"--systems {compressed} --count 50000 --density 1 --ranks 4 --transport {transport} --check".split())
@@ -134,7 +134,7 @@ found = rows(*"--systems eager_solo+ring+bf16 --count 5000 --density 1 --ranks 3
 expect(found["eager_solo+ring+bf16", 1]["correct"] is True, f"compressed within partial: {found}")
 run(*"--systems ring+bf16 --type double".split(), status=77, says="for float with 32-bit indices, not for ring+bf16")
 
-# Systems that select, with what they keep: over steps that differ, and over one again and again.
+# Systems that select, with their residuals: over different steps, and over one step repeatedly.
 selecting = "topka,gaussiank,topkdsa,gtopk,ok_topk"
 chosen = f"--systems {selecting},sparcml,rec_doubling,dsar_qsgd4,dense --count 20000 --density 0.01 --ranks 3"
 for transport in ["threads", "sim"]:
@@ -180,12 +180,12 @@ for pattern, entries in [("identical", k * math.log2(p)), ("disjoint", k * (p - 
     expect(math.isclose(r["seconds"], due, rel_tol=1e-9), f"simulated {pattern}: {r['seconds']} s, not {due}")
     expect(r["iterations"] == 1, "more than one iteration without jitter")
 
-# Without jitter messages leave in the order in which they are sent, in which those of a split do not meet.
+# Without jitter, messages leave in the order in which they are sent, and those of a split do not collide.
 split = "--transport sim --ranks 8 --systems dsar_split --pattern disjoint --count 80000 --density 0.1 --latency 0"
 seconds = rows(*split.split(), "--bandwidth", "1GB/s")["dsar_split", 0.1]["seconds"]
 expect(seconds < 1.02e-9 * 7 / 8 * (8 * 8000 + 4 * 80000), f"messages of a split meet: {seconds} s")
 
-# Over a tree: the simulated time is the model's, and the ring's for BlueConnect on a tree that is not symmetric.
+# On a tree, the simulated time is the model's; for BlueConnect on an asymmetric tree, the ring's.
 with tempfile.TemporaryDirectory() as directory:
     path = pathlib.Path(directory) / "tree.json"
     host = lambda *ranks: {"bandwidth": 1e10, "latency": 0, "children": [{"rank": r} for r in ranks]}
@@ -209,9 +209,9 @@ with tempfile.TemporaryDirectory() as directory:
     expect(k["tree_ok_topk", 0.02]["root_link_bytes"] < 0.9 * k["ok_topk", 0.02]["root_link_bytes"], f"no less: {k}")
     expect(all(row["correct"] is True for row in r.values()), f"over a tree: {r}")
     expect(rows(*over, "--ranks", "5", "--iterations", "2")["flexreduce", 1]["correct"] is True, "on threads: wrong")
-    run(*over, "--ranks", "4", status=2, says=f"--topology {path} has 5 ranks, the run 4")
+    run(*over, "--ranks", "4", status=2, says=f"--topology {path} has 5 ranks, but the run has 4")
 
-# Partial systems beside the others: all that was brought is in some result.
+# Partial systems beside the others: every contribution is in some result.
 within = "--systems eager_solo,quorum:2+ssar_split,eager_majority+ok_topk,everyone+dsar_qsgd4,ring --ranks 3 --check"
 for transport in ["threads", "sim"]:
     for of in ["--density 0.01", "--density 1 --in-place", "--pattern drift --iterations 12", "--input dense"]:
@@ -226,7 +226,7 @@ for transport in ["threads", "sim"]:
             expect(r["correct"] is True, f"{system} {on} skewed: wrong by {r['max_error']}, bound {r['error_bound']}")
             expect(1 <= r["nap_min"] <= r["nap_mean"] <= 3 and r["tau"] == "unlimited", f"{system} {on}: {r}")
 
-# Ranks that are late, in the simulator: what eager-SGD's figure 9 shows.
+# Late ranks in the simulator, as in figure 9 of eager-SGD.
 late = "--transport sim --ranks 8 --count 1000 --density 1 --iterations 400 --delay 1ms --check --skew"
 systems = "eager_solo,eager_majority,quorum:3,everyone,eager_solo+ring,rec_doubling"
 r = {system: x for (system, _), x in rows(*late.split(), "linear", "--systems", systems).items()}
@@ -249,7 +249,7 @@ for skew, lowest, highest in [("one", 1, 7), ("random", 1, 2)]:
     expect(x["correct"] is True and lowest <= x["nap_min"] <= x["nap_mean"] <= highest, f"{skew}: {x}")
 run(*late.split(), "one", "--systems", "eager_solo,ring", says="/ ring")
 
-# Calibration, and the choice by what it wrote.
+# Calibration, and the choice of algorithms by the calibrated file.
 with tempfile.TemporaryDirectory() as directory:
     path = pathlib.Path(directory) / "network"
     run("--calibrate", str(path), "--iterations", "2", "--warmup", "1", "--ranks", "3", says="gamma_dense ")
@@ -259,7 +259,7 @@ with tempfile.TemporaryDirectory() as directory:
     cheap = "--systems sparcml --count 10000 --density 0.01 --iterations 1 --warmup 0 --check".split()
     r = rows(*cheap, "--ranks", "3", "--network", str(path))["sparcml", 0.01]
     expect(all(r[name] == value for name, value in measured.items()), f"chosen by {r}, not by {measured}")
-    # A message costs nothing, then much: P - 1 messages each, then as few as can be.
+    # If messages cost nothing, P - 1 messages per rank; if they are expensive, as few as possible.
     counts = []
     for alpha in [0, 1]:
         path.write_text(f"alpha {alpha}\nbeta 1e-9\ngamma_sparse 1e-7\ngamma_dense 1\n")
@@ -268,7 +268,7 @@ with tempfile.TemporaryDirectory() as directory:
         expect(rows(*cheap, "--transport", "sim")["sparcml", 0.01]["alpha"] == 1e-6,
                "the simulator has its own network")
     expect(counts[0] > counts[1], f"{counts} messages whatever one costs")
-    # The simulator simulates what the file says, to sparse and to dense systems.
+    # The simulator applies the file's parameters to sparse and to dense systems.
     path.write_text("alpha 1e-5\nbeta 1e-8\ngamma_sparse 3e-9\ngamma_dense 1e-9\n")
     options = "--transport sim --ranks 2 --systems rec_doubling --pattern identical --count 10000 --density 0.01,1"
     for cores, turns in [(0, 1), (1, 2)]:
@@ -277,7 +277,7 @@ with tempfile.TemporaryDirectory() as directory:
             seconds = both["rec_doubling", density]["seconds"]
             expect(math.isclose(seconds, due, rel_tol=1e-9), f"density {density}, {cores} cores: {seconds}, not {due}")
     path.write_text("alpha 1\nbeta x\n")
-    run(*cheap, status=2, says=f"{path}:2: beta is a number of seconds, not 'x'")
+    run(*cheap, status=2, says=f"{path}:2: beta must be a number of seconds, not 'x'")
     del os.environ["SPAR_NETWORK"]
     run(*f"--calibrate {path} --transport sim --latency 5us".split(), says="alpha 5e-06")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs spar_topology as people do: the picture, the plan of the paper's figure 2 as JSON, usage.
+"""Runs spar_topology through the command line: the picture, the plan of the paper's figure 2 as JSON, usage.
 
 spar_topology_test.py PROGRAM
 """

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The numbers with units of spar_perf's command line.
+// Numbers with units on spar_perf's command line.
 #include "../../tools/spar_perf/units.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Units, ErrorsNameTheOptionAndTheText) {
     perf::parse_rate("--bandwidth", "fast");
     FAIL();
   } catch (const usage_error& e) {
-    EXPECT_EQ(std::string(e.what()).find("--bandwidth is a number like 1GB/s"), 0U) << e.what();
+    EXPECT_EQ(std::string(e.what()).find("--bandwidth must be a number like 1GB/s"), 0U) << e.what();
     EXPECT_NE(std::string(e.what()).find("not 'fast'"), std::string::npos) << e.what();
   }
 }

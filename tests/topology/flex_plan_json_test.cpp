@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Plans in JSON: there and back, and what is refused.
+// Plans in JSON: written and read again, and rejected input.
 #include "topology/random_tree.hpp"
 
 #include <spar/topology/flex_plan_json.hpp>
@@ -37,19 +37,21 @@ TEST(plan_json, bad_ones_are_refused) {
     return text.replace(at, what.size(), instead);
   };
   const std::pair<std::string, const char*> cases[] = {
-      {"", "a text is no plan: "},
-      {"[]", "a text is no plan: "},
-      {with("\"n\": 12", "\"m\": 12"), "a text is no plan: "},
-      {with("\"n\": 12", "\"n\": -12"), "a plan has -12 where a number is due"},
-      {with("\"n\": 12", "\"n\": 11"), "call 1 of a plan is for [6, 12) of 11 values"},
-      {with("\"n\": 12", "\"n\": 13"), "level 0 of a plan leaves values of rank 0 from 12 on in no call, or in two"},
-      {with("\"ranks\": 2", "\"ranks\": 4294967297"), "a plan has 2 ranges, for 4294967297 ranks"},
-      {with("    0,\n    1\n", "    0,\n    4294967297\n"), "a plan has 4294967297 where a rank is due"},
-      {with("\"ranks\": 2", "\"ranks\": 0.5"), "a plan has 0.5 where a number is due"},
-      {with("\"participants\": [", "\"participants\": [[],"), "a plan has subranges on 1 levels, participants on 2"},
-      {with("\"ranges\": [", "\"ranges\": [[0,0],"), "a plan has 3 ranges, for 2 ranks"},
-      {with("   0,\n   6\n", "   0,\n   5\n"), "a plan gives rank 0 another range than its calls do"},
-      {with("\"n\": 12", "\"n\": 12, \"n\": 12"), "a plan has an object with 'n' twice"},
+      {"", "malformed plan: "},
+      {"[]", "malformed plan: "},
+      {with("\"n\": 12", "\"m\": 12"), "malformed plan: "},
+      {with("\"n\": 12", "\"n\": -12"), "a plan has -12 where a non-negative integer is expected"},
+      {with("\"n\": 12", "\"n\": 11"), "call 1 of a plan has the range [6, 12); expected a non-empty part of [0, 11)"},
+      {with("\"n\": 12", "\"n\": 13"), "on level 0 of a plan, the calls of rank 0 end at 12, but its values do not"},
+      {with("\"ranks\": 2", "\"ranks\": 4294967297"), "a plan has 2 ranges; expected one for each of 4294967297 ranks"},
+      {with("    0,\n    1\n", "    0,\n    4294967297\n"), "a plan has 4294967297 where a rank is expected"},
+      {with("\"ranks\": 2", "\"ranks\": 0.5"), "a plan has 0.5 where a non-negative integer is expected"},
+      {with("\"participants\": [", "\"participants\": [[],"),
+       "a plan has subranges for 1 levels, but the number of levels with participants is 2"},
+      {with("\"ranges\": [", "\"ranges\": [[0,0],"), "a plan has 3 ranges; expected one for each of 2 ranks"},
+      {with("   0,\n   6\n", "   0,\n   5\n"),
+       "a plan gives rank 0 a range that does not match its calls; expected [0, 6)"},
+      {with("\"n\": 12", "\"n\": 12, \"n\": 12"), "a plan has an object with the key 'n' twice"},
   };
   for (const auto& [text, expected] : cases) {
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Plans for uneven trees: the paper's example, and the properties of all of them on random trees.
+// Plans for uneven trees: the paper's example, and the properties of plans on random trees.
 #include "support/extent.hpp"
 #include "topology/random_tree.hpp"
 
@@ -26,7 +26,7 @@ using spar::rank_t;
 using spar::tree;
 
 TEST(flex_plan, of_the_papers_figure_2) {
-  const flex_plan plan(hosts({2, 3}), 12); // D and E, F to H
+  const flex_plan plan(hosts({2, 3}), 12); // D and E, F to H in the paper
   const index_range expected[] = {{2, 5}, {7, 10}, {0, 2}, {5, 7}, {10, 12}};
   for (rank_t r = 0; r < 5; ++r) EXPECT_EQ(plan[r], expected[r]) << "rank " << r;
   EXPECT_EQ(plan.picture(), "level 0: [0, 6) 1 -> 0\n"
@@ -73,10 +73,10 @@ TEST(flex_plan, of_more_values_than_32_bits_count) {
   EXPECT_EQ(together, n);
 }
 
-/// What a rank has of each index, as the set of the ranks whose values are in it.
+/// For each index, the set of ranks whose values a rank has added, as bits.
 using contents = std::vector<std::uint64_t>;
 
-/// Plays a plan with sets for values; every expectation is one of the paper's goals.
+/// Executes a plan with sets of ranks for values; every expectation is one of the paper's goals.
 void expect_exact(const flex_plan& plan) {
   const std::uint64_t n = plan.dimension();
   const auto ranks = static_cast<std::size_t>(plan.ranks());
@@ -91,7 +91,7 @@ void expect_exact(const flex_plan& plan) {
     for (const auto& call : plan.calls(level)) {
       const auto chain = plan.chain(call);
       ASSERT_GT(call.range.size(), 0U);
-      ASSERT_EQ(std::set<rank_t>(chain.begin(), chain.end()).size(), chain.size()) << "a rank twice in a chain";
+      ASSERT_EQ(std::set<rank_t>(chain.begin(), chain.end()).size(), chain.size()) << "a rank is twice in a chain";
       const auto root = static_cast<std::size_t>(chain.back());
       auto& mine = held[root];
       if (mine.size() == 0) mine = {call.range.begin, call.range.begin};
@@ -147,7 +147,8 @@ TEST(flex_plan, hierarchical_reduces_to_masters_who_alone_go_on) {
                                                                   "level 1: [0, 6) 2 -> 0\n"
                                                                   "level 1: [6, 12) 0 -> 2\n");
   EXPECT_NE(flex_plan::hierarchical(hosts({2, 3}), 12).digest(), flex_plan(hosts({2, 3}), 12).digest());
-  EXPECT_EQ(flex_plan::hierarchical(tree::flat(5), 12), flex_plan(tree::flat(5), 12)) << "the root is no host";
+  EXPECT_EQ(flex_plan::hierarchical(tree::flat(5), 12), flex_plan(tree::flat(5), 12))
+      << "the root must not count as a host";
 }
 
 TEST(flex_plan, children_with_slow_links_come_first_in_chains_that_they_do_not_end) {
@@ -184,7 +185,7 @@ TEST(flex_plan, of_its_calls_is_the_same_plan) {
   }
 }
 
-/// Whatever is changed in a plan's calls, what is not refused is exact.
+/// Whatever changes in a plan's calls, the plan is rejected or exact.
 TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
   std::mt19937_64 random(6);
   int accepted = 0;
@@ -237,7 +238,7 @@ TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
     } catch (const spar::invalid_argument&) {
     }
   }
-  EXPECT_GT(accepted, 300); // other orders of chains, for one
+  EXPECT_GT(accepted, 300); // for example other orders of chains
   EXPECT_LT(accepted, 2500);
 }
 
@@ -258,28 +259,38 @@ TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
     return refusal(changed);
   };
   EXPECT_EQ(refusal(good), "accepted");
-  EXPECT_EQ(refusal(good, 12, 0), "a plan is for 0 ranks");
-  EXPECT_EQ(with([](auto& l) { l[1].range.end = 13; }), "call 1 of a plan is for [6, 13) of 12 values");
-  EXPECT_EQ(with([](auto& l) { l[1].range = {7, 7}; }), "call 1 of a plan is for [7, 7) of 12 values");
-  EXPECT_EQ(with([](auto& l) { l[0].chain = {2, 0}; }), "call 0 of a plan has rank 2 of 2");
+  EXPECT_EQ(refusal(good, 12, 0), "a plan is for 0 ranks; expected at least 1");
+  EXPECT_EQ(with([](auto& l) { l[1].range.end = 13; }),
+            "call 1 of a plan has the range [6, 13); expected a non-empty part of [0, 12)");
+  EXPECT_EQ(with([](auto& l) { l[1].range = {7, 7}; }),
+            "call 1 of a plan has the range [7, 7); expected a non-empty part of [0, 12)");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {2, 0}; }),
+            "call 0 of a plan has rank 2 in its chain, but the number of ranks is 2");
   EXPECT_EQ(with([](auto& l) { l[0].chain = {0, 0}; }), "call 0 of a plan has rank 0 twice");
-  EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks");
-  EXPECT_EQ(with([](auto& l) { l[0].chain = {0}; }),
-            "call 1 (1 of its level) of a plan begins at 6, where rank 1 has values from 0 on that are in no call, or "
-            "in two");
-  EXPECT_EQ(with([](auto& l) { l[1].range.begin = 5; }),
-            "call 1 (1 of its level) of a plan begins at 5, where rank 0 has values from 6 on that are in no call, or "
-            "in two");
-  EXPECT_EQ(with([](auto& l) { l.pop_back(); }),
-            "level 0 of a plan leaves values of rank 0 from 6 on in no call, or in two");
-  EXPECT_EQ(refusal({{{{0, 12}, {0}}}}), "the owners of a plan do not have each of 12 values once, from 12");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks in its chain");
+  EXPECT_EQ(
+      with([](auto& l) { l[0].chain = {0}; }),
+      "call 1 of a plan (call 1 of its level) begins at 6, but the next value of rank 1 is 0; each value must be in "
+      "exactly one call of a level");
+  EXPECT_EQ(
+      with([](auto& l) { l[1].range.begin = 5; }),
+      "call 1 of a plan (call 1 of its level) begins at 5, but the next value of rank 0 is 6; each value must be in "
+      "exactly one call of a level");
+  EXPECT_EQ(with([](auto& l) { l.pop_back(); }), "on level 0 of a plan, the calls of rank 0 end at 6, but its values "
+                                                 "do not; each value must be in exactly one call "
+                                                 "of a level");
+  EXPECT_EQ(
+      refusal({{{{0, 12}, {0}}}}),
+      "each of the 12 values of a plan must have exactly one owner, but owned ranges overlap or leave a gap at 12");
   EXPECT_EQ(refusal({}, 12, 1), "accepted");
   calls alone = good;
   alone.push_back({{{6, 12}, {0}}});
-  EXPECT_EQ(refusal(alone), "call 2 of a plan is of rank 0 alone, which does not have these values");
+  EXPECT_EQ(refusal(alone),
+            "call 2 of a plan has only rank 0 in its chain, but this rank does not hold the values of the range");
 }
 
-/// Equation 12: a learner's next range meets ceil(its portion / the smallest portion) boundaries of each child.
+/// Equation 12: the next range of a learner meets ceil(the learner's portion / the smallest portion) boundaries of each
+/// child.
 TEST(flex_plan, has_no_more_calls_than_equation_12) {
   std::mt19937_64 random(2);
   for (int i = 0; i < trees; ++i) {

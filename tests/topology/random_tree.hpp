@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random trees for the tests of plans: uneven in degrees and in depth.
+// Random trees for the tests of plans, with uneven degrees and depths.
 #pragma once
 
 #include <spar/topology/tree.hpp>
@@ -38,8 +38,8 @@ inline spar::tree_node random_branch(std::mt19937_64& random, std::size_t leaves
 
 } // namespace detail
 
-/// Up to `depth` levels, with branches of one child among them; ranks in random order. With `slow_links` one child of
-/// each branch has a link that is a tenth as fast as the others'.
+/// Up to `depth` levels, some branches with one child, and ranks in random order. With `slow_links` one child of each
+/// branch has a link with a tenth of the others' bandwidth.
 inline spar::tree random_tree(std::mt19937_64& random, std::size_t leaves, int depth, bool slow_links = false) {
   std::vector<spar::rank_t> unused(leaves);
   std::iota(unused.begin(), unused.end(), 0);
@@ -47,7 +47,7 @@ inline spar::tree random_tree(std::mt19937_64& random, std::size_t leaves, int d
   return spar::tree(detail::random_branch(random, leaves, depth, unused, slow_links));
 }
 
-/// Hosts with so many ranks each at one switch, ranks from left to right.
+/// Hosts with the given numbers of ranks at one switch, ranks from left to right.
 inline spar::tree hosts(const std::vector<int>& ranks_of_each) {
   spar::tree_node root;
   spar::rank_t next = 0;

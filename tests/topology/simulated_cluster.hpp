@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Clusters whose hosts have narrow links, and the time of a dense allreduce over the links of a tree in the simulator.
+// Clusters whose hosts have narrow links, and the simulated time of a dense allreduce over the links of a tree.
 #pragma once
 
 #include "support/ranks.hpp"
@@ -13,7 +13,7 @@
 
 namespace spar_test {
 
-/// Hosts with so many ranks each, at 1e10 B/s inside and 1e8 B/s between.
+/// Hosts with the given numbers of ranks, with 1e10 B/s inside hosts and 1e8 B/s between hosts.
 inline spar::tree cluster(const std::vector<int>& ranks_of_each, double latency_between, double latency_inside) {
   spar::tree_node root{.links = {1e8, latency_between}};
   spar::rank_t next = 0;
@@ -25,7 +25,7 @@ inline spar::tree cluster(const std::vector<int>& ranks_of_each, double latency_
   return spar::tree(root);
 }
 
-/// A rank's part of a dense allreduce in place.
+/// One rank's call of a dense allreduce in place.
 template <class Algorithm>
 struct reduce_with {
   Algorithm algorithm;
@@ -38,7 +38,7 @@ struct reduce_with {
   }
 };
 
-/// Its virtual time, of n floats.
+/// The virtual time of a dense allreduce of n floats.
 template <class Algorithm>
 double simulated(const spar::tree& topology, std::size_t n, const Algorithm& algorithm) {
   std::vector<std::vector<float>> x(static_cast<std::size_t>(topology.ranks()), std::vector<float>(n));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Trees in JSON: what is read, and what is refused where.
+// Trees in JSON: accepted and rejected input, and the place that an error names.
 #include <spar/topology/tree_json.hpp>
 
 #include <gtest/gtest.h>
@@ -21,41 +21,44 @@ TEST(tree_json, is_the_tree_that_code_composes) {
   EXPECT_EQ(spar::parse_tree(R"({"children": [{"rank": 0}, {"rank": 1}]})"), spar::tree::flat(2));
   const spar::tree one_slow =
       spar::parse_tree(R"({"latency": 5e-5, "children": [{"rank": 0, "link": {"bandwidth": 1e7}}, {"rank": 1}]})");
-  EXPECT_EQ(one_slow.nodes()[1].up, (spar::tree_link{1e7, 5e-5})) << "what a link does not say is as above it";
+  EXPECT_EQ(one_slow.nodes()[1].up, (spar::tree_link{1e7, 5e-5})) << "a link must inherit unset properties from above";
   EXPECT_EQ(one_slow.nodes()[2].up, (spar::tree_link{1e9, 5e-5}));
   EXPECT_EQ(spar::parse_tree(R"({"rank": 0})").ranks(), 1);
 }
 
 TEST(tree_json, bad_ones_are_refused_with_the_place) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "a tree is no JSON: "},
-      {"{", "a tree is no JSON: "},
-      {R"({"bandwidth": 1e400, "children": [{"rank": 0}]})", "a tree is no JSON: "},
-      {"[]", "root of the tree is no object"},
-      {R"({"rank": -1})", "root.rank of the tree is no rank: -1"},
-      {R"({"rank": 0.5})", "root.rank of the tree is no rank: 0.5"},
-      {R"({"rank": 4294967296})", "root.rank of the tree is no rank: 4294967296"},
-      {R"({"rank": 0, "latency": 1})", "root of the tree is a rank, and has links"},
-      {R"({"children": {}})", "root.children of the tree is no array"},
-      {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is no object"},
-      {R"({"children": [{"rank": 0}, {"ranks": 1}]})", "root.children[1] of the tree has 'ranks'; a node has rank"},
+      {"", "malformed JSON of a tree: "},
+      {"{", "malformed JSON of a tree: "},
+      {R"({"bandwidth": 1e400, "children": [{"rank": 0}]})", "malformed JSON of a tree: "},
+      {"[]", "root of the tree is not a JSON object"},
+      {R"({"rank": -1})", "root.rank of the tree is not a valid rank: -1"},
+      {R"({"rank": 0.5})", "root.rank of the tree is not a valid rank: 0.5"},
+      {R"({"rank": 4294967296})", "root.rank of the tree is not a valid rank: 4294967296"},
+      {R"({"rank": 0, "latency": 1})", "root of the tree is a rank, but has links; expected a rank or links"},
+      {R"({"children": {}})", "root.children of the tree is not a JSON array"},
+      {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is not a JSON object"},
+      {R"({"children": [{"rank": 0}, {"ranks": 1}]})",
+       "root.children[1] of the tree has the unknown key 'ranks'; expected rank, or"},
       {R"({"children": [{"children": []}]})", "root.children[0] of the tree has neither a rank nor children"},
-      {R"({"bandwidth": "fast", "children": [{"rank": 0}]})", "root.bandwidth of the tree is no number: \"fast\""},
-      {R"({"bandwidth": 0, "children": [{"rank": 0}]})", "root of the tree has links of 0 bytes a second"},
+      {R"({"bandwidth": "fast", "children": [{"rank": 0}]})",
+       "root.bandwidth of the tree must be a number, not \"fast\""},
+      {R"({"bandwidth": 0, "children": [{"rank": 0}]})", "root of the tree has links of 0 bytes per second"},
       {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice"},
-      {R"({"children": [{"rank": 0}, {"rank": 1, "rank": 2}]})", "a tree has an object with 'rank' twice"},
+      {R"({"children": [{"rank": 0}, {"rank": 1, "rank": 2}]})", "a tree has an object with the key 'rank' twice"},
       {R"({"link": {}, "rank": 0})", "root of the tree has a link to a parent"},
-      {R"({"children": [{"rank": 0, "link": 3}]})", "root.children[0].link of the tree is no object"},
-      {R"({"children": [{"rank": 0, "link": {"speed": 3}}]})", "root.children[0].link of the tree has 'speed'"},
+      {R"({"children": [{"rank": 0, "link": 3}]})", "root.children[0].link of the tree is not a JSON object"},
+      {R"({"children": [{"rank": 0, "link": {"speed": 3}}]})",
+       "root.children[0].link of the tree has the unknown key 'speed'"},
       {R"({"children": [{"rank": 0, "link": {"bandwidth": 0}}]})",
-       "root.children[0] of the tree has a link of 0 bytes a second"},
+       "root.children[0] of the tree has a link of 0 bytes per second"},
       {R"({"children": [{"rank": 0, "link": {"latency": -1}}]})",
        "root.children[0] of the tree has a link with a latency of -1 s"},
   };
   for (const auto& [text, expected] : cases) {
     try {
       const spar::tree t = spar::parse_tree(text);
-      ADD_FAILURE() << text << " is accepted";
+      ADD_FAILURE() << text << " was accepted";
     } catch (const spar::invalid_argument& e) {
       EXPECT_EQ(std::string(e.what()).find(expected), 0U) << text << ": " << e.what();
     }
@@ -71,7 +74,7 @@ TEST(tree_json, one_without_end_is_refused) {
       for (int i = 0; i < 100'000; ++i) end += "]}";
       return end;
     }());
-    ADD_FAILURE() << "it is accepted";
+    ADD_FAILURE() << "the tree was accepted";
   } catch (const spar::invalid_argument& e) {
     EXPECT_STREQ(e.what(), "a tree is deeper than 100 links");
   }
@@ -82,11 +85,11 @@ TEST(tree_json, of_a_file) {
   std::ofstream(path) << R"({"children": [{"rank": 1}, {"rank": 0}]})";
   EXPECT_EQ(spar::read_tree(path).leaves()[0], 1);
   std::ofstream(path) << R"({"children": 3})";
-  for (const auto& [file, says] : {std::pair(path, path + ": root.children of the tree is no array"),
+  for (const auto& [file, says] : {std::pair(path, path + ": root.children of the tree is not a JSON array"),
                                    std::pair(path + "x", "cannot read " + path + "x: No such file or directory")}) {
     try {
       const spar::tree t = spar::read_tree(file);
-      ADD_FAILURE() << file << " is accepted";
+      ADD_FAILURE() << file << " was accepted";
     } catch (const spar::invalid_argument& e) {
       EXPECT_EQ(std::string(e.what()), says);
     }

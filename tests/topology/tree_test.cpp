@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Trees: their levels and leaves, their picture, and what is no tree of ranks.
+// Trees: their levels and leaves, their picture, and invalid trees.
 #include <spar/topology/hosts.hpp>
 #include <spar/topology/tree.hpp>
 
@@ -19,7 +19,7 @@ using ranks = std::vector<spar::rank_t>;
 tree_node branch(std::vector<tree_node> children) { return {.children = std::move(children)}; }
 tree_node leaf(spar::rank_t rank) { return {.rank = rank}; }
 
-/// Two hosts, one of which has a switch in it, and a rank beside them.
+/// Two hosts, one of which contains a switch, and a rank beside them.
 tree_node uneven() {
   return branch({branch({leaf(4), branch({leaf(0), leaf(2)})}), leaf(1), branch({leaf(5), leaf(3)})});
 }
@@ -98,11 +98,10 @@ TEST(tree, bad_ones_are_refused_with_the_place) {
   EXPECT_EQ(error_of(branch({leaf(0), branch({leaf(1), branch({})})})),
             "root.children[1].children[1] of the tree has neither a rank nor children");
   EXPECT_EQ(error_of(branch({{.rank = 0, .children = {leaf(1)}}})),
-            "root.children[0] of the tree is rank 0 and has children as well");
+            "root.children[0] of the tree is rank 0 and has children; expected one or the other");
   EXPECT_EQ(error_of(branch({leaf(0), leaf(1), leaf(0)})), "a tree has rank 0 twice");
-  EXPECT_EQ(error_of(branch({leaf(0), leaf(2)})),
-            "a tree with 2 leaves has rank 2: its leaves are the ranks from 0 to 1");
-  EXPECT_EQ(error_of(branch({leaf(-7)})), "root.children[0] of the tree has rank -7");
+  EXPECT_EQ(error_of(branch({leaf(0), leaf(2)})), "a tree with 2 leaves has rank 2; expected the ranks from 0 to 1");
+  EXPECT_EQ(error_of(branch({leaf(-7)})), "root.children[0] of the tree has the invalid rank -7");
   for (const double bandwidth : {0.0, -1.0}) {
     const tree_node slow{.links = {.bandwidth = bandwidth}, .children = {leaf(0)}};
     EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links of"), std::string::npos);
@@ -111,7 +110,7 @@ TEST(tree, bad_ones_are_refused_with_the_place) {
     EXPECT_NE(error_of({.links = {.bandwidth = bandwidth}, .children = {leaf(0)}}), "no error");
   }
   EXPECT_EQ(error_of({.links = {.latency = -1}, .children = {leaf(0)}}),
-            "root of the tree has links with a latency of -1 s");
+            "root of the tree has links with a latency of -1 s; expected a finite latency of at least 0 s");
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Envelopes: what is written is read, in the short form and in the full one; what is damaged or cut off is refused.
+// Envelopes: what is written is read again, in the short form and in the full one; damaged or truncated envelopes are
+// rejected.
 #include <spar/spar.hpp>
 #include <spar/transport/mpi/envelope.hpp>
 
@@ -48,7 +49,7 @@ bool same(const spar::header& a, const spar::header& b) {
          a.index == b.index;
 }
 
-/// Written and read again.
+/// Checks that reading returns what was written.
 void expect_round_trip(const spar::message_pieces& out) {
   const written w(out);
   spar::header h;
@@ -82,11 +83,12 @@ TYPED_TEST(dense_envelope, is_read_as_it_was_written) {
 TEST(envelope, of_a_few_dense_values_has_sixteen_bytes_more) {
   const std::array<float, 2> x{1, 2};
   EXPECT_EQ(written(dense_message<float>(x, 2)).size, 16U + 8U);
-  EXPECT_EQ(written(dense_message<float>(x, std::uint64_t{1} << 32)).size, 16U + 8U) << "the digest has the dimension";
+  EXPECT_EQ(written(dense_message<float>(x, std::uint64_t{1} << 32)).size, 16U + 8U)
+      << "the digest includes the dimension";
   const std::vector<float> most(1024);
   EXPECT_EQ(written(dense_message<float>(most, 1024)).size, 16U + 4096U);
   const std::vector<float> many(1025);
-  EXPECT_EQ(written(dense_message<float>(many, 1025)).size, 64U) << "the values follow by themselves";
+  EXPECT_EQ(written(dense_message<float>(many, 1025)).size, 64U) << "the values are sent separately";
 }
 
 spar::message_pieces sparse_message(std::span<const std::uint32_t> indices, std::span<const double> x) {
@@ -122,7 +124,8 @@ TEST(envelope, of_three_pieces_is_read_as_it_was_written) {
   expect_round_trip(out);
 }
 
-/// Two pieces of the same dense vector, as a ring's wrapped range, and a count that differs from the values sent.
+/// Two pieces of the same dense vector, as in a ring's wrapped range, and a count that differs from the number of
+/// values.
 TEST(envelope, that_a_short_header_does_not_describe_has_a_full_one) {
   const std::array<float, 4> x{1, 2, 3, 4};
   auto two = dense_message<float>(std::span(x).first(1), 4);
@@ -141,7 +144,7 @@ TEST(envelope, that_a_short_header_does_not_describe_has_a_full_one) {
   expect_round_trip(bytes);
 }
 
-/// Nothing is accepted as something else: neither with a bit flipped in the header nor with bytes missing or added.
+/// A damaged envelope is never accepted, neither with a flipped bit in the header nor with missing or additional bytes.
 void expect_damage_is_noticed(const spar::message_pieces& out, std::size_t header_size) {
   const written good(out);
   spar::header h;
@@ -186,8 +189,8 @@ TEST(envelope, with_more_behind_a_short_header_than_is_ever_sent_so_is_refused) 
   EXPECT_THROW((void)spar::read_envelope(std::span(w.memory).first(w.size + 4), h), spar::corrupt_message);
 }
 
-/// A short message carries no length of its own: a loss of whole values shows in `count`, which a receiver compares
-/// with what is due; a loss of parts of one is refused here.
+/// A short message does not contain its length. If whole values are missing, `count` shows it, which the receiver
+/// compares with the expected number; if part of a value is missing, the reader rejects the message.
 TEST(envelope, of_dense_values_that_is_cut_off_never_passes_for_the_whole) {
   const std::array<double, 3> x{1, 2, 3};
   const written w(dense_message<double>(x, 3));
@@ -221,7 +224,7 @@ TEST(envelope, of_another_version_of_the_wire_format_is_named) {
   EXPECT_EQ(refusal(whole.bytes()), "a message has version 1 of the wire format; this is version 2");
 }
 
-/// A signature of values of T, or of a stream, by that algorithm and operation.
+/// A signature of values of T, or of a stream, with this algorithm and operation.
 template <class T, class Index, class Algorithm, class Op>
 std::uint64_t digest(std::uint64_t n, std::uint64_t option = 0) {
   return spar::signature_of<T, Index, Op>(n, Algorithm{}, option).digest;

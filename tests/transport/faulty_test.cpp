@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the decorator `faulty` does to single messages: just what is planned, and nothing else.
+// What the decorator `faulty` does to single messages: exactly what is planned.
 #include "support/ranks.hpp"
 
 #include <spar/transport/faulty.hpp>
@@ -19,17 +19,17 @@ namespace {
 
 using kind = spar::fault::kind;
 
-/// What rank 1 receives, in the order of its receives; each is one number.
+/// What rank 1 receives, in the order of its receives; each message is one number.
 struct arrival {
   float value;
   double time;
 };
 
-/// Rank 0 sends the numbers 0, 1, 2, ..., each on the lane given, to rank 1, which receives them lane by lane.
+/// Rank 0 sends the numbers 0, 1, 2, ..., each on its given lane, to rank 1, which receives them lane by lane.
 struct numbers {
   std::vector<std::uint8_t> lanes;
   std::vector<arrival>* arrivals;
-  std::vector<float>* sent; // as they are when all have been sent
+  std::vector<float>* sent; // the sender's memory after all sends
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
@@ -55,7 +55,7 @@ struct numbers {
   }
 };
 
-/// Runs it in the simulator with a plan for each rank.
+/// Runs the program in the simulator with a fault plan for each rank.
 std::vector<arrival> arrivals_of(const std::vector<std::uint8_t>& lanes, const std::vector<spar::fault>& of_sender,
                                  const std::vector<spar::fault>& of_receiver = {}) {
   std::vector<arrival> arrivals;
@@ -66,7 +66,8 @@ std::vector<arrival> arrivals_of(const std::vector<std::uint8_t>& lanes, const s
   nets.emplace_back(engine.rank(1), of_receiver);
   const numbers program{lanes, &arrivals, &sent};
   engine.run([&](spar::sim& net) { return program(nets[static_cast<std::size_t>(net.rank())]); });
-  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(sent[i], static_cast<float>(i)) << "the sender's memory";
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    EXPECT_EQ(sent[i], static_cast<float>(i)) << "the sender's memory has changed";
   return arrivals;
 }
 
@@ -81,7 +82,7 @@ TEST(faulty, without_a_plan_does_nothing) {
 }
 
 TEST(faulty, a_delay_is_exact_in_virtual_time_and_keeps_the_order_of_a_tag) {
-  // Lane 0 has the messages 0, 1 and 3, of which 1 is late; 2 on lane 1 is not.
+  // Lane 0 carries the messages 0, 1 and 3, of which 1 is late; message 2 on lane 1 is not.
   const auto arrivals = arrivals_of({0, 0, 1, 0}, {{.what = kind::delay, .message = 1, .seconds = 7}});
   EXPECT_EQ(values_of(arrivals), (std::vector<float>{0, 1, 3, 2}));
   EXPECT_NEAR(arrivals[0].time, 1, 1e-6);
@@ -92,7 +93,7 @@ TEST(faulty, a_delay_is_exact_in_virtual_time_and_keeps_the_order_of_a_tag) {
 TEST(faulty, a_delay_ends_when_so_many_more_have_been_sent) {
   spar::thread_group group(2);
   const std::vector<std::uint8_t> lanes{0, 1, 2, 3};
-  std::vector<std::uint8_t> order; // in which they leave
+  std::vector<std::uint8_t> order; // the order in which messages leave
   group.run([&](spar::threads& inner) {
     struct logging : spar::counting_port<spar::threads_port> {
       using spar::counting_port<spar::threads_port>::counting_port;
@@ -119,7 +120,7 @@ TEST(faulty, a_dropped_message_never_leaves) {
 }
 
 TEST(faulty, corruption_changes_one_bit_and_not_the_senders_memory) {
-  // The highest bit but one of a float's exponent, of the third message that arrives.
+  // The second highest bit of the exponent, in the third message that arrives.
   const auto arrivals =
       arrivals_of({0, 0, 0}, {}, {{.what = kind::corrupt_payload, .message = 2, .bit = 32 * 100 + 29}});
   EXPECT_EQ(values_of(arrivals), (std::vector<float>{0, 1, 0x1p65F}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The simulator: repeatable traces, links and their sharing, deadlocks with who waits for whom, and misuse.
+// The simulator: repeatable traces, shared links, deadlock reports that name who waits for whom, and misuse.
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
@@ -100,9 +100,9 @@ TEST(simulator, a_trace_has_every_message_in_order_of_arrival) {
   EXPECT_EQ(traced, bytes);
 }
 
-// --- messages as such ---
+// --- single messages ---
 
-/// A message whose header counts `number` entries.
+/// A message whose header has the count `number`.
 spar::message_pieces message_of(std::span<const std::byte> payload, std::uint64_t number) {
   spar::message_pieces out;
   out.head.format = spar::wire_format::dense;
@@ -112,7 +112,7 @@ spar::message_pieces message_of(std::span<const std::byte> payload, std::uint64_
   return out;
 }
 
-/// Rank 0 sends messages of these sizes to rank `to` at once; it receives them in order.
+/// Rank `from` sends messages of these sizes to rank `to` at once, and `to` receives them in order.
 struct several_messages {
   std::vector<std::size_t> sizes;
   std::vector<std::uint64_t>* order;
@@ -175,7 +175,7 @@ TEST(simulator, a_message_takes_latency_overhead_and_its_bytes) {
   }
 }
 
-/// Every rank but the last `receivers` sends one message of `bytes` to the receiver given by its number.
+/// Every rank but the last `receivers` sends one message of `bytes` bytes to a receiver that its number determines.
 struct many_to {
   std::size_t bytes;
   spar::rank_t receivers;
@@ -202,20 +202,20 @@ double time_of(spar::rank_t ranks, spar::rank_t per_host, const many_to& program
 }
 
 TEST(simulator, ranks_of_a_host_share_its_links) {
-  const double message = 0x1p-4; // 65536 bytes at 2^20 a second
-  // Two senders on hosts of their own, two receivers on theirs: nothing is shared.
+  const double message = 0x1p-4; // 65536 bytes at 2^20 bytes per second
+  // Two senders and two receivers, each on its own host: nothing is shared.
   EXPECT_EQ(time_of(4, 1, {65536, 2}), 0x1p-10 + message);
   // Senders 0 and 1 on one host, receivers 2 and 3 on another: both links carry both messages.
   EXPECT_EQ(time_of(4, 2, {65536, 2}), 0x1p-10 + 2 * message);
   // All on one host: no link.
   EXPECT_EQ(time_of(4, 4, {65536, 2}), 0x1p-10 + message);
-  // Three senders, one receiver: its incoming link is what they share.
+  // Three senders, one receiver: they share its incoming link.
   EXPECT_EQ(time_of(4, 1, {65536, 1}), 0x1p-10 + 3 * message);
 }
 
 TEST(simulator, a_link_serves_whoever_reaches_it_first) {
   // Rank 0 sends to rank 1 and then to rank 2; rank 1 sends to rank 2 at once. Rank 1's message reaches rank 2's link
-  // first and does not wait for rank 0's, although that was handed over earlier.
+  // first and does not wait for rank 0's, although rank 0's message was sent earlier.
   struct program {
     spar::task<void> operator()(spar::sim& net) const& {
       const std::vector<std::byte> payload(65536);
@@ -256,10 +256,10 @@ TEST(simulator, computing_takes_time) {
 TEST(simulator, ranks_share_the_cores_that_there_are) {
   const auto program = [](spar::sim& net) -> spar::task<void> {
     net.port().compute(1024);
-    net.port().compute(1024); // goes on at once where it has a core of its own
+    net.port().compute(1024); // continues at once if the rank has its own core
     co_return;
   };
-  for (const auto& [cores, turns] : {std::pair{0, 2}, {1, 10}, {2, 6}, {5, 2}, {100, 2}}) { // of five ranks
+  for (const auto& [cores, turns] : {std::pair{0, 2}, {1, 10}, {2, 6}, {5, 2}, {100, 2}}) { // for five ranks
     spar::simulator_options options;
     options.compute = 0x1p-20;
     options.cores = cores;
@@ -277,7 +277,7 @@ TEST(simulator, a_synchronous_send_ends_when_it_is_received) {
       if (net.rank() == 0) {
         co_await net.port().send(message_of(payload, 0), 1, 0);
       } else {
-        net.port().compute(1000); // a second, then it receives
+        net.port().compute(1000); // one second, then receives
         spar::message_buffer in(net.memory());
         co_await net.port().receive(in, 0, 0);
       }
@@ -316,7 +316,7 @@ TEST(simulator, a_deadlock_says_who_waits_for_whom) {
   const std::string text = error_of(engine, program{});
   for (const char* part : {"rank 0 waits for a message from rank 1 (collective 3, lane 2)",
                            "rank 1 waits for a message from rank 2", "rank 2 waits for a message from rank 0",
-                           "rank 2 does not receive a message from rank 0", "(collective 5, lane 1)"})
+                           "rank 2 has posted no receive for a message from rank 0", "(collective 5, lane 1)"})
     EXPECT_TRUE(contains(text, part)) << text;
 }
 

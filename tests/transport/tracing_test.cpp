@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Traces are JSON that a viewer can open: as many events as `counting` has counted, each row in order and without
-// overlaps, an arrow for each message; exact in virtual time.
+// overlaps, and an arrow for each message; times are exact in virtual time.
 #include "support/ranks.hpp"
 
 #include <spar/transport/tracing.hpp>
@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What each rank has traced and counted.
+/// The events that each rank traced, and the messages that it counted.
 struct traces {
   explicit traces(spar::rank_t ranks)
       : events(static_cast<std::size_t>(ranks)), sent(events.size()), received(events.size()) {}
@@ -55,10 +55,10 @@ std::uint64_t count(const json& all, std::size_t rank, const std::string& catego
   }));
 }
 
-/// In nanoseconds, as whole numbers.
+/// Whole nanoseconds.
 std::int64_t nanoseconds(const json& microseconds) { return std::llround(microseconds.get<double>() * 1e3); }
 
-/// Each row has its events in order; one ends before the next begins, or lies within it.
+/// Each row has its events in order; an event ends before the next one begins, or encloses it.
 void check_rows(const json& all) {
   std::map<std::pair<int, int>, std::vector<std::pair<std::int64_t, std::int64_t>>> open; // by row: begin and end
   std::map<std::pair<int, int>, std::int64_t> last;
@@ -144,7 +144,7 @@ TEST(tracing, is_exact_in_virtual_time) {
   std::map<std::string, json> named;
   for (const json& e : all)
     if (e["ph"] == "X") named[e["name"]] = e;
-  // The link takes 1000 us, the way 1000 us.
+  // The message takes 1000 us on the link, and 1000 us of latency.
   EXPECT_EQ(named["send to 1"]["ts"], 0.0);
   EXPECT_EQ(named["send to 1"]["args"], (json{{"peer", 1}, {"bytes", 1000}, {"collective", 0}, {"lane", 0}}));
   EXPECT_EQ(named["receive from 1"]["ts"], 0.0);
@@ -170,8 +170,8 @@ TEST(tracing, computations_take_time_on_threads) {
       if (e.value("cat", "") == "receive") received = e["ts"].get<double>() + e["dur"].get<double>();
       if (e["name"] != "compute") continue;
       ++computations;
-      EXPECT_GT(e["dur"].get<double>(), 50);                                     // a million sums
-      EXPECT_GE(e["ts"].get<double>(), std::max(received - 0.002, begin * 1e6)); // written in nanoseconds
+      EXPECT_GT(e["dur"].get<double>(), 50);                                     // a million sums take longer
+      EXPECT_GE(e["ts"].get<double>(), std::max(received - 0.002, begin * 1e6)); // the trace is written in nanoseconds
       EXPECT_LE(e["ts"].get<double>() + e["dur"].get<double>(), end * 1e6);
     }
     EXPECT_EQ(computations, 1);

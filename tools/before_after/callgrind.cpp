@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls of dense recursive doubling with one header tree alone, for valgrind --tool=callgrind.
+// Calls dense recursive doubling with one of the two header trees, for valgrind --tool=callgrind.
 // usage: callgrind_old|callgrind_new threads|sim BYTES CALLS
-#include CALLS
+#include "calls.inc"
 #include <cstdlib>
 #include <string>
 #include <vector>

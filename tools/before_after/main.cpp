@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Alternates old / new / old calls in one process. Prints a line for each alternation:
+// Times calls of three instances in turn, in one process: the old headers, the new headers, and the old headers again.
+// Each instance has its own transport and state. Prints a line for each alternation:
 //   WHERE CASE seconds_of_old seconds_of_new seconds_of_old
-// Three instances (old, new, old again) with a transport and a state each, in the same phase at every call.
-// usage: speed threads|sim|mpi [-a ALTERNATIONS] [CASE...]      (a case by its name or the beginning of it)
+// usage: speed threads|sim|mpi [-a ALTERNATIONS] [CASE...]      (CASE: the name of a case or a prefix of names)
 #include "side.hpp"
 #ifdef WITH_MPI
 #include <mpi.h>
@@ -51,7 +51,7 @@ struct generator {
   }
 };
 
-/// Those that measure together.
+/// One rank's view of the ranks that measure together.
 struct team {
   int rank, ranks;
   std::function<void()> barrier;
@@ -61,7 +61,7 @@ static double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// `begin(instance, operation, inputs)` is a state.
+/// Measures one case. `begin(instance, operation, inputs)` creates the state of an instance (0 to 2).
 static void measure(const char* where, const test_case& c, const team& t, int alternations,
                     const std::function<void*(int, operation, const inputs*)>& begin) {
   const side* sides[3] = {&side_old, &side_new, &side_old};
@@ -91,7 +91,7 @@ static void measure(const char* where, const test_case& c, const team& t, int al
   int times = 1;
   for (int warm = 0; warm < 2; ++warm)
     for (int s = 0; s < 3; ++s) timed(s, 1);
-  double sample = 0; // takes half a millisecond, or one call
+  double sample = 0; // seconds of `times` calls: at least half a millisecond
   for (;;) {
     sample = 1e9;
     for (int i = 0; i < 3; ++i)
@@ -100,8 +100,8 @@ static void measure(const char* where, const test_case& c, const team& t, int al
     if (next == times) break;
     times = next;
   }
-  // Where samples are short, an alternation is several old / new / old in turn, and the least of each counts: other
-  // programs on the machine take a core for some milliseconds at a time.
+  // If samples are short, an alternation repeats old / new / old several times and takes the minimum of each, because
+  // other programs on the machine occupy a core for some milliseconds at a time.
   const int turns = t.of_rank_0(sample < 3e-3 ? 6 : sample < 2e-2 ? 3 : 1);
   for (int a = 0; a < alternations; ++a) {
     double taken[3] = {1e9, 1e9, 1e9};
@@ -114,7 +114,7 @@ static void measure(const char* where, const test_case& c, const team& t, int al
   t.barrier();
 }
 
-/// Spins, as every waiting rank would distort the other's time by waking up late.
+/// A barrier that spins: a rank that sleeps would wake up late and distort the other rank's time.
 struct spin_barrier {
   std::atomic<int> arrived{0}, round{0};
   void wait(int ranks) {

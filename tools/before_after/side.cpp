@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One header tree behind side.hpp. Compiled twice: -DSIDE=side_old -Dspar=spar_old -DCALLS="old_calls.inc" with the old
-// headers, -DSIDE=side_new -DCALLS="new_calls.inc" with the new ones. What depends on the API is in *_calls.inc.
-#include CALLS
+// Implements side.hpp with one header tree. Compiled twice: with the old headers and -DSIDE=side_old -Dspar=spar_old,
+// and with the new headers and -DSIDE=side_new. calls.inc contains the measured calls.
 #include "side.hpp"
+#include "calls.inc"
 #include <memory>
 #include <vector>
 

@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-/// One rank's input of a case: shared by all instances, so that memory is the same for both trees.
+/// One rank's input of a case. All instances share the input, so that both trees use the same memory.
 struct inputs {
   std::size_t n = 0;
-  float* x = nullptr;                     // dense, in place (zeros, which stay zeros), or a gradient
-  const std::uint32_t* indices = nullptr; // sparse
+  float* x = nullptr;                     // dense vector, reduced in place (zeros, which stay zeros), or a gradient
+  const std::uint32_t* indices = nullptr; // indices of the sparse case
   const float* values = nullptr;
   std::size_t k = 0;
-  double density = 0; // ok_topk
+  double density = 0; // density of the ok_topk case
 };
 
 enum class operation { doubling, dense, sparse, ok_topk };
@@ -20,11 +20,11 @@ struct side {
   const char* name;
   void* (*open_threads)(int ranks);
   void (*close_threads)(void*);
-  void* (*open_mpi)(); // null where built without MPI
+  void* (*open_mpi)(); // returns null if built without MPI
   void (*close_mpi)(void*);
   void* (*open_sim)(int ranks);
   void (*close_sim)(void*);
-  /// One rank's end of a case, on a transport of threads, of MPI or of the simulator (there for all ranks).
+  /// Creates the state of one rank for a case, on threads or MPI, or of all ranks in the simulator.
   void* (*begin_threads)(void* transport, int rank, operation, const inputs*);
   void* (*begin_mpi)(void* transport, operation, const inputs*);
   void* (*begin_sim)(void* transport, operation, const inputs*);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""table.py FILE...: one file for each run, of lines `where case old new old`. A table: median of new/old over all
-alternations, the medians of the runs (lowest and highest), the ratio of the 10th percentiles (what both cost where
-nothing else disturbs) of new/old and of old/old, the 95th percentile of old/old (the slower over the faster
-of the two old calls around a new one), and how far the median of old/old is from 1."""
+"""table.py FILE...: prints a table from one file per run, with lines `where case old new old`. Columns: the median of
+new/old over all alternations, the lowest and highest median of a run, the ratio of the 10th percentiles (the cost on a
+quiet machine) of new/old and of old/old, the 95th percentile of old/old (the slower over the faster of the two old
+calls around a new one), and the median of old/old, which should be 1."""
 import sys
 from statistics import median
 

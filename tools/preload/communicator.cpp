@@ -22,7 +22,7 @@ namespace preload {
 
 namespace {
 
-/// The same ranks without the attributes of `comm`.
+/// A communicator of the same ranks without the attributes of `comm`.
 class bare_communicator {
  public:
   explicit bare_communicator(MPI_Comm comm) {
@@ -42,7 +42,7 @@ class bare_communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// Ranks of all plans that a communicator keeps, together: a plan of P ranks takes up to 20 P^2 bytes.
+/// Limits the sum of the numbers of ranks of all cached plans: a plan for P ranks takes up to 20 P^2 bytes.
 constexpr std::size_t most_planned_ranks = 4096;
 
 } // namespace
@@ -50,15 +50,15 @@ constexpr std::size_t most_planned_ranks = 4096;
 communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) : settings_(chosen), devices_(devices) {
   const bare_communicator same_ranks(comm);
   net_.emplace(same_ranks.get());
-  net_->set_deadline(); // none: the program may wait for as long as it likes
+  net_->set_deadline(); // no deadline: the program may make its calls at any time
   net_->port().set_network(settings_.network);
   const std::vector<spar::rank_t> host_of = spar::hosts_of(same_ranks.get());
   const std::size_t hosts = std::set<spar::rank_t>(host_of.begin(), host_of.end()).size();
   on_one_host_ = hosts == 1;
-  // Several ranks of a host share its link: by a tree each value crosses it once each way.
+  // If several ranks share the link of their host, a tree sends each value over the link once per direction.
   const bool shares_links = !on_one_host_ && hosts < host_of.size();
   if (settings_.chosen == algorithm::flexreduce || (settings_.chosen == algorithm::automatic && shares_links)) {
-    const double bandwidth = 1 / std::max(settings_.network.beta, 1e-15); // which may be 0
+    const double bandwidth = 1 / std::max(settings_.network.beta, 1e-15); // beta may be 0
     hosts_ = spar::tree_of_hosts(host_of, {}, {.bandwidth = bandwidth, .latency = settings_.network.alpha / 2});
   }
 }
@@ -72,7 +72,7 @@ const communicator::course& communicator::course_of(std::uint64_t n, std::size_t
   return *needed([&] {
     auto made = std::make_unique<course>(course{n, value_bytes, std::nullopt});
     const double bytes = static_cast<double>(n) * static_cast<double>(value_bytes);
-    // FlexReduce also where the ring is the fastest by the model: measured, it is not.
+    // Use FlexReduce even if the model predicts that the ring is the fastest: measurements contradict the model.
     if (settings_.chosen == algorithm::flexreduce ||
         spar::choose_on_tree(*hosts_, bytes) != spar::tree_choice::rabenseifner) {
       made->plan.emplace(*hosts_, n);
@@ -108,8 +108,7 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
     if (!hosts_) return with(spar::cheapest{});
     const course& by = course_of(n, sizeof(Word));
     if (settings_.chosen == algorithm::automatic) {
-      tell(n,
-           [&] { return by.plan ? "flexreduce, as ranks share links" : "rabenseifner, by the model of the network"; });
+      tell(n, [&] { return by.plan ? "flexreduce, because ranks share links" : "rabenseifner, by the network model"; });
     }
     if (by.plan) return with(spar::on_plan(*by.plan), spar::chains{});
     return with(spar::rabenseifner{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A communicator of the program whose allreduces are taken over.
+// A communicator of the program whose calls of MPI_Allreduce spar takes over.
 #pragma once
 
 #include "reductions.hpp"
@@ -21,12 +21,13 @@
 
 namespace preload {
 
-/// Whether a call is one that may be compressed.
+/// Whether the settings allow this call to be compressed: only sums of float and double.
 inline bool is_lossy(const settings& chosen, const reduction& what) noexcept {
   return chosen.lossy() && what.is_sum && (what.type == number::float32 || what.type == number::float64);
 }
 
-/// Whether a call of so many bytes is to be taken over: where that is not slower, as far as it was measured.
+/// Whether spar takes over a call on vectors of `bytes` bytes: from the size on at which measurements found spar no
+/// slower than the MPI library.
 inline bool takes(const settings& chosen, std::size_t bytes, const reduction& what, int ranks,
                   bool on_one_host) noexcept {
   if (is_lossy(chosen, what)) return bytes >= chosen.min_bytes;
@@ -36,18 +37,19 @@ inline bool takes(const settings& chosen, std::size_t bytes, const reduction& wh
 
 class communicator {
  public:
-  /// Collective over `comm`, of which nothing is kept: not its attributes, whose copy functions are the program's.
-  /// `devices`: some rank might bring device memory.
+  /// Collective over `comm`. Uses a new communicator of the same ranks without the attributes of `comm`, because
+  /// copying an attribute would call functions of the program. `devices`: whether some rank might pass device memory.
   communicator(MPI_Comm comm, const settings& chosen, bool devices);
 
-  /// Whether a call of so many bytes is to be taken over. The same on all ranks.
+  /// Whether spar takes over a call on vectors of `bytes` bytes; the same on all ranks.
   [[nodiscard]] bool takes(std::size_t bytes, const reduction& what) const noexcept {
     return preload::takes(settings_, bytes, what, net_->size(), on_one_host_);
   }
-  /// In place, of n numbers. Throws what spar throws.
+  /// Reduces n numbers in place. Throws the exceptions of spar::allreduce.
   void allreduce(void* numbers, std::size_t n, const reduction& what);
-  /// What `make` returns, without which this rank cannot make its call. Where it throws, the calls of the others, who
-  /// wait for this rank, and later ones end in errors; what fails in a call tells them by itself.
+  /// Returns the result of `make`, which this rank needs before it can start its call. If `make` throws, aborts the
+  /// communicator, so that pending and later calls of the other ranks fail instead of waiting for this rank forever.
+  /// (An error within a call aborts without this function.)
   template <class Make>
   auto needed(Make make) {
     try {
@@ -60,7 +62,7 @@ class communicator {
 
   [[nodiscard]] bool may_have_devices() const noexcept { return devices_; }
 
-  /// Of the last call.
+  /// The statistics of the last call.
   [[nodiscard]] const spar::statistics& last_call() noexcept { return net_->last_call(); }
 
  private:
@@ -68,25 +70,25 @@ class communicator {
   void exact(Word* x, std::size_t n, const reduction& what);
   template <class T>
   void lossy(T* x, std::size_t n);
-  /// Says so on rank 0, where that is asked for and what was said last was not of so many values.
+  /// With SPAR_VERBOSE=1, prints `text()` on rank 0, unless the previous message was for the same number of values.
   template <class Text>
   void tell(std::size_t n, Text text);
 
-  /// What is done for n values of so many bytes over the hosts of these ranks.
+  /// How to reduce n values of `value_bytes` bytes each over the tree of hosts.
   struct course {
     std::uint64_t n;
     std::size_t value_bytes;
-    std::optional<spar::flex_plan> plan; ///< without one by Rabenseifner's algorithm
+    std::optional<spar::flex_plan> plan; ///< empty: use Rabenseifner's algorithm
   };
-  /// Kept, as training reduces the same few lengths again and again.
+  /// Returns the cached course for n values, or creates it: training reduces the same few lengths again and again.
   const course& course_of(std::uint64_t n, std::size_t value_bytes);
 
   settings settings_;
   bool devices_;
   bool on_one_host_ = true;
-  std::size_t told_ = 0; // the number of values of which it was said last what is chosen
+  std::size_t told_ = 0; // the number of values in the last message of `tell`
   std::optional<spar::mpi> net_;
-  std::optional<spar::tree> hosts_; // where it is reduced over them
+  std::optional<spar::tree> hosts_; // empty if the algorithm needs no tree
   std::vector<std::unique_ptr<course>> courses_;
 };
 

@@ -17,7 +17,7 @@ namespace preload {
 
 namespace {
 
-// What is used of CUDA's driver interface, whose functions return 0 where all is well.
+// The functions of CUDA's driver interface that this file uses; they return 0 on success.
 using address_of_device = unsigned long long;
 using attribute_function = int (*)(void* value, int attribute, address_of_device);
 using copy_function = int (*)(address_of_device to, address_of_device from, std::size_t bytes);
@@ -31,7 +31,7 @@ constexpr int memory_attribute = 2;   // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr int device_attribute = 9;   // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr unsigned device_memory = 2; // CU_MEMORYTYPE_DEVICE
 
-/// How many libraries the process has ever loaded.
+/// The number of shared libraries that the process has loaded so far.
 unsigned long long loaded_so_far() noexcept {
   unsigned long long count = 0;
   const auto look = [](dl_phdr_info* info, std::size_t, void* out) {
@@ -42,13 +42,14 @@ unsigned long long loaded_so_far() noexcept {
   return count;
 }
 
-/// A library that the process may load at any time, as CUDA's runtime does, so that its names are not the program's.
-/// To look for what is not there takes microseconds, so that is done only when a library has been loaded since.
+/// A library that the process may load at any time, as CUDA's runtime does, and whose symbols the program need not
+/// define. Searching for a missing library takes microseconds, so `handle` searches again only if the process has
+/// loaded a library since the last search.
 class late_library {
  public:
-  /// The first that there is of these `names`, which outlive this.
+  /// Stands for the first loaded library among `names`, which must outlive this object.
   constexpr explicit late_library(std::span<const char* const> names) : names_(names) {}
-  /// Null until it is loaded.
+  /// Null until the process loads the library.
   [[nodiscard]] void* handle() noexcept {
     if (found_.load() == nullptr) {
       const unsigned long long now = loaded_so_far();
@@ -56,7 +57,7 @@ class late_library {
         for (const char* name : names_) {
           void* const handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
           if (handle == nullptr) continue;
-          found_ = handle; // which another thread may have found meanwhile
+          found_ = handle; // another thread may have found the same library meanwhile
           break;
         }
         looked_ = now;
@@ -77,7 +78,7 @@ late_library cuda(cuda_names);
 constexpr const char* unknown_names[] = {"libamdhip64.so",   "libamdhip64.so.4", "libamdhip64.so.5",
                                          "libamdhip64.so.6", "libamdhip64.so.7", "libze_loader.so.1"};
 late_library unknown(unknown_names);
-// UCX reads such memory by these where the MPI library says nothing of it.
+// The modules with which UCX reads memory of HIP and Level Zero, even if the MPI library does not report it.
 constexpr const char* module_names[] = {"libuct_rocm.so.0", "libuct_ze.so.0"};
 late_library modules(module_names);
 
@@ -89,7 +90,8 @@ Function find(const char* name) noexcept {
 
 address_of_device number_of(const void* address) noexcept { return reinterpret_cast<address_of_device>(address); }
 
-/// The context of a device's memory is this thread's while this lives: the program's thread may have none, or another.
+/// Makes the context of a device address current on this thread for the lifetime of this object: the thread may have no
+/// current context, or another one.
 class context_of {
  public:
   explicit context_of(const void* address) {
@@ -112,7 +114,7 @@ class context_of {
 
  private:
   int device_ = 0;
-  release_function release_ = nullptr; // of a context that has been retained
+  release_function release_ = nullptr; // null unless a context was retained
   bool pushed_ = false;
 };
 
@@ -125,7 +127,7 @@ bool has_unknown_devices() noexcept { return unknown.handle() != nullptr; }
 bool may_get_unknown_devices() noexcept {
   constexpr const char* queries[] = {"MPIX_Query_rocm_support", "MPIX_Query_hip_support", "MPIX_Query_ze_support"};
   const auto says_so = [](const char* name) {
-    const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name)); // Open MPI 5 has the first, MPICH 4 others
+    const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name)); // first: Open MPI 5; others: MPICH 4
     return ask != nullptr && ask() != 0;
   };
   const auto is_set = [](const char* variable) { // Intel MPI, MVAPICH2
@@ -139,7 +141,7 @@ bool may_get_unknown_devices() noexcept {
 bool is_device_memory(const void* address) noexcept {
   const auto ask = find<attribute_function>("cuPointerGetAttribute");
   unsigned type = 0;
-  // An error says that CUDA knows nothing of it.
+  // The driver returns an error for memory that CUDA did not allocate.
   return ask != nullptr && ask(&type, memory_attribute, number_of(address)) == 0 && type == device_memory;
 }
 
@@ -151,10 +153,10 @@ void copy(void* to, const void* from, std::size_t bytes) {
   }
   const context_of context(to_device ? to : from);
   int status = find<copy_function>("cuMemcpy")(number_of(to), number_of(from), bytes);
-  // A copy to a device may return before it has ended, and the program's streams need not wait for that.
+  // cuMemcpy to a device may return before the copy is complete, and the program's streams need not wait for the copy.
   if (status == 0) status = find<synchronize_function>("cuStreamSynchronize")(nullptr);
   if (status != 0) {
-    throw std::runtime_error("CUDA's driver does not copy " + std::to_string(bytes) + " bytes: error " +
+    throw std::runtime_error("CUDA's driver failed to copy " + std::to_string(bytes) + " bytes: error " +
                              std::to_string(status));
   }
 }

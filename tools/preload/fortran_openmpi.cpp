@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Open MPI's Fortran entry points call the C ones under their second names, past this library; MPICH's do not.
+// Fortran entry points for Open MPI: its own call the C functions by their PMPI names and thus bypass this library.
+// MPICH's call the MPI names.
 #include "interface.hpp"
 
 #include <mpi.h>
@@ -8,13 +9,13 @@
 
 namespace {
 
-/// The MPI library's own function of that name.
+/// The MPI library's function of this name.
 template <class Function>
 Function next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
-/// The places in memory that stand for a constant where a Fortran argument is one of them; null where there are none.
+/// The addresses that Fortran passes for MPI_IN_PLACE and MPI_BOTTOM; null if the MPI library does not define them.
 const void* in_place() noexcept {
   static const void* const place = dlsym(RTLD_DEFAULT, "mpi_fortran_in_place_");
   return place;
@@ -29,7 +30,7 @@ const void* bottom() noexcept {
 #pragma GCC visibility push(default)
 extern "C" {
 
-// `mpif.h` and `use mpi` call mpi_allreduce_, `use mpi_f08` ompi_allreduce_f.
+// `mpif.h` and `use mpi` call mpi_allreduce_; `use mpi_f08` calls ompi_allreduce_f.
 void ompi_init_f(MPI_Fint* error) {
   next<void (*)(MPI_Fint*)>("ompi_init_f")(error);
   preload::after_init();

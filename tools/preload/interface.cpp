@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The profiling interface of MPI (MPI 4.0, chapter 15): entry points that a program calls in place of its MPI
-// library's.
+// Entry points that a program calls instead of its MPI library's, by the profiling interface of MPI (MPI 4.0, chapter
+// 15).
 #include "interface.hpp"
 
 #include "communicator.hpp"
@@ -28,12 +28,12 @@ namespace preload {
 
 namespace {
 
-/// What has been done for all communicators together.
+/// Counts over all communicators of the process.
 struct totals {
   std::atomic<std::uint64_t> calls = 0;
   std::atomic<std::uint64_t> calls_passed = 0;
   std::atomic<std::int64_t> bytes_sent = 0;
-  std::atomic<std::int64_t> bytes_saved = 0; // below 0 where encodings are longer
+  std::atomic<std::int64_t> bytes_saved = 0; // negative if encodings are longer than plain values
   std::atomic<double> seconds = 0;
 };
 
@@ -41,20 +41,20 @@ struct totals {
 struct process {
   settings chosen;
   int attribute = MPI_KEYVAL_INVALID;
-  bool one_host = false; // all ranks share memory
+  bool one_host = false; // whether all ranks share memory
   totals sum;
-  std::mutex turn; // for `all`
-  // Those of communicators of the program, which hold pointers to them as an attribute; null: not to be taken over.
+  std::mutex turn; // guards `all`
+  // The communicators taken over. Each communicator of the program has an attribute that points to its entry.
   std::vector<std::unique_ptr<communicator>> all;
 };
-process& here = *new process; // for ever: programs may finalise MPI when static objects are gone
+process& here = *new process; // never destroyed: a program may finalise MPI after the destruction of static objects
 
-/// Each takes four contexts of the MPI library, which has some two thousand.
+/// Each communicator takes four context ids of the MPI library, which has about two thousand.
 constexpr std::size_t most_communicators = 64;
-/// Stands for a communicator that is not taken over.
+/// The attribute of communicators that are not taken over points to this object.
 char refused;
 
-/// What this library calls itself is the MPI library's own.
+/// Whether this thread is inside this library: calls from inside go to the MPI library directly.
 thread_local bool inside = false;
 class guard {
  public:
@@ -68,7 +68,7 @@ class guard {
 
 int forget(MPI_Comm, int, void* attribute, void*) {
   if (attribute == &refused) return MPI_SUCCESS;
-  std::unique_ptr<communicator> gone; // ends after the turn, as it calls MPI
+  std::unique_ptr<communicator> gone; // destroyed after the mutex is unlocked, because the destructor calls MPI
   {
     const std::lock_guard mine(here.turn);
     const auto found =
@@ -82,7 +82,8 @@ int forget(MPI_Comm, int, void* attribute, void*) {
   return MPI_SUCCESS;
 }
 
-/// Errors on a communicator are returned while this lives, not handled as the program has it.
+/// Makes MPI return errors on a communicator for the lifetime of this object, instead of calling the program's error
+/// handler.
 class quiet_errors {
  public:
   explicit quiet_errors(MPI_Comm comm) : comm_(comm) {
@@ -100,7 +101,8 @@ class quiet_errors {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
-/// Whether all ranks are of this MPI_COMM_WORLD: those of another one may have other settings, or not this library.
+/// Whether all ranks belong to this MPI_COMM_WORLD: ranks of another one may have other settings, or run without this
+/// library.
 bool within_world(MPI_Comm comm, int size) {
   MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
   PMPI_Comm_group(comm, &group);
@@ -113,13 +115,13 @@ bool within_world(MPI_Comm comm, int size) {
   return std::find(there.begin(), there.end(), MPI_UNDEFINED) == there.end();
 }
 
-/// The least of all ranks' numbers; 0 where MPI fails.
+/// The minimum of all ranks' numbers; 0 if MPI fails.
 int agree(int mine, MPI_Comm comm) {
   int all = 0;
   return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS ? all : 0;
 }
 
-/// Makes one of ours, or decides against it; all ranks alike.
+/// Takes over a communicator, or marks it as refused and returns null; all ranks decide alike. Collective.
 communicator* make(MPI_Comm comm) {
   int between = 0, size = 0;
   PMPI_Comm_test_inter(comm, &between);
@@ -133,7 +135,7 @@ communicator* make(MPI_Comm comm) {
     const std::lock_guard mine(here.turn);
     return here.all.size() < most_communicators;
   };
-  // Before and after: one rank may have more communicators than another, or too little memory.
+  // The ranks agree before and after: one rank may have more communicators than another, or too little memory.
   communicator* ours = nullptr;
   bool attached = false;
   if (agree(has_room() && !has_unknown_devices() ? 1 : 0, comm) == 1) {
@@ -150,11 +152,12 @@ communicator* make(MPI_Comm comm) {
     if (agree(attached ? 1 : 0, comm) == 1) return ours;
   }
   if (ours != nullptr && !attached) forget(comm, here.attribute, ours, nullptr);
-  PMPI_Comm_set_attr(comm, here.attribute, &refused); // which forgets what was attached
+  PMPI_Comm_set_attr(comm, here.attribute, &refused); // also frees the communicator attached before, through `forget`
   return nullptr;
 }
 
-/// Ours for a communicator; null where its calls are the MPI library's own. Collective in its first call.
+/// The object for a communicator that is taken over; null if its calls go to the MPI library. Collective in the first
+/// call for a communicator.
 communicator* of(MPI_Comm comm) {
   void* found = nullptr;
   int flag = 0;
@@ -163,14 +166,14 @@ communicator* of(MPI_Comm comm) {
   return found == &refused ? nullptr : static_cast<communicator*>(found);
 }
 
-/// A copy in the processor's memory.
+/// A copy in host memory.
 std::vector<std::byte> brought_to_host(const void* values, std::size_t bytes) {
   std::vector<std::byte> on_host(bytes);
   copy(on_host.data(), values, bytes);
   return on_host;
 }
 
-/// Whether the ranks of MPI_COMM_WORLD share memory; the same on all.
+/// Whether all ranks of MPI_COMM_WORLD share memory; the same on all ranks.
 bool world_shares_memory() {
   MPI_Comm host = MPI_COMM_NULL;
   if (PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return false;
@@ -193,7 +196,8 @@ void write_report() {
   if (rank != 0) return;
   if (here.chosen.verbose) {
     std::fprintf(stderr,
-                 "spar: %.0f calls taken over and %.0f passed on all ranks; %.6g MB sent, %.6g MB saved, %.3g s\n",
+                 "spar: all ranks: %.0f calls taken over, %.0f calls passed to the MPI library; %.6g MB sent, %.6g MB "
+                 "saved, %.3g s\n",
                  all[0], all[1], all[2] / 1e6, all[3] / 1e6, all[4]);
   }
   const char* const file = std::getenv("SPAR_REPORT");
@@ -221,13 +225,14 @@ void after_init() noexcept {
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
   if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
     const auto bytes = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-    std::fprintf(stderr,
-                 "spar: MPI_Allreduce is taken over from %llu bytes and %llu a rank on, on one host from %llu\n",
-                 bytes(here.chosen.min_exact_bytes), bytes(here.chosen.min_exact_bytes_a_rank),
-                 bytes(here.chosen.min_exact_bytes_on_one_host));
+    std::fprintf(
+        stderr,
+        "spar: MPI_Allreduce is taken over from %llu bytes and %llu bytes per rank, on one host from %llu bytes\n",
+        bytes(here.chosen.min_exact_bytes), bytes(here.chosen.min_exact_bytes_a_rank),
+        bytes(here.chosen.min_exact_bytes_on_one_host));
     if (here.chosen.lossy()) {
-      std::fprintf(stderr, "spar: sums of float and double from %llu bytes on, with %s\n", bytes(here.chosen.min_bytes),
-                   here.chosen.codec.data());
+      std::fprintf(stderr, "spar: from %llu bytes, sums of float and double are compressed by %s\n",
+                   bytes(here.chosen.min_bytes), here.chosen.codec.data());
     }
   }
 }
@@ -255,7 +260,7 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
     if (!ours) here.sum.calls_passed.fetch_add(1, std::memory_order_relaxed);
     return std::nullopt;
   };
-  // What is wrong, empty or small is the MPI library's own, with its own errors.
+  // Pass invalid and empty calls to the MPI library, which reports its own errors.
   if (inside || here.chosen.chosen == algorithm::none || count <= 0 || comm == MPI_COMM_NULL || receive == nullptr ||
       receive == MPI_IN_PLACE || send == nullptr || send == receive) {
     return pass();
@@ -263,16 +268,18 @@ std::optional<int> take_over(const void* send, void* receive, int count, MPI_Dat
   const reduction* const what = find_reduction(type, op);
   if (what == nullptr) return pass();
   const auto n = static_cast<std::size_t>(count);
-  // Not taken over on two ranks nor on more: makes nothing for it.
+  // A call too small for two ranks is too small for any number of ranks: pass it before creating a communicator.
   if (!takes(here.chosen, n * what->bytes, *what, 2, here.one_host)) return pass();
   const guard own;
   try {
     communicator* const ours = of(comm);
     if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
     const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
-    // Where some rank may have devices they agree, as another one may have its values in host memory.
+    // If some rank may have devices, the ranks must agree: one rank's values may be in device memory, another's on the
+    // host.
     if (ours->may_have_devices() && agree(on_device || has_unknown_devices() ? 0 : 1, comm) == 0) return pass();
-    // If CUDA's driver was loaded since, the others do not ask: this rank's values come to the host.
+    // The ranks do not agree if CUDA was loaded after the communicator was made: then this rank copies its values to
+    // the host.
     const double start = PMPI_Wtime();
     if (on_device) {
       const void* const from = send == MPI_IN_PLACE ? receive : send;

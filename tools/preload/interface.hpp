@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the entry points of C and of Fortran share.
+// Functions that the entry points of C and of Fortran share.
 #pragma once
 
 #include <mpi.h>
@@ -8,12 +8,13 @@
 
 namespace preload {
 
-/// Once MPI is initialised, with the MPI library's own code: reads the settings. Collective over MPI_COMM_WORLD.
+/// Reads the settings; to be called after MPI is initialised. Collective over MPI_COMM_WORLD.
 void after_init() noexcept;
-/// Before MPI is finalised: writes the report and lets all communicators go. Collective over MPI_COMM_WORLD.
+/// Writes the report and frees all communicators; to be called before MPI is finalised. Collective over MPI_COMM_WORLD.
 void before_finalize() noexcept;
 
-/// Does the call and returns its code, or nothing where it is the MPI library's own.
+/// Makes the call and returns its MPI error code, or returns nothing if the caller must pass the call to the MPI
+/// library.
 std::optional<int> take_over(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
                              MPI_Comm comm) noexcept;
 

@@ -33,7 +33,7 @@ inline constexpr bool is_complex = false;
 template <class T>
 inline constexpr bool is_complex<std::complex<T>> = true;
 
-/// MPI 4.0, section 6.9.2.
+/// Whether MPI defines the operation for the type (MPI 4.0, section 6.9.2).
 template <operation Op, class T>
 inline constexpr bool is_defined =
     Op <= operation::product || (!is_complex<T> && (Op <= operation::maximum || std::is_integral_v<T>));
@@ -42,7 +42,7 @@ template <operation Op, class T, bool Left>
 void loop(void* inout, const void* other, std::size_t n) {
   T* __restrict to = static_cast<T*>(inout);
   const T* __restrict from = static_cast<const T*>(other);
-  constexpr std::size_t block = 32; // of a known length, so that compilers vectorise it
+  constexpr std::size_t block = 32; // a constant length, so that compilers vectorise the inner loop
   const auto one = [&](std::size_t i) { to[i] = Left ? apply<Op>(from[i], to[i]) : apply<Op>(to[i], from[i]); };
   std::size_t i = 0;
   for (; i + block <= n; i += block)
@@ -98,7 +98,7 @@ constexpr number unsigned_of(std::size_t bytes) {
 
 using type_list = std::vector<std::pair<MPI_Datatype, number>>;
 
-/// Those that come most often first.
+/// The known datatypes, the most frequent ones first.
 type_list known_types() {
   type_list all{{MPI_FLOAT, number::float32},
                 {MPI_DOUBLE, number::float64},
@@ -123,7 +123,7 @@ type_list known_types() {
                 {MPI_LONG_DOUBLE, number::extended},
                 {MPI_C_FLOAT_COMPLEX, number::complex32},
                 {MPI_C_DOUBLE_COMPLEX, number::complex64}};
-  // Fortran's, where there is a Fortran; its default kinds may have other sizes.
+  // Fortran datatypes, if MPI supports Fortran; the sizes of the default kinds vary.
   const auto add = [&](MPI_Datatype type, std::size_t bytes, number its) {
     int size = 0;
     if (type != MPI_DATATYPE_NULL && PMPI_Type_size(type, &size) == MPI_SUCCESS &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// MPI's predefined reductions as loops, found by the handles of a call.
+// MPI's predefined reductions as loops, looked up by the datatype and operation of a call.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -12,7 +12,7 @@
 
 namespace preload {
 
-/// What a datatype of MPI holds.
+/// The arithmetic type of an MPI datatype.
 enum class number : std::uint8_t {
   int8,
   int16,
@@ -30,7 +30,7 @@ enum class number : std::uint8_t {
   count
 };
 
-/// `inout = inout op other`, and `inout = other op inout`, for n numbers each.
+/// Loops over n numbers: `reduce` computes `inout = inout op other`, `reduce_left` computes `inout = other op inout`.
 struct loops {
   void (*reduce)(void* inout, const void* other, std::size_t n) = nullptr;
   void (*reduce_left)(void* inout, const void* other, std::size_t n) = nullptr;
@@ -39,21 +39,22 @@ struct loops {
 /// One predefined operation on one predefined type.
 struct reduction {
   number type{};
-  std::size_t bytes = 0; ///< of a number
+  std::size_t bytes = 0; ///< size of a number
   bool is_sum = false;
-  std::uint64_t code = 0; ///< of the type and the operation, the same on all ranks
+  std::uint64_t code = 0; ///< identifies type and operation, the same on all ranks
   loops run;
 };
 
-/// That of a call, or null where these are not an arithmetic type and an operation that MPI defines for it.
+/// The reduction for a call; null unless `type` is a known arithmetic type and MPI defines `op` for it.
 const reduction* find_reduction(MPI_Datatype type, MPI_Op op) noexcept;
 
-/// So many bytes of any type: what moves does not depend on it.
+/// 16 bytes of any type: transfers do not depend on the type.
 struct word16 {
   std::uint64_t halves[2];
 };
 
-/// A reduction on words of its size, as algorithms take it: they only go over whole vectors.
+/// A reduction as an operation that spar's algorithms accept, on words of the size of its numbers. Algorithms call the
+/// loops over whole vectors.
 template <class Word>
 struct any_reduction {
   static constexpr std::string_view name = "any";
@@ -66,7 +67,7 @@ struct any_reduction {
   }
   template <class T>
   static constexpr T neutral() {
-    return {}; // nobody asks for it: no vector is sparse
+    return {}; // never called: no vector is sparse
   }
   void reduce(Word* inout, const Word* right, std::size_t n) const { run.reduce(inout, right, n); }
   void reduce_left(Word* inout, const Word* left, std::size_t n) const { run.reduce_left(inout, left, n); }

@@ -34,16 +34,17 @@ void read_algorithm(std::string_view text, settings& to) {
   const std::string_view name = text.substr(0, plus);
   const auto* const found = std::find_if(std::begin(names), std::end(names), [&](auto& n) { return n.first == name; });
   if (found == std::end(names)) {
-    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": there is automatic, rabenseifner, ",
-                                         "ring, rec_doubling and flexreduce, but no '", std::string(name), "'"});
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": expected automatic, rabenseifner, ",
+                                         "ring, rec_doubling or flexreduce, got '", std::string(name), "'"});
   }
   to.chosen = found->second;
   if (plus == std::string_view::npos) return;
   const std::string_view codec = text.substr(plus + 1);
-  const spar::storage::named_codec known(codec); // throws
+  const spar::storage::named_codec known(codec); // throws invalid_argument
   if (to.chosen == algorithm::rabenseifner || codec.size() >= to.codec.size()) {
-    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": automatic, ring, rec_doubling and ",
-                                         "flexreduce can be compressed, ", std::string(name), " cannot"});
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text),
+                                         ": only automatic, ring, rec_doubling and ", "flexreduce can be compressed, ",
+                                         std::string(name), " cannot"});
   }
   std::copy(codec.begin(), codec.end(), to.codec.begin());
 }
@@ -51,7 +52,7 @@ void read_algorithm(std::string_view text, settings& to) {
 void read_bytes(std::string_view text, settings& to) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to.min_bytes);
   if (error != std::errc() || end != text.data() + text.size()) {
-    spar::raise<spar::invalid_argument>({"SPAR_MIN_BYTES is a number of bytes, not '", std::string(text), "'"});
+    spar::raise<spar::invalid_argument>({"SPAR_MIN_BYTES must be a number of bytes, not '", std::string(text), "'"});
   }
 }
 
@@ -72,7 +73,7 @@ settings read_settings() noexcept {
     }
     read.verbose = environment("SPAR_VERBOSE") == "1";
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "spar: %s; every MPI_Allreduce is the MPI library's own\n", e.what());
+    std::fprintf(stderr, "spar: %s; every MPI_Allreduce goes to the MPI library\n", e.what());
     read.chosen = algorithm::none;
   }
   return read;

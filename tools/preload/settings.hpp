@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the environment of rank 0 says.
+// The settings, read from the environment variables of rank 0.
 #pragma once
 
 #include <spar/core/network_model.hpp>
@@ -11,16 +11,16 @@ namespace preload {
 
 enum class algorithm : std::uint8_t { none, automatic, rabenseifner, ring, rec_doubling, flexreduce };
 
-/// A plain value: rank 0's is broadcast.
+/// Trivially copyable, because rank 0 broadcasts its settings as bytes.
 struct settings {
-  algorithm chosen = algorithm::none; ///< none: every call is the MPI library's own
-  std::array<char, 32> codec{};       ///< name, as spar::storage::named_codec takes it; empty: exact
-  // Bytes of a vector; smaller ones are the MPI library's own:
-  std::uint64_t min_bytes = 65536; ///< where sums are compressed
-  /// Of exact calls over hosts, where MPI libraries may be as fast up to half of this, and within one (both measured in
-  /// docs/compressed.md).
+  algorithm chosen = algorithm::none; ///< none: every call goes to the MPI library
+  std::array<char, 32> codec{};       ///< name that spar::storage::named_codec accepts; empty: exact sums
+  // Least bytes of a vector; calls on smaller vectors go to the MPI library:
+  std::uint64_t min_bytes = 65536; ///< of compressed calls
+  /// Limits of exact calls: between hosts, where MPI libraries may be as fast as spar up to half of this size, and on
+  /// one host (both measured in bench/results/preload.md).
   std::uint64_t min_exact_bytes = std::uint64_t{1} << 20;
-  std::uint64_t min_exact_bytes_a_rank = std::uint64_t{128} << 10; ///< more than eight were not measured
+  std::uint64_t min_exact_bytes_a_rank = std::uint64_t{128} << 10; ///< not measured with more than eight ranks
   std::uint64_t min_exact_bytes_on_one_host = std::uint64_t{32} << 20;
   bool verbose = false;
   spar::network_model network;
@@ -28,8 +28,8 @@ struct settings {
   [[nodiscard]] bool lossy() const noexcept { return codec[0] != '\0'; }
 };
 
-/// Reads SPAR_ALLREDUCE, SPAR_MIN_BYTES, SPAR_NETWORK and SPAR_VERBOSE. Where one of them is wrong it says so on
-/// stderr, and no call is taken over.
+/// Reads SPAR_ALLREDUCE, SPAR_MIN_BYTES, SPAR_NETWORK and SPAR_VERBOSE. If a value is invalid, prints an error to
+/// stderr and returns settings that take over no call.
 settings read_settings() noexcept;
 
 } // namespace preload

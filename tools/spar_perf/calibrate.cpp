@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fit, and the file.
+// Fits the parameters of the network model, and formats the file that stores them.
 #include "calibrate.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The parameters of the cost model from measurements, and the file that keeps them.
+// Computes the parameters of the network model from measurements, and formats the file that stores them.
 #pragma once
 
 #include "options.hpp"
@@ -11,19 +11,20 @@
 
 namespace perf {
 
-/// How long a message of so many bytes took.
+/// The measured time of a message of a given size.
 struct exchange_time {
   double bytes = 0;
   double seconds = 0;
 };
 
-/// alpha and beta of `seconds = alpha + beta bytes`, by least squares of the relative errors: messages of every size
-/// count alike. None is below 0; with fewer than two sizes, or times of 0, there is nothing to fit.
+/// Fits `seconds = alpha + beta * bytes` and stores alpha and beta in `network`. Minimises the squares of the relative
+/// errors, so that messages of all sizes have the same weight; neither parameter is below 0. Requires at least two
+/// different sizes and times above 0.
 void fit_line(const std::vector<exchange_time>& times, spar::network_model& network);
 
 double median(std::vector<double> x);
 
-/// What `spar::read_network` reads, after a line that says what was measured.
+/// The parameters in the format that `spar::read_network` reads, after a comment that says what was measured.
 std::string to_file(const spar::network_model& network, const options& o, const std::string& library);
 
 } // namespace perf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Measures the parameters of the cost model on ranks that run in parallel.
+// Measures the parameters of the network model on ranks that run in parallel.
 #pragma once
 
 #include "calibrate.hpp"
@@ -17,8 +17,7 @@
 
 namespace perf {
 
-/// Each rank sends to every other one in turn, and receives as much at the same time: what a round of an algorithm
-/// does.
+/// Each rank sends to every other rank in turn, and receives as much at the same time, as in a round of a schedule.
 struct exchange : spar::algorithm_defaults {
   static constexpr std::string_view name = "exchange";
 
@@ -41,14 +40,15 @@ struct exchange : spar::algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// Medians over the iterations, of the slowest rank's time; all is measured in each iteration, so that what disturbs
-/// the machine disturbs everything. All ranks work at the same time, as they do in a collective. The same on each rank.
+/// The parameters of the network model, the same on every rank: medians over the iterations of the slowest rank's time.
+/// Each iteration measures all quantities, so that disturbances by other programs affect all of them alike. All ranks
+/// work at the same time, as in a collective. Throws `usage_error` with fewer than two ranks.
 template <class Net>
 spar::network_model calibrate(Net& net, const options& o) {
   if (net.size() < 2) throw usage_error("--calibrate needs at least two ranks");
-  constexpr std::size_t n = std::size_t{1} << 20; // values of a dense vector, more than the caches nearby hold
-  constexpr std::size_t k = n / 32;               // entries of a stream
-  constexpr std::size_t largest = n / 2;          // values of a message
+  constexpr std::size_t n = std::size_t{1} << 20; // values of a dense vector, larger than the caches close to the core
+  constexpr std::size_t k = n / 32;               // entries of a sparse stream
+  constexpr std::size_t largest = n / 2;          // values of the largest message
   std::vector<float> out(n, 1.0F), in(n, 1.0F);
 
   const auto contribution = [&](std::uint64_t seed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calibration on ranks that are threads of this process.
+// Calibration with ranks that are threads of this process.
 #include "calibrate_ranks.hpp"
 #include "run.hpp"
 

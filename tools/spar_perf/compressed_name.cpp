@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The names of compressed systems.
+// Parses the names of compressed systems.
 #include "compressed_name.hpp"
 
 #include "units.hpp"
@@ -23,7 +23,7 @@ std::optional<compressed_name> parse_compressed(const std::string& name) {
     found.codec.resize(found.codec.size() - by_message.size());
     found.messages = true;
     if (found.algorithm != "ring" && found.algorithm != "rec_doubling") {
-      throw usage_error(name + ": +p2p is for ring and rec_doubling");
+      throw usage_error(name + ": +p2p is only for ring and rec_doubling");
     }
   }
   try {

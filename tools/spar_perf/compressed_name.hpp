@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The names of compressed systems: what is compressed, by which codec, and where.
+// The names of compressed systems: an algorithm, a codec, and whether each message is compressed separately.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace perf {
 
-/// `ring+zfp:8`, `rec_doubling+qsgd:4+p2p`: an algorithm, a codec, and whether each message is compressed by itself.
+/// The parts of a name such as `ring+zfp:8` or `rec_doubling+qsgd:4+p2p`.
 struct compressed_name {
-  std::string algorithm; ///< dense (the fastest by the model), ring, rec_doubling, flexreduce or dsar_split
-  std::string codec;     ///< as spar::storage::named_codec takes it
-  bool messages = false;
+  std::string algorithm; ///< dense (the fastest by the network model), ring, rec_doubling, flexreduce or dsar_split
+  std::string codec;     ///< a name that spar::storage::named_codec accepts
+  bool messages = false; ///< +p2p: each message is compressed separately
 };
 
-/// As `--list` has them.
+/// As printed by `--list`.
 inline constexpr std::string_view compressed_names = "dense ring rec_doubling flexreduce dsar_split";
 inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 zfp:RATE";
 
-/// Nothing where the name is not that of a compressed system. Throws `usage_error` for a codec that there is not, and
-/// for an algorithm whose messages cannot be compressed by themselves.
+/// Parses the name of a compressed system; returns nothing for other names. Throws `usage_error` for an unknown codec,
+/// and for +p2p with an algorithm other than ring and rec_doubling.
 std::optional<compressed_name> parse_compressed(const std::string& name);
 
 } // namespace perf

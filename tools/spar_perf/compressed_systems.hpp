@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compressed allreduces among the systems, with any codec (Zhou et al.).
+// Registers compressed allreduces with any codec (Zhou et al.).
 #pragma once
 
 #include "compressed_name.hpp"
@@ -19,8 +19,8 @@
 
 namespace perf {
 
-/// Adds the compressed systems that `--systems` names, also within partial ones. Throws `missing` for types for which
-/// there are none, `usage_error` for a codec that there is not.
+/// Adds the compressed systems that `--systems` names, also inside partial systems. Throws `missing` for types for
+/// which spar_perf has no compressed systems, and `usage_error` for an unknown codec.
 template <class Net, class T, class Index>
 void register_compressed(registry<Net, T, Index>& all) {
   using named = spar::storage::named_codec;
@@ -31,7 +31,7 @@ void register_compressed(registry<Net, T, Index>& all) {
     if (!its) continue;
     if constexpr (has_partial<T, Index>) {
       const named codec(its->codec);
-      // Relative to the sum of the ranks' largest values.
+      // Sets the error bound, relative to the sum of the ranks' largest values.
       const auto errs = [&](std::int64_t encodings) {
         const double error = std::pow(1 + codec.template relative_error<T>(), static_cast<double>(encodings)) - 1;
         all.is_lossy(error, !its->messages);
@@ -63,8 +63,8 @@ void register_compressed(registry<Net, T, Index>& all) {
                    std::max(ring::encodings(ranks), recursive_doubling::encodings(ranks)));
       }
     } else {
-      throw missing("spar_perf is built with compressed systems for float with 32-bit indices, not for " + name +
-                    " of " + all.given().type + " with " + std::to_string(all.given().index_bits) + "-bit indices");
+      throw missing("spar_perf supports compressed systems for float with 32-bit indices, not for " + name + " of " +
+                    all.given().type + " with " + std::to_string(all.given().index_bits) + "-bit indices");
     }
   }
 }

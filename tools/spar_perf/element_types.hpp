@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The types that --type names, as far as this compiler has them.
+// The types that --type names, if this compiler supports them.
 #pragma once
 
 #include "options.hpp"
@@ -13,7 +13,7 @@
 
 namespace perf {
 
-/// Whole numbers up to this are exact in T.
+/// T represents all whole numbers up to this limit exactly.
 template <class T>
 inline constexpr std::uint64_t exact_limit = std::uint64_t{1} << 31;
 template <>
@@ -34,17 +34,16 @@ struct type_is {
   using type = T;
 };
 
-/// Calls f(type_is<T>{}, type_is<Index>{}) for the types that are asked for. Throws `missing` for a type that the
-/// compiler does not have. Each pair of types compiles every system once more, so 64-bit indices come with float and
-/// double alone.
+/// Calls f(type_is<T>{}, type_is<Index>{}) for the types that the options name. Throws `missing` for a type that the
+/// compiler lacks. Each pair of types compiles every system once more, so 64-bit indices are compiled for float and
+/// double only.
 template <class F>
 auto with_types(const options& o, F f) {
   const type_is<std::uint32_t> narrow;
   const type_is<std::uint64_t> wide;
   if (o.type == "float") return o.index_bits == 64 ? f(type_is<float>{}, wide) : f(type_is<float>{}, narrow);
   if (o.type == "double") return o.index_bits == 64 ? f(type_is<double>{}, wide) : f(type_is<double>{}, narrow);
-  if (o.index_bits == 64)
-    throw missing("spar_perf is built with 64-bit indices for float and double, not for " + o.type);
+  if (o.index_bits == 64) throw missing("spar_perf supports 64-bit indices for float and double, not for " + o.type);
   if (o.type == "int32") return f(type_is<std::int32_t>{}, narrow);
   if (o.type == "int64") return f(type_is<std::int64_t>{}, narrow);
 #ifdef SPAR_HAS_HALF

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The exact sum of what all ranks contribute.
+// The exact sum of all ranks' contributions.
 #include "exact.hpp"
 
 #include <utility>

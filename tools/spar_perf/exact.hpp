@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The exact sum of what all ranks contribute, computed without the library, and the comparison of a result with it.
+// The exact sum of all ranks' contributions, computed without spar, and the comparison of results with that sum.
 #pragma once
 
 #include "patterns.hpp"
@@ -17,23 +17,24 @@
 
 namespace perf {
 
-/// Whole numbers, so exact. Where few indices occur only those are kept.
+/// The sums of all contributions, which are whole numbers and hence exact. If few indices have entries, only these
+/// indices are stored.
 class exact_sums {
  public:
-  /// Generates every rank's contribution again.
+  /// Generates the contributions of all ranks.
   explicit exact_sums(const workload& w);
 
   [[nodiscard]] std::int32_t largest() const noexcept { return largest_; }
 
-  /// Adds the sums to `out`, which stands for the indices from `first` on.
+  /// Adds the sums at the indices [first, first + out.size()) to `out`.
   void add_to(std::uint64_t first, std::span<double> out) const;
 
-  /// The largest |result - sum| over the n indices; infinite where the result is malformed or has a NaN.
+  /// The largest |result - sum| over all n indices; infinite if the result is malformed or contains a NaN.
   template <class T, class Index>
   [[nodiscard]] double max_error(const spar::stream_view<T, Index>& result) const;
 
  private:
-  /// Calls f(index, sum) for the sums, in order, and f(n, 0).
+  /// Iterates over the sums in ascending order of their indices; `index()` is n at the end.
   class cursor {
    public:
     explicit cursor(const exact_sums& of) noexcept : of_(&of) {}
@@ -50,7 +51,7 @@ class exact_sums {
   };
 
   std::uint64_t n_;
-  std::vector<std::uint64_t> indices_; // empty where sums_ holds all n
+  std::vector<std::uint64_t> indices_; // empty if sums_ holds all n sums
   std::vector<std::int32_t> sums_;
   std::int32_t largest_ = 0;
 };
@@ -62,14 +63,14 @@ double exact_sums::max_error(const spar::stream_view<T, Index>& result) const {
     return malformed;
   double worst = 0;
   cursor next(*this);
-  std::uint64_t unseen = 0; // the smallest index that may still come
+  std::uint64_t unseen = 0; // the smallest index that the next entry may have
   bool broken = false;
   const auto wrong_by = [&](double error) { worst = error <= worst ? worst : error == error ? error : malformed; };
   result.for_each([&](Index index, T value) {
     broken = broken || index < unseen || index >= n_;
     if (broken) return;
     unseen = std::uint64_t{index} + 1;
-    for (; next.index() < index; next.advance()) wrong_by(next.sum()); // missing in the result
+    for (; next.index() < index; next.advance()) wrong_by(next.sum()); // the result lacks these sums
     std::int32_t due = 0;
     if (next.index() == index) {
       due = next.sum();
@@ -81,11 +82,12 @@ double exact_sums::max_error(const spar::stream_view<T, Index>& result) const {
   return broken ? malformed : worst;
 }
 
-/// At a range of indices, what all ranks have brought less what was reduced, call after call: what their residuals must
-/// hold together. In double precision.
+/// For a range of indices, the sum of all contributions minus the sum of all results, over all calls so far: this must
+/// equal the sum of all ranks' residuals. Computed in double precision.
 class balance {
  public:
-  /// `sums`: what is brought in each call; for the pattern drift, where it is another each time, null.
+  /// `sums`: the sum of the contributions to each call; null for the pattern drift, whose contributions change from
+  /// call to call.
   balance(const workload& w, const exact_sums* sums, spar::index_range range)
       : w_(w), sums_(sums), range_(range), open_(range.size()) {}
 
@@ -102,7 +104,7 @@ class balance {
     }
     take(result);
   }
-  /// What was held back and is reduced after the last call.
+  /// Subtracts a result without adding contributions: the result of `drain` after the last call.
   template <class T, class Index>
   void take(const spar::stream_view<T, Index>& result) {
     result.slice(range_.begin, range_.end).for_each([&](Index index, T value) {
@@ -110,7 +112,7 @@ class balance {
     });
   }
 
-  /// The largest difference to the sum of all ranks' residuals in the range; infinite for NaN.
+  /// The largest difference from `residuals`, the sum of all ranks' residuals in the range; infinite for NaN.
   [[nodiscard]] double max_error(std::span<const double> residuals) const {
     double worst = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
@@ -127,7 +129,7 @@ class balance {
   std::vector<double> open_;
 };
 
-/// A hash of a result's form and bits.
+/// A hash of a result's representation (dense or sparse) and bits.
 template <class T, class Index>
 std::uint64_t hash_of(const spar::stream_view<T, Index>& result) {
   std::uint64_t hash = result.is_dense() ? 1 : 2;

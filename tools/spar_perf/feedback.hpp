@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The selection, with error feedback, that is timed before systems for streams where they get dense vectors.
+// Selection with error feedback: with --input dense, spar_perf times this selection in front of systems for sparse
+// streams.
 #pragma once
 
 #include <spar/spar.hpp>
@@ -11,7 +12,8 @@
 
 namespace perf {
 
-/// What one rank selects, call after call, from what is left and the new values.
+/// One rank's selector and residual: each call adds the new values to the residual and moves the k largest entries into
+/// a stream.
 template <class T, class Index>
 struct selection {
   explicit selection(std::uint64_t k) { select.k = k; }
@@ -27,7 +29,7 @@ struct selection {
   [[nodiscard]] std::span<const T> residual() const noexcept { return left; }
 
   spar::selector::exact_topk select;
-  double seconds = 0; ///< of the last call
+  double seconds = 0; ///< time of the last selection
   std::vector<T> left;
   spar::sparse_stream<T, Index> mine;
 };

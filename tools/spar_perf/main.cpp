@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// spar_perf: compares allreduce systems in one run, in the manner of the OSU benchmarks and nccl-tests. Compiled with
-// SPAR_WITH_MPI it measures over MPI, without it on threads and in the simulator.
+// spar_perf compares allreduce systems in one run, like the OSU benchmarks and nccl-tests. Compiled with SPAR_WITH_MPI,
+// spar_perf measures over MPI; compiled without SPAR_WITH_MPI, on threads and in the simulator.
 #include "calibrate.hpp"
 #include "compressed_name.hpp"
 #include "partial_name.hpp"
@@ -34,7 +34,7 @@ constexpr int wrong_result = 1, usage = 2, something_missing = 77;
 #ifdef SPAR_WITH_MPI
 constexpr const char* default_transport = "mpi";
 
-/// MPI from here to the end of the scope.
+/// Initialises MPI, and finalises MPI at the end of the scope.
 class surroundings {
  public:
   surroundings(int& argc, char**& argv) {
@@ -44,13 +44,13 @@ class surroundings {
   surroundings(const surroundings&) = delete;
   ~surroundings() { MPI_Finalize(); }
   [[nodiscard]] bool first() const { return rank_ == 0; }
-  /// The first rank's answer, on every rank.
+  /// Broadcasts rank 0's answer to all ranks.
   [[nodiscard]] static bool agree(bool answer) {
     int value = answer ? 1 : 0;
     MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return value != 0;
   }
-  /// One rank has failed: the others must not wait for it.
+  /// Ends the job after an error on this rank, because the other ranks would wait for this rank forever.
   [[noreturn]] void abort(const char* what) const {
     std::fprintf(stderr, "spar_perf: rank %d: %s\n", rank_, what);
     MPI_Abort(MPI_COMM_WORLD, wrong_result);
@@ -67,8 +67,8 @@ class surroundings {
   }
   static void check_transport(const perf::options& o) {
     if (o.transport == "mpi") return;
-    throw perf::missing("this spar_perf is built for MPI: --transport " + o.transport +
-                        " is in the one built without it");
+    throw perf::missing("this spar_perf is built with MPI; --transport " + o.transport +
+                        " needs the spar_perf built without MPI");
   }
   [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) { return perf::run_mpi(o); }
   [[nodiscard]] static spar::network_model calibrate(const perf::options& o) { return perf::calibrate_mpi(o); }
@@ -91,7 +91,7 @@ class surroundings {
   [[nodiscard]] static std::string library() { return {}; }
   static void check_transport(const perf::options& o) {
     if (o.transport != "mpi") return;
-    throw perf::missing("this spar_perf is built without MPI: --transport mpi is in the one built with it");
+    throw perf::missing("this spar_perf is built without MPI; --transport mpi needs the spar_perf built with MPI");
   }
   [[nodiscard]] static std::vector<perf::row> run(const perf::options& o) {
     return o.transport == "threads" ? perf::run_threads(o) : perf::run_sim(o);
@@ -105,16 +105,19 @@ class surroundings {
 void print_lists() {
   std::printf("systems:");
   for (const auto& name : perf::system_names()) std::printf(" %s", name.c_str());
-  std::printf("\npartial systems, each also with +SYSTEM: %s", std::string(perf::partial_names).c_str());
+  std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
+              std::string(perf::partial_names).c_str());
   std::printf(
-      "\ncompressed systems: any of %s, with + and any of %s, and +p2p where each message is compressed by itself",
+      "\ncompressed systems: ALGORITHM+CODEC with an ALGORITHM of %s and a CODEC of %s; append +p2p to compress each "
+      "message separately (ring and rec_doubling)",
       std::string(perf::compressed_names).c_str(), std::string(perf::codec_names).c_str());
   std::printf("\npatterns:");
   for (const auto name : perf::pattern_names) std::printf(" %s", std::string(name).c_str());
   std::printf("\n");
 }
 
-/// Throws where the file cannot be written; what is in it stays until there is something new.
+/// Throws `usage_error` on all ranks if rank 0 cannot write the file. The check appends nothing, so an existing file
+/// keeps its content until `write` replaces it.
 void check_writable(const surroundings& here, const char* option, const std::string& path) {
   if (path.empty()) return;
   std::string why;
@@ -129,7 +132,8 @@ void write(const std::string& path, const std::string& text) {
   if (!file) throw std::runtime_error("could not write all of " + path);
 }
 
-/// Only the first rank needs the file, or to have been told of it: the others take its model from it.
+/// Only rank 0 needs the option and the file: `spar::set_network` later sends rank 0's model to the other ranks. Throws
+/// `usage_error` on all ranks if rank 0 cannot read the file.
 void read_model(const surroundings& here, perf::options& o) {
   std::string why;
   if (here.first() && !o.network.empty()) {
@@ -142,7 +146,7 @@ void read_model(const surroundings& here, perf::options& o) {
       why = e.what();
     }
   }
-  if (!here.agree(why.empty())) throw perf::usage_error("the network of rank 0: " + why);
+  if (!here.agree(why.empty())) throw perf::usage_error("the network file of rank 0: " + why);
 }
 
 int calibrate(const surroundings& here, const perf::options& o) {
@@ -186,7 +190,7 @@ int main(int argc, char** argv) {
   } catch (const perf::early_end& end) {
     if (here.first()) std::fputs(end.text.c_str(), stdout);
     return end.status;
-  } catch (const perf::usage_error& e) { // every rank has found the same
+  } catch (const perf::usage_error& e) { // all ranks find the same error
     say(e.what());
     return usage;
   } catch (const perf::missing& e) {

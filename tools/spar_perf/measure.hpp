@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement that all transports share: contributions, choice of systems, what is noted of a call.
+// The part of the measurement that all transports share: contributions, choice of systems, records of calls.
 #pragma once
 
 #include "exact.hpp"
@@ -17,7 +17,8 @@
 
 namespace perf {
 
-/// The systems of `--systems`, in its order. Throws `usage_error` for a name that is not registered for the type.
+/// The systems that `--systems` names, in the same order. Throws `usage_error` for a name that is not registered for
+/// the type, and `missing` for "mpi" in a build without MPI.
 template <class Net, class T, class Index>
 std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& all, const options& o) {
   std::vector<system_entry<Net, T, Index>> chosen;
@@ -28,7 +29,7 @@ std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& a
       std::string known;
       for (const auto& e : entries) known += " " + e.name;
       if (name == "mpi")
-        throw missing("system mpi is MPI_Allreduce: it needs --transport mpi, in a spar_perf built with MPI");
+        throw missing("system mpi is MPI_Allreduce: use --transport mpi in a spar_perf built with MPI");
       throw usage_error("there is no system '" + name + "' for " + o.type + "; there are:" + known);
     }
     chosen.push_back(*found);
@@ -36,7 +37,7 @@ std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& a
   return chosen;
 }
 
-/// A rank's contribution in the types of a run. `dense`: as a vector as well.
+/// A rank's contribution as a sparse stream, and if `dense` is set also as a dense vector.
 template <class T, class Index>
 rank_data<T, Index> contribution(const workload& w, int rank, bool dense, bool in_place) {
   rank_data<T, Index> data;
@@ -58,7 +59,7 @@ rank_data<T, Index> contribution(const workload& w, int rank, bool dense, bool i
   return data;
 }
 
-/// What a rank brings in the next step, where that changes.
+/// Generates a rank's dense vector for the next step; only the pattern drift changes its values from step to step.
 template <class T, class Index>
 void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step) {
   if (w.pattern != pattern_kind::drift) return;
@@ -70,14 +71,15 @@ void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step)
   }
 }
 
-/// Whether results are checked together with residuals, call after call, and not each by itself; of a partial system
-/// after the last one, with what was held back.
+/// Whether the check of results includes the residuals: contributions minus results, summed over all calls, must equal
+/// the residuals. Other systems are checked call by call against the exact sum. A partial system is checked once, after
+/// its last call, together with the result of `drain`.
 template <class Net, class T, class Index>
 bool is_balanced(const system_entry<Net, T, Index>& system, const workload& w) {
   return system.feedback || system.partial || w.pattern == pattern_kind::drift;
 }
 
-/// The largest magnitude that a rank's residual and new values may have together.
+/// The largest magnitude of |residual[i]| + |x[i]|; an empty residual counts as 0.
 template <class T>
 double largest_of(std::span<const T> residual, std::span<const T> x) {
   double largest = 0;
@@ -88,8 +90,9 @@ double largest_of(std::span<const T> residual, std::span<const T> x) {
   return largest;
 }
 
-/// The largest magnitude that a rank may bring to a call. To a partial one it brings at most that before as well, as
-/// all have called when the next iteration begins.
+/// The largest magnitude that a rank may contribute to a call. A round of a partial system may include the rank's
+/// previous contribution as well, but no older one, because the barrier before each iteration waits for every rank's
+/// call.
 template <class Net, class T, class Index>
 double largest_brought(const system_entry<Net, T, Index>& system, const rank_system<Net, T, Index>& own,
                        const rank_data<T, Index>& data) {
@@ -97,33 +100,28 @@ double largest_brought(const system_entry<Net, T, Index>& system, const rank_sys
   return largest_of<T>(own.residual(), x) * (system.partial ? 2 : 1);
 }
 
-/// By how much a call may err, where no sum of what the ranks have has a larger magnitude: each rank rounds when it
-/// adds to its residual, and sums are rounded when two ranks' are added or what an inner node drops is kept.
+/// The largest allowed error of a call, if no sum of contributions and residuals exceeds `largest` in magnitude: each
+/// rank rounds when it adds to its residual, and sums are rounded when two ranks' values are added or when an inner
+/// node keeps the values that it drops.
 template <class T>
 double allowed_error(const workload& w, double relative_error, double largest) {
   const double roundings = spar::is_floating<T> ? 2.0 * w.ranks / static_cast<double>(exact_limit<T>) : 0;
   return (roundings + relative_error) * largest;
 }
 
-/// Before a call: an in-place one has destroyed its input.
+/// Restores the input before a call, because the previous in-place call has overwritten the input.
 template <class T, class Index>
 void restore(rank_data<T, Index>& data, bool dense) {
   if (dense && data.in_place) std::copy(data.dense_in.begin(), data.dense_in.end(), data.dense_out.begin());
 }
 
-/// Adds what a call cost on one rank.
+/// Adds the cost of a call on one rank.
 inline void note_cost(record& r, const call_cost& call) {
   r.counted = call.counted;
-  r.messages = std::max(r.messages, call.cost.messages_sent);
-  r.bytes_sent = std::max(r.bytes_sent, call.cost.bytes_sent);
-  r.bytes_received = std::max(r.bytes_received, call.cost.bytes_received);
-  r.header_bytes = std::max(r.header_bytes, call.cost.header_bytes_sent);
-  r.compressions = std::max(r.compressions, call.cost.compressions);
-  r.decompressions = std::max(r.decompressions, call.cost.decompressions);
-  r.total_bytes_sent += call.cost.bytes_sent;
-  r.total_bytes_received += call.cost.bytes_received;
+  for (const auto count : counts) r.largest.*count = std::max(r.largest.*count, call.cost.*count);
+  r.total += call.cost;
 }
-/// Who was in it: the same on all ranks. Without a partial system all of them.
+/// Records how many ranks' calls the result includes (the same on all ranks): all of them unless the system is partial.
 inline void note_active(record& r, const call_cost& call, bool partial, int ranks) {
   const int active = partial ? call.active : ranks;
   r.total_active += active;
@@ -142,19 +140,20 @@ std::uint64_t nonzeros(const spar::stream_view<T, Index>& result) {
   return count;
 }
 
-/// The sums to compare with at a density, where `--check` asks for it and they are the same in each call.
+/// The exact sums to compare results with, or nothing without `--check` or if contributions change from call to call.
+/// Throws `usage_error` if `ranks` contributions could exceed the whole numbers that T represents exactly.
 template <class T>
 std::optional<exact_sums> sums_to_check(const workload& w, const options& o) {
   if (!o.check || w.pattern == pattern_kind::drift) return std::nullopt;
   if (static_cast<std::uint64_t>(w.ranks) * largest_value > exact_limit<T>) {
-    throw usage_error("--check needs exact sums: " + o.type + " has them up to " + std::to_string(exact_limit<T>) +
-                      ", so for at most " + std::to_string(exact_limit<T> / largest_value) + " ranks, not " +
-                      std::to_string(w.ranks));
+    throw usage_error("--check needs exact sums: " + o.type + " represents whole numbers exactly only up to " +
+                      std::to_string(exact_limit<T>) + ", enough for at most " +
+                      std::to_string(exact_limit<T> / largest_value) + " ranks, not " + std::to_string(w.ranks));
   }
   return exact_sums(w);
 }
 
-/// The rows of one density, from the records of all ranks together.
+/// The rows of one density, made from records that are already combined over all ranks.
 template <class Net, class T, class Index>
 std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems, std::vector<record> records,
                          const workload& w, double density, const std::optional<exact_sums>& sums) {

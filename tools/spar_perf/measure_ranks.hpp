@@ -27,9 +27,9 @@ void barrier(Net& net) {
   spar::allreduce(net, std::span<std::uint64_t>(nothing), spar::recursive_doubling{});
 }
 
-/// Rests until then. `serves`: does meanwhile what rounds need that others have started. Between them a rank needs no
-/// core but for a look every 100 us, so that there may be many more ranks than cores; while one is under way it goes on
-/// with it as a rank in a call does.
+/// Waits until the time `until`. With `serves`, the rank meanwhile takes part in rounds that other ranks have started:
+/// between rounds it sleeps and checks for a new round every 100 us, so that there may be many more ranks than cores;
+/// during a round it polls like a rank in a call.
 template <class Net>
 void rest_until(Net& net, double until, bool serves) {
   constexpr double nap = 100e-6;
@@ -42,8 +42,9 @@ void rest_until(Net& net, double until, bool serves) {
   }
 }
 
-/// A call of a rank that is late for it by so many seconds. A partial system's rounds go on meanwhile by a progress
-/// thread, as in an application; over MPI, which would have to be initialised for threads, the rank looks by itself.
+/// Makes a call that is late by `seconds`. Meanwhile a progress thread serves a partial system's rounds, as in an
+/// application. Over MPI there is no progress thread, because MPI would have to be initialised for threads: the rank
+/// itself polls for rounds.
 template <class Net, class T, class Index>
 call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_data<T, Index>& data, bool partial,
                     double seconds) {
@@ -57,7 +58,7 @@ call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_dat
   return spar::run_until_done(net, system.call(net, data));
 }
 
-/// Makes one rank's record that of all ranks.
+/// Combines the records of all ranks; every rank gets the result.
 template <class Net>
 void combine(Net& net, record& r, std::uint64_t hash) {
   constexpr spar::recursive_doubling any_size;
@@ -67,24 +68,22 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   spar::allreduce(net, std::span<double>(r.select_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(r.codec_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});
-  std::array<std::uint64_t, 8> most{
-      r.messages, r.bytes_sent, r.bytes_received, r.header_bytes, r.compressions, r.decompressions, hash, ~hash};
-  spar::allreduce(net, std::span<std::uint64_t>(most), any_size, spar::maximum{});
+  std::vector<std::uint64_t> largest{hash, ~hash}, total;
+  for (const auto count : counts) {
+    largest.push_back(r.largest.*count);
+    total.push_back(r.total.*count);
+  }
+  spar::allreduce(net, std::span<std::uint64_t>(largest), any_size, spar::maximum{});
   spar::allreduce(net, std::span<std::uint64_t>(r.root_link_bytes), any_size, spar::sum{});
-  std::array<std::uint64_t, 2> total{r.total_bytes_sent, r.total_bytes_received};
   spar::allreduce(net, std::span<std::uint64_t>(total), any_size, spar::sum{});
-  r.messages = most[0];
-  r.bytes_sent = most[1];
-  r.bytes_received = most[2];
-  r.header_bytes = most[3];
-  r.compressions = most[4];
-  r.decompressions = most[5];
-  r.same_bits = most[6] == ~most[7];
-  r.total_bytes_sent = total[0];
-  r.total_bytes_received = total[1];
+  r.same_bits = largest[0] == ~largest[1];
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    r.largest.*counts[i] = largest[i + 2];
+    r.total.*counts[i] = total[i];
+  }
 }
 
-/// The sum of all ranks' residuals, at this rank's block of the indices.
+/// The sum of all ranks' residuals, restricted to this rank's block of the indices.
 template <class Net, class T>
 std::vector<double> residuals_of_all(Net& net, std::span<const T> residual, spar::index_range block) {
   if (residual.empty()) return std::vector<double>(block.size());
@@ -93,8 +92,9 @@ std::vector<double> residuals_of_all(Net& net, std::span<const T> residual, spar
   return {all.begin() + static_cast<std::ptrdiff_t>(block.begin), all.begin() + static_cast<std::ptrdiff_t>(block.end)};
 }
 
-/// One rank's part. Every iteration runs every system once, each after a barrier, in a random order that all ranks
-/// share: none always follows the same other, which leaves its traces in caches and in the shares of the processor.
+/// Measures all systems on one rank. Every iteration runs every system once, each after a barrier, in a random order
+/// that all ranks share: if a system always followed the same other system, the state of the caches and of the
+/// operating system's scheduler would distort its times.
 template <class Inner, class T, class Index>
 std::vector<record> measure(counting_links<Inner>& net, const options& o, const workload& w,
                             const std::vector<system_entry<counting_links<Inner>, T, Index>>& systems,
@@ -141,7 +141,7 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
         note_cost(r, call);
         note_entries(r, nonzeros(data.result));
       }
-      if (balanced) { // in the calls of the warm-up as well: state goes on
+      if (balanced) { // in warm-up calls as well, because residuals carry over
         balances[s].add_call(i, data.result);
         spar::allreduce(net, std::span<double>(&largest, 1), spar::recursive_doubling{});
         r.error_bound += allowed_error<T>(w, systems[s].relative_error + systems[s].value_error, largest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement in the simulator: a simulation for each call, or one for all calls of a system.
+// The measurement in the simulator: one simulation per call, or one for all calls of a system.
 #pragma once
 
 #include "measure.hpp"
@@ -15,18 +15,18 @@
 
 namespace perf {
 
-/// What the ranks of one simulation share; they run on one thread.
+/// State that the ranks of one simulation share without locking, because they run on one thread.
 template <class T, class Index>
 struct shared_state {
   std::vector<rank_data<T, Index>> ranks;
-  const exact_sums* sums = nullptr; // to compare each result with
+  const exact_sums* sums = nullptr; // each result is compared with these sums; null for no comparison
   const root_links* links = nullptr;
   bool check = false;
   record all;
-  // of a call:
+  // Of the current call:
   double slowest = 0;
-  double total = 0;       // of all ranks
-  double coding = 0;      // the most of any rank
+  double total = 0;       // seconds of all ranks together
+  double coding = 0;      // seconds of encoding and decoding, the largest of any rank
   std::uint64_t hash = 0; // of rank 0's result
   bool hashed = false;
 
@@ -47,18 +47,8 @@ void note_bits(shared_state<T, Index>& shared, const rank_data<T, Index>& data) 
 template <class T, class Index>
 void note(shared_state<T, Index>& shared, const counting_links<spar::sim>& net, rank_data<T, Index>& data,
           const call_cost& call, bool partial) {
-  record own;
-  note_cost(own, call);
   record& r = shared.all;
-  r.counted = own.counted;
-  r.messages = std::max(r.messages, own.messages);
-  r.bytes_sent = std::max(r.bytes_sent, own.bytes_sent);
-  r.bytes_received = std::max(r.bytes_received, own.bytes_received);
-  r.header_bytes = std::max(r.header_bytes, own.header_bytes);
-  r.compressions = std::max(r.compressions, own.compressions);
-  r.decompressions = std::max(r.decompressions, own.decompressions);
-  r.total_bytes_sent += own.total_bytes_sent;
-  r.total_bytes_received += own.total_bytes_received;
+  note_cost(r, call);
   shared.slowest = std::max(shared.slowest, call.seconds);
   shared.total += call.seconds;
   shared.coding = std::max(shared.coding, call.cost.codec_seconds);
@@ -68,10 +58,10 @@ void note(shared_state<T, Index>& shared, const counting_links<spar::sim>& net, 
   }
   if (shared.sums != nullptr) r.max_error = std::max(r.max_error, shared.sums->max_error(data.result));
   if (shared.check) note_bits(shared, data);
-  if (net.rank() > 0) data.sum = {}; // the first one's is needed once more
+  if (net.rank() > 0) data.sum = {}; // the caller still reads rank 0's result
 }
 
-/// A rank of the simulation of one call, which all ranks begin at time 0.
+/// One rank in a simulation of one call, which all ranks start at time 0.
 template <class T, class Index>
 spar::task<void> simulated_rank(spar::sim& inner,
                                 const std::vector<rank_system<counting_links<spar::sim>, T, Index>>* system,
@@ -85,15 +75,15 @@ spar::task<void> simulated_rank(spar::sim& inner,
   note(*shared, net, data, call, false);
 }
 
-/// What the ranks of the simulation of all calls share besides.
+/// State that the ranks share in a simulation of all calls of a system.
 template <class T, class Index>
 struct shared_calls : shared_state<T, Index> {
   const options* given = nullptr;
   const workload* work = nullptr;
   const system_entry<counting_links<spar::sim>, T, Index>* system = nullptr;
-  balance* open = nullptr; // where results are checked together
+  balance* open = nullptr; // checks results together with residuals; null for no such check
   double largest = 0;
-  int through = 0; // ranks whose call has ended
+  int through = 0; // number of ranks whose current call has completed
   std::vector<double> residuals;
 
   void end_call(int iteration) {
@@ -110,7 +100,8 @@ struct shared_calls : shared_state<T, Index> {
   }
 };
 
-/// A rank of the simulation of all calls, each after a barrier, for which it may be late.
+/// One rank in a simulation of all calls. A barrier precedes each call, and the rank may be late for the call by
+/// `--skew`.
 template <class T, class Index>
 spar::task<void> simulated_calls(spar::sim& inner, shared_calls<T, Index>* shared) {
   counting_links<spar::sim> net(inner, *shared->links);
@@ -124,7 +115,7 @@ spar::task<void> simulated_calls(spar::sim& inner, shared_calls<T, Index>* share
     std::array<std::uint64_t, 1> nothing{};
     auto barrier = spar::start_allreduce(net, std::span<std::uint64_t>(nothing), spar::recursive_doubling{});
     co_await std::move(barrier);
-    if (i == o.iterations) break; // all have noted their last result
+    if (i == o.iterations) break; // after the barrier, all ranks have recorded their last result
     next_step(data, *shared->work, rank, i);
     restore(data, system.dense);
     if (shared->open != nullptr) shared->largest += largest_brought(system, own, data);
@@ -147,7 +138,7 @@ spar::task<void> simulated_calls(spar::sim& inner, shared_calls<T, Index>* share
     const auto residual = own.residual();
     for (std::size_t x = 0; x < residual.size(); ++x) shared->residuals[x] += static_cast<double>(residual[x]);
   }
-  data.sum = {}; // its memory is the simulation's
+  data.sum = {}; // the memory belongs to the simulation, which ends before `data`
 }
 
 } // namespace perf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The command line.
+// Parses and checks the command line.
 #include "options.hpp"
 
 #include "partial_name.hpp"
@@ -23,8 +23,8 @@ int parse_int(std::string_view option, const std::string& text, int lowest) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < lowest) {
-    throw usage_error(std::string(option) + " is a whole number of at least " + std::to_string(lowest) + ", not '" +
-                      text + "'");
+    throw usage_error(std::string(option) + " must be a whole number of at least " + std::to_string(lowest) +
+                      ", not '" + text + "'");
   }
   return value;
 }
@@ -33,7 +33,7 @@ double parse_fraction(std::string_view option, const std::string& text) {
   double value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1)) {
-    throw usage_error(std::string(option) + " is a number from 0 to 1, not '" + text + "'");
+    throw usage_error(std::string(option) + " must be a number from 0 to 1, not '" + text + "'");
   }
   return value;
 }
@@ -44,7 +44,7 @@ std::size_t one_of(std::string_view option, const std::string& text, const std::
   if (found != std::end(names)) return static_cast<std::size_t>(found - std::begin(names));
   std::string known;
   for (const auto name : names) known += " " + std::string(name);
-  throw usage_error(std::string(option) + " is one of" + known + ", not '" + text + "'");
+  throw usage_error(std::string(option) + " must be one of" + known + ", not '" + text + "'");
 }
 
 } // namespace
@@ -58,9 +58,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   std::string skew = "none", delay = "10ms";
   std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1", cores = "0";
 
-  CLI::App app("Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
-               "Exit status: 1 for a wrong result, 2 for usage, 77 where something needed is missing.",
-               "spar_perf");
+  CLI::App app(
+      "Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
+      "Exit status: 1 for a wrong result, 2 for a wrong option, 77 if this build or machine lacks what is needed.",
+      "spar_perf");
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this and exit");
   app.add_flag("--list", o.list, "Print the systems and patterns and exit");
@@ -68,47 +69,50 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
                  "Systems to compare, separated by commas (default: those of SparCML's comparison)")
       ->delimiter(',');
   app.add_option("--count", count, "Dimension n: 1000000, 1e6 or 16M (K = 2^10, M = 2^20, G = 2^30)");
-  app.add_option("--density", densities, "Entries of each rank / n, from 0 to 1; several separated by commas")
+  app.add_option("--density", densities, "Entries of each rank divided by n, from 0 to 1; several separated by commas")
       ->delimiter(',');
-  app.add_option("--type", o.type, "float, double, half, bfloat16, int32 or int64");
-  app.add_option("--index", index, "Bits of an index, 32 or 64");
+  app.add_option("--type", o.type, "Type of the values: float, double, half, bfloat16, int32 or int64");
+  app.add_option("--index", index, "Bits per index, 32 or 64");
   app.add_option("--pattern", pattern,
-                 "Where entries lie: uniform, clustered, identical, disjoint or zipf;\n"
+                 "Positions of the entries: uniform, clustered, identical, disjoint or zipf;\n"
                  "drift: dense vectors that change from step to step, with error feedback");
-  app.add_option("--input", input, "Of systems for streams: sparse, or dense, from which they select");
+  app.add_option("--input", input,
+                 "Input of systems for sparse streams: sparse, or dense to select entries from a dense vector");
   app.add_option("--iterations", iterations, "Measured calls of each system (simulator without jitter: 1 is enough)");
-  app.add_option("--warmup", warmup, "Calls of each system before (simulator: none)");
+  app.add_option("--warmup", warmup, "Unmeasured calls of each system before the measured ones (simulator: none)");
   app.add_flag("--check", o.check, "Compare every result with the exact sum");
   app.add_flag("--in-place", o.in_place, "Dense systems and mpi reduce in place");
-  app.add_option("--seed", seed, "Of positions, values and jitter");
+  app.add_option("--seed", seed, "Seed of positions, values, jitter, late ranks and quorums");
   app.add_option("--json", o.json, "Write the rows to this file");
   app.add_option("--transport", o.transport, "mpi, threads or sim");
   app.add_option("--ranks", ranks, "Number of ranks (threads, sim; default 2)");
-  app.add_option("--calibrate", o.calibrate, "Measure the network instead, and write what algorithms are chosen by");
+  app.add_option("--calibrate", o.calibrate,
+                 "Measure the network instead, and write the parameters by which algorithms are chosen to this file");
   app.add_option("--network", o.network,
-                 "Choose algorithms by this file, which --calibrate has written; else by that\n"
-                 "of the environment variable SPAR_NETWORK. With sim: simulate what it says");
+                 "Choose algorithms by the parameters in this file, written by --calibrate (default: the file that\n"
+                 "the environment variable SPAR_NETWORK names). With sim: simulate this network");
   app.add_option("--topology", o.topology,
-                 "The network's tree for flexreduce and blueconnect: a JSON file, or auto, the\n"
-                 "hosts and their ranks. With sim: simulate the file's links");
-  app.add_option("--epsilon", epsilon, "By how much a selection may exceed k (ok_topk)")->group("Ok-Topk");
+                 "The network's tree for flexreduce and blueconnect: a JSON file, or auto for a\n"
+                 "tree of the hosts and their ranks. With sim: simulate the links in the file");
+  app.add_option("--epsilon", epsilon, "Fraction of k by which a selection may exceed k (ok_topk)")->group("Ok-Topk");
   app.add_option("--tau", tau,
-                 "Calls after which regions are balanced again (ok_topk), and rounds that may run ahead of a rank\n"
-                 "(partial systems): a number or unlimited")
+                 "Number of calls between two balancings of the owners' blocks (ok_topk), and number of rounds that\n"
+                 "may run ahead of a rank (partial systems): a number or unlimited")
       ->group("Ok-Topk");
-  app.add_option("--tau-prime", tau_prime, "Calls after which thresholds are evaluated again (ok_topk)")
+  app.add_option("--tau-prime", tau_prime, "Number of calls between two exact evaluations of the threshold (ok_topk)")
       ->group("Ok-Topk");
-  app.add_option("--skew", skew,
-                 "Which ranks are late for a call: none; linear, rank r by r delays; one, which is drawn, by a delay;\n"
-                 "random, each by up to a delay")
+  app.add_option(
+         "--skew", skew,
+         "Ranks that are late for a call: none; linear (rank r by r delays); one (a random rank by one delay);\n"
+         "random (each rank by up to one delay)")
       ->group("Late ranks");
-  app.add_option("--delay", delay, "Of late ranks (--skew)")->group("Late ranks");
-  app.add_option("--latency", latency, "Of a message (sim)")->group("Simulator");
-  app.add_option("--bandwidth", bandwidth, "Of each link and direction (sim)")->group("Simulator");
-  app.add_option("--compute", compute, "Time of local work on an entry, like 1ns (sim)")->group("Simulator");
-  app.add_option("--cores", cores, "That all ranks share for local work; 0: each has its own (sim)")
+  app.add_option("--delay", delay, "Delay of late ranks (--skew)")->group("Late ranks");
+  app.add_option("--latency", latency, "Latency of a message (sim)")->group("Simulator");
+  app.add_option("--bandwidth", bandwidth, "Bandwidth of each link and direction (sim)")->group("Simulator");
+  app.add_option("--compute", compute, "Time of local work per entry, like 1ns (sim)")->group("Simulator");
+  app.add_option("--cores", cores, "Cores that all ranks share for local work; 0: one core per rank (sim)")
       ->group("Simulator");
-  app.add_option("--jitter", jitter, "Messages are late by a random time up to this (sim)")->group("Simulator");
+  app.add_option("--jitter", jitter, "Each message is late by a random time up to this (sim)")->group("Simulator");
   app.add_option("--ranks-per-host", ranks_per_host, "Ranks that share a link (sim)")->group("Simulator");
 
   try {
@@ -120,7 +124,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   }
 
   o.count = parse_count("--count", count);
-  if (o.count < 1) throw usage_error("--count is at least 1, not '" + count + "'");
+  if (o.count < 1) throw usage_error("--count must be at least 1, not '" + count + "'");
   o.densities.clear();
   for (const auto& d : densities) o.densities.push_back(parse_fraction("--density", d));
   one_of("--type", o.type, types);
@@ -133,27 +137,27 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.warmup = parse_int("--warmup", warmup, 0);
   if (o.pattern == pattern_kind::drift) {
     if (app.count("--input") > 0 && !o.dense_input)
-      throw usage_error("--pattern drift has dense vectors: --input dense");
-    if (app.count("--warmup") > 0 && o.warmup > 0) throw usage_error("--pattern drift counts every call: --warmup 0");
-    if (o.type.starts_with("int")) throw usage_error("--pattern drift has values of floating point, not of " + o.type);
+      throw usage_error("--pattern drift generates dense vectors: use --input dense, not sparse");
+    if (app.count("--warmup") > 0 && o.warmup > 0)
+      throw usage_error("--pattern drift measures every call: use --warmup 0");
+    if (o.type.starts_with("int")) throw usage_error("--pattern drift needs a floating-point type, not " + o.type);
     o.dense_input = true;
     o.warmup = 0;
   }
   o.epsilon = parse_fraction("--epsilon", epsilon);
-  o.tau = tau == "unlimited" ? unlimited
-                             : static_cast<std::uint64_t>(parse_int("--tau, where it is not unlimited,", tau, 1));
+  o.tau = tau == "unlimited" ? unlimited : static_cast<std::uint64_t>(parse_int("--tau, unless unlimited,", tau, 1));
   o.tau_prime = parse_int("--tau-prime", tau_prime, 1);
   o.seed = parse_count("--seed", seed);
   o.skew.kind = static_cast<skew_kind>(one_of("--skew", skew, skew_names));
   o.skew.delay = parse_seconds("--delay", delay);
   o.skew.seed = o.seed;
-  if (app.count("--delay") > 0 && !o.skew.any()) throw usage_error("--delay is of late ranks: add --skew");
+  if (app.count("--delay") > 0 && !o.skew.any()) throw usage_error("--delay applies to late ranks: add --skew");
   constexpr std::string_view transports[] = {"mpi", "threads", "sim"};
   one_of("--transport", o.transport, transports);
   if (!ranks.empty()) o.ranks = parse_int("--ranks", ranks, 1);
   o.latency = parse_seconds("--latency", latency);
   o.bandwidth = parse_rate("--bandwidth", bandwidth);
-  if (o.bandwidth <= 0) throw usage_error("--bandwidth is above 0, not '" + bandwidth + "'");
+  if (o.bandwidth <= 0) throw usage_error("--bandwidth must be above 0, not '" + bandwidth + "'");
   o.compute = parse_seconds("--compute", compute);
   o.cores = parse_int("--cores", cores, 0);
   o.jitter = parse_seconds("--jitter", jitter);
@@ -161,32 +165,35 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
 
   if (o.transport != "sim") {
     for (const char* name : {"--latency", "--bandwidth", "--compute", "--cores", "--jitter", "--ranks-per-host"}) {
-      if (app.count(name) > 0) throw usage_error(std::string(name) + " belongs to --transport sim, not " + o.transport);
+      if (app.count(name) > 0) throw usage_error(std::string(name) + " requires --transport sim, not " + o.transport);
     }
     const char* const file = std::getenv("SPAR_NETWORK");
     if (file != nullptr && o.network.empty() && o.calibrate.empty()) o.network = file;
   } else {
     o.warmup = 0;
-    if (o.jitter == 0 && o.pattern != pattern_kind::drift && !o.skew.any()) o.iterations = 1; // all would be the same
+    if (o.jitter == 0 && o.pattern != pattern_kind::drift && !o.skew.any())
+      o.iterations = 1; // all iterations would give the same time
     for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
-      if (!o.network.empty() && app.count(name) > 0) throw usage_error(std::string(name) + " is in the --network file");
+      if (!o.network.empty() && app.count(name) > 0)
+        throw usage_error(std::string(name) + " is given by the --network file");
     }
     for (const char* name : {"--latency", "--bandwidth", "--ranks-per-host"}) {
       if (o.topology != "auto" && app.count(name) > 0)
-        throw usage_error(std::string(name) + " is in the --topology file");
+        throw usage_error(std::string(name) + " is given by the --topology file");
     }
     o.model = {o.latency, 1 / o.bandwidth, o.compute, o.compute};
   }
-  if (!o.calibrate.empty() && !o.network.empty()) throw usage_error("--calibrate measures what --network would give");
+  if (!o.calibrate.empty() && !o.network.empty())
+    throw usage_error("--calibrate and --network exclude each other: --calibrate measures what --network reads");
   if (o.index_bits == 32 && o.count > std::uint64_t{1} << 32) {
-    throw usage_error("--count " + count + " is beyond 32-bit indices: add --index 64");
+    throw usage_error("--count " + count + " exceeds 32-bit indices: add --index 64");
   }
   if (o.systems.empty()) {
     o.systems = {"sparcml", "ssar_split", "dsar_split", "rec_doubling", "ring", "rabenseifner", "allgather"};
     if (o.transport == "mpi") o.systems.emplace_back("mpi");
   }
   for (std::size_t s = 0; s < o.systems.size(); ++s) {
-    parse_partial(o.systems[s]); // throws for a quorum of nothing
+    parse_partial(o.systems[s]); // throws for a malformed quorum
     if (std::find(o.systems.begin(), o.systems.begin() + static_cast<std::ptrdiff_t>(s), o.systems[s]) !=
         o.systems.begin() + static_cast<std::ptrdiff_t>(s)) {
       throw usage_error("--systems names " + o.systems[s] + " twice");
@@ -205,8 +212,8 @@ workload workload_of(const options& o, double density, int ranks) {
   const auto p = static_cast<std::uint64_t>(ranks);
   if (w.pattern == pattern_kind::disjoint && w.k > w.n / p) {
     throw usage_error("pattern disjoint needs " + std::to_string(ranks) + " ranks * " + std::to_string(w.k) +
-                      " entries, more than the dimension " + std::to_string(w.n) + " holds: at most " +
-                      std::to_string(w.n / p) + " on each");
+                      " entries, but the dimension is " + std::to_string(w.n) + ": use at most " +
+                      std::to_string(w.n / p) + " entries per rank");
   }
   return w;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The command line of spar_perf.
+// The command-line options of spar_perf.
 #pragma once
 
 #include "patterns.hpp"
@@ -14,32 +14,32 @@
 
 namespace perf {
 
-/// As `--tau unlimited`.
+/// The value of `tau` for `--tau unlimited`.
 inline constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
 struct options {
-  std::vector<std::string> systems; ///< empty: all that the transport has
+  std::vector<std::string> systems; ///< in the order given; `parse_options` fills in the default set
   std::uint64_t count = std::uint64_t{1} << 20;
   std::vector<double> densities{0.01};
   std::string type = "float";
   int index_bits = 32;
   pattern_kind pattern = pattern_kind::uniform;
-  bool dense_input = false; ///< systems for streams select from a dense vector
+  bool dense_input = false; ///< systems for sparse streams select their entries from a dense vector
   int iterations = 20;
   int warmup = 5;
   bool check = false;
   bool in_place = false;
   std::string json;
   std::string transport;
-  int ranks = 0; ///< 0: not given
+  int ranks = 0; ///< 0 if not given
   std::uint64_t seed = 1;
-  std::string topology = "auto"; ///< a file, or auto
+  std::string topology = "auto"; ///< a JSON file, or "auto"
   perf::skew skew;
-  // of Ok-Topk:
+  // Options of Ok-Topk:
   double epsilon = 0.1;
-  std::uint64_t tau = 64; ///< of partial systems as well
+  std::uint64_t tau = 64; ///< also an option of partial systems
   int tau_prime = 32;
-  // of the simulator:
+  // Options of the simulator, in seconds and bytes per second:
   double latency = 1e-6;
   double bandwidth = 1e9;
   double compute = 0;
@@ -47,27 +47,27 @@ struct options {
   double jitter = 0;
   int ranks_per_host = 1;
 
-  std::string calibrate;       ///< the file to write, or empty
-  std::string network;         ///< the file to read, or empty
-  spar::network_model model{}; ///< by which algorithms are chosen, and what the simulator simulates
+  std::string calibrate;       ///< file to write; empty to measure systems
+  std::string network;         ///< file to read; empty for the default model
+  spar::network_model model{}; ///< chooses algorithms; the simulator also simulates this network
 
   bool list = false;
 };
 
-/// What to print and end with where the command line asks for help, a version or a mistake.
+/// Thrown for --help: main() prints the text and ends with the status.
 struct early_end {
   int status;
   std::string text;
 };
 
-/// Throws `early_end` or `usage_error`. Depends on the arguments alone, so all ranks come to the same end.
+/// Throws `early_end` for --help and `usage_error` for invalid arguments; all ranks get the same arguments, so all
+/// throw alike.
 options parse_options(int argc, char** argv, const std::string& default_transport);
 
-/// nnz_in of a density: k = round(density * n).
+/// The number of entries k that each rank sends at a density: round(density * n), at most n.
 std::uint64_t entries_of(const options& o, double density);
 
-/// What each rank contributes at a density. Throws `usage_error` where the pattern has no room for it, or where sums of
-/// it could not be checked exactly in the type.
+/// The contribution of each rank at a density. Throws `usage_error` if `--pattern disjoint` needs more than n entries.
 workload workload_of(const options& o, double density, int ranks);
 
 } // namespace perf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The names of partial systems.
+// Parses the names of partial systems.
 #include "partial_name.hpp"
 
 #include "units.hpp"
@@ -28,7 +28,7 @@ std::optional<partial_name> parse_partial(const std::string& name) {
   const std::string number = who.substr(std::min(who.size(), std::string_view("quorum:").size()));
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), found.quorum);
   if (!who.starts_with("quorum:") || error != std::errc() || end != number.data() + number.size()) {
-    throw usage_error("a quorum is named like quorum:3, not '" + who + "'");
+    throw usage_error("invalid quorum '" + who + "': expected a name like quorum:3");
   }
   return found;
 }

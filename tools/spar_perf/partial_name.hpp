@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The names of partial systems: who must take part, and what they reduce with.
+// The names of partial systems: a participation, and the system that runs the rounds.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace perf {
 
-/// `eager_solo`, `eager_majority`, `everyone` or `quorum:Q`, and behind a `+` the system within.
+/// The parts of a name: `eager_solo`, `eager_majority`, `everyone` or `quorum:Q`, and after a `+` the inner system that
+/// runs the rounds.
 struct partial_name {
   enum class kind { solo, majority, everyone, quorum };
 
@@ -17,10 +18,11 @@ struct partial_name {
   std::string inner = "dense";
 };
 
-/// As `--list` has them.
+/// As printed by `--list`.
 inline constexpr std::string_view partial_names = "eager_solo eager_majority quorum:Q everyone";
 
-/// Nothing where the name is not that of a partial system. Throws `usage_error` for a quorum that is no number.
+/// Parses the name of a partial system; returns nothing for other names. Throws `usage_error` if the quorum is not a
+/// number.
 std::optional<partial_name> parse_partial(const std::string& name);
 
 } // namespace perf

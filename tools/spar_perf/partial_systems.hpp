@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Partial allreduces among the systems, with any other system within (eager-SGD).
+// Registers partial allreduces, which run any other system as their inner system (eager-SGD).
 #pragma once
 
 #include "partial_name.hpp"
@@ -21,10 +21,11 @@ namespace perf {
 
 namespace detail {
 
-// A partial allreduce takes long to compile. So there is one type for all algorithms within, and one for solo and
-// majority, and what follows a call's start is the same code for every participation.
+// A partial allreduce takes long to compile. To keep the number of instantiations small, there is one type for all
+// inner algorithms and one for solo and majority, and all participations share the code that follows the start of a
+// call.
 
-/// `Function`: of inner_system.
+/// An inner system as an algorithm. `Function` is the type of a member of `inner_system`.
 template <class Function>
 struct any_inner : spar::algorithm_defaults {
   static constexpr std::string_view name = "inner";
@@ -57,7 +58,7 @@ struct solo_or_majority {
   }
 };
 
-/// One rank's end of a partial allreduce of `Values`: T, or sparse_stream<T, Index>.
+/// One rank's handle of a partial allreduce, of dense values or of sparse streams.
 template <class Net, class Argument, class Result>
 struct rounds {
   std::function<spar::pending<Net, Result>(const Argument&)> call, drain;
@@ -90,16 +91,17 @@ Rounds open_rounds(Net& net, const options& o, const partial_name& name, const F
   }
 }
 
-/// What one rank keeps from call to call.
+/// State that one rank keeps from call to call.
 template <class Net>
 struct partial_state {
   inner_system<Net, float, std::uint32_t> inner;
-  std::shared_ptr<selection<float, std::uint32_t>> from; // selects the stream from the dense vector, or null
+  std::shared_ptr<selection<float, std::uint32_t>>
+      from; // selects the stream from the dense vector; null if the input is sparse
   dense_rounds<Net> dense;
   stream_rounds<Net> streams;
 };
 
-/// What waits for a call, where the rank has a progress thread, is no coroutine.
+/// Whether the rank has a progress thread; a call must then be waited for with wait(), not awaited in a coroutine.
 template <class Net>
 bool is_served(Net& net) {
   return net.port().node().shared() != nullptr;
@@ -113,7 +115,8 @@ void note_call(call_cost& cost, double seconds, const Call& call, const spar::pa
   cost.stale = by.staleness();
 }
 
-// Coroutines: everything by value, or by a reference that outlives them. `last`: what was held back.
+// Coroutines: parameters are values, or pointers and references to objects that outlive the coroutine. With `last` they
+// drain: the result is the sum of the contributions that no round included.
 
 template <class Net>
 spar::task<call_cost> call_dense_rounds(Net& net, rank_data<float, std::uint32_t>* data, partial_state<Net>* its,
@@ -180,8 +183,9 @@ rank_system<Net, float, std::uint32_t> partial_on_rank(const options& o, const p
 
 } // namespace detail
 
-/// Adds the partial systems that `--systems` names, after all that may be within. Throws `missing` for types for which
-/// there are none, `usage_error` for a quorum that cannot be and for what cannot be within.
+/// Adds the partial systems that `--systems` names; all possible inner systems must be registered before. Throws
+/// `missing` for types for which spar_perf has no partial systems, and `usage_error` for a quorum out of range or an
+/// invalid inner system.
 template <class Net, class T, class Index>
 void register_partial(registry<Net, T, Index>& all) {
   const options& o = all.given();
@@ -191,7 +195,7 @@ void register_partial(registry<Net, T, Index>& all) {
     if constexpr (has_partial<T, Index>) {
       const int ranks = static_cast<int>(all.topology().ranks());
       if (name->who == partial_name::kind::quorum && (name->quorum < 1 || name->quorum > ranks)) {
-        throw usage_error(system + ": a quorum is from 1 to " + std::to_string(ranks) + ", the number of ranks");
+        throw usage_error(system + ": a quorum must be from 1 to " + std::to_string(ranks) + ", the number of ranks");
       }
       const auto& entries = all.entries();
       const auto inner = std::find_if(entries.begin(), entries.end(),
@@ -199,7 +203,7 @@ void register_partial(registry<Net, T, Index>& all) {
       if (inner == entries.end()) {
         std::string known;
         for (const auto& e : entries) known += e.within ? " " + e.name : "";
-        throw usage_error(system + ": there is no system '" + name->inner + "' to go within; there are:" + known);
+        throw usage_error(system + ": there is no inner system '" + name->inner + "'; there are:" + known);
       }
       auto partial = *inner;
       partial.name = system;
@@ -212,8 +216,8 @@ void register_partial(registry<Net, T, Index>& all) {
       };
       all.add(std::move(partial));
     } else {
-      throw missing("spar_perf is built with partial systems for float with 32-bit indices, not for " + system +
-                    " of " + o.type + " with " + std::to_string(o.index_bits) + "-bit indices");
+      throw missing("spar_perf supports partial systems for float with 32-bit indices, not for " + system + " of " +
+                    o.type + " with " + std::to_string(o.index_bits) + "-bit indices");
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where entries lie.
+// Generates the positions and values of entries.
 #include "patterns.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class random_bits {
  public:
   random_bits(std::uint64_t seed, std::uint64_t stream) : key_(mix(mix(seed) ^ stream)) {}
   std::uint64_t operator()() { return mix(key_ + 0x9E3779B97F4A7C15U * ++drawn_); }
-  /// Uniform in [0, n), to n / 2^64.
+  /// Uniform in [0, n), with a bias of at most n / 2^64.
   std::uint64_t below(std::uint64_t n) {
     return static_cast<std::uint64_t>(static_cast<__uint128_t>((*this)()) * n >> 64);
   }
@@ -38,12 +38,12 @@ class random_bits {
   std::uint64_t drawn_ = 0;
 };
 
-/// The first k distinct values of `draw`, all below n, ascending. Repeated ones count once and are drawn again.
+/// The first k distinct values that `draw` returns, all below n, in ascending order; repeated values are drawn again.
 template <class Draw>
 std::vector<std::uint64_t> distinct(std::uint64_t n, std::uint64_t k, Draw draw) {
   std::vector<std::uint64_t> found;
   found.reserve(k);
-  if (k > n / 64) { // mark them in a bitmap
+  if (k > n / 64) { // mark values in a bitmap
     std::vector<std::uint64_t> words(n / 64 + 1);
     for (std::uint64_t got = 0; got < k;) {
       const std::uint64_t x = draw();
@@ -66,7 +66,7 @@ std::vector<std::uint64_t> distinct(std::uint64_t n, std::uint64_t k, Draw draw)
   return found;
 }
 
-/// k of [0, n), uniformly; where most are taken, those that are left out are drawn.
+/// k distinct values of [0, n), uniformly. If k is more than n / 2, draws the n - k values to leave out.
 std::vector<std::uint64_t> uniform_sample(std::uint64_t n, std::uint64_t k, random_bits random) {
   const auto draw = [&] { return random.below(n); };
   if (k <= n / 2) return distinct(n, k, draw);
@@ -87,7 +87,7 @@ std::vector<std::uint64_t> clustered_sample(std::uint64_t n, std::uint64_t k, ra
   const std::uint64_t runs = (k + run_length - 1) / run_length;
   std::vector<std::uint64_t> taken;
   taken.reserve(k);
-  if (runs > n / run_length) { // all whole runs, and the first indices of the rest
+  if (runs > n / run_length) { // n has too few whole runs: take the first k indices
     taken.resize(k);
     std::iota(taken.begin(), taken.end(), std::uint64_t{0});
     return taken;
@@ -99,7 +99,7 @@ std::vector<std::uint64_t> clustered_sample(std::uint64_t n, std::uint64_t k, ra
   return taken;
 }
 
-/// A bijection of [0, n): of the next power of two, applied until the value is below n.
+/// A bijection of [0, n): a bijection of the next power of two, repeated until the value is below n.
 class shuffled {
  public:
   shuffled(std::uint64_t n, std::uint64_t seed) : n_(n), bits_(std::max(1, static_cast<int>(std::bit_width(n - 1)))) {
@@ -125,15 +125,15 @@ class shuffled {
 
 std::vector<std::uint64_t> zipf_sample(std::uint64_t n, std::uint64_t k, const shuffled& index_at, random_bits random) {
   if (k <= n / 16) {
-    // Place j with probability log(1 + 1 / j) / log(n + 1), which falls as 1 / j.
+    // Draws rank j of the Zipf distribution with probability log(1 + 1 / j) / log(n + 1), which falls like 1 / j.
     const double range = std::log(static_cast<double>(n) + 1);
     return distinct(n, k, [&] {
       const auto place = static_cast<std::uint64_t>(std::exp(random.unit() * range));
       return index_at(std::clamp<std::uint64_t>(place, 1, n) - 1);
     });
   }
-  // The same distribution without rejection: the k smallest of exponential times of these rates (Efraimidis and
-  // Spirakis 2006).
+  // The same distribution without rejection: the k smallest of exponentially distributed times with these rates
+  // (Efraimidis and Spirakis 2006).
   std::vector<std::pair<double, std::uint64_t>> times(n);
   for (std::uint64_t j = 0; j < n; ++j) {
     times[j] = {-std::log(random.unit()) / std::log1p(1 / static_cast<double>(j + 1)), j};
@@ -178,7 +178,7 @@ int value_at(const workload& w, int rank, std::uint64_t index) {
 }
 
 void drifting_values(const workload& w, int rank, int step, std::uint64_t first, std::span<double> values) {
-  constexpr std::uint64_t period = 256; // of the signal, in steps
+  constexpr std::uint64_t period = 256; // period of the signal, in steps
   const std::uint64_t common = mix(w.seed);
   const std::uint64_t own = mix(mix(common ^ static_cast<std::uint64_t>(rank + 1) << 32) ^ static_cast<unsigned>(step));
   const auto tail = [](std::uint64_t bits) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Table and JSON.
+// Writes the table and the JSON.
 #include "report.hpp"
 
 #include <fmt/format.h>
@@ -48,13 +48,14 @@ std::size_t name_width(const std::vector<row>& rows) {
   return width;
 }
 
-/// How long ranks wait that call at different times, and for how many.
+/// The table of a run with late ranks: latency of a call, number of ranks in the result, and staleness.
 void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::vector<row>& rows, const options& o) {
-  fmt::format_to(out,
-                 "# skew {}, delay {}; the mean time of a rank's own call, over {} iterations after {} of warm-up;\n"
-                 "# active: ranks whose own call is in the result, in the mean and at least; stale: rounds, at most\n",
-                 skew_names[static_cast<std::size_t>(o.skew.kind)], time_text(o.skew.delay),
-                 rows.front().measured.seconds.size(), o.warmup);
+  fmt::format_to(
+      out,
+      "# skew {}, delay {}; latency: mean time of a rank's own call, over {} iterations after {} of warm-up;\n"
+      "# active, least: mean and least number of ranks whose own call is in the result; stale: most rounds late\n",
+      skew_names[static_cast<std::size_t>(o.skew.kind)], time_text(o.skew.delay), rows.front().measured.seconds.size(),
+      o.warmup);
   const std::string& to = rows.front().compared_to;
   fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>12}  {:<26}{:>{}}{:>9}{:>7}{:>7}  {}\n", "system", name_width(rows), "n",
                  "density", "latency", "(min .. max)", to.empty() ? "ratio" : "/ " + to, ratio_width(to), "active",
@@ -71,7 +72,7 @@ void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::ve
   }
 }
 
-/// Words of 4 bytes; a whole number where it is one.
+/// The number of words of 4 bytes, as a JSON integer if it is whole.
 nlohmann::ordered_json words(std::uint64_t bytes) {
   if (bytes % 4 == 0) return bytes / 4;
   return static_cast<double>(bytes) / 4;
@@ -100,19 +101,20 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
                  library.empty() ? "" : " (" + library + ")", rows.front().work.ranks, o.type, o.index_bits,
                  pattern_names[static_cast<std::size_t>(o.pattern)], o.seed);
   if (o.transport == "sim") {
-    fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns an entry{}, jitter {}, {} ranks a host\n",
+    fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns per entry{}, jitter {}, {} ranks per host\n",
                    time_text(o.latency), o.bandwidth / 1e9, o.compute * 1e9,
-                   o.cores > 0 ? fmt::format(" on {} cores in all", o.cores) : "", time_text(o.jitter),
+                   o.cores > 0 ? fmt::format(" on {} cores in total", o.cores) : "", time_text(o.jitter),
                    o.ranks_per_host);
   }
   if (o.skew.any()) {
     late_table(out, rows, o);
     return fmt::to_string(text);
   }
-  fmt::format_to(out,
-                 "# median of {} iterations after {} of warm-up; the slowest rank's time; MB sent: of payload, by the "
-                 "rank that sends most\n",
-                 rows.front().measured.seconds.size(), o.warmup);
+  fmt::format_to(
+      out,
+      "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
+      "rank that sends most\n",
+      rows.front().measured.seconds.size(), o.warmup);
   fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", name_width(rows),
                  "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi",
                  "correct");
@@ -121,8 +123,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     const spread s = spread_of(m.seconds);
     fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system,
                    name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
-                   m.counted ? fmt::to_string(m.messages) : "-",
-                   m.counted ? fmt::format("{:.4g}", static_cast<double>(m.bytes_sent) / 1e6) : "-",
+                   m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
+                   m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-",
                    time_text(s.median), fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
                    r.ratios.empty() ? "-" : fmt::format("{:.3f}", r.ratio), correct_text(r, o));
   }
@@ -157,14 +159,14 @@ std::string to_json(const std::vector<row>& rows, const options& o, const std::s
     x["nnz_in"] = r.work.k;
     x["nnz_out"] = m.nnz_out;
     x["nnz_out_mean"] = static_cast<double>(m.total_nnz_out) / calls;
-    x["messages"] = if_counted(m.messages);
-    x["words_sent"] = if_counted(words(m.bytes_sent));
-    x["words_received"] = if_counted(words(m.bytes_received));
-    x["words_sent_mean"] = if_counted(static_cast<double>(m.total_bytes_sent) / 4 / all_calls);
-    x["words_received_mean"] = if_counted(static_cast<double>(m.total_bytes_received) / 4 / all_calls);
-    x["header_bytes"] = if_counted(m.header_bytes);
-    x["compressions"] = if_counted(m.compressions);
-    x["decompressions"] = if_counted(m.decompressions);
+    x["messages"] = if_counted(m.largest.messages_sent);
+    x["words_sent"] = if_counted(words(m.largest.bytes_sent));
+    x["words_received"] = if_counted(words(m.largest.bytes_received));
+    x["words_sent_mean"] = if_counted(static_cast<double>(m.total.bytes_sent) / 4 / all_calls);
+    x["words_received_mean"] = if_counted(static_cast<double>(m.total.bytes_received) / 4 / all_calls);
+    x["header_bytes"] = if_counted(m.largest.header_bytes_sent);
+    x["compressions"] = if_counted(m.largest.compressions);
+    x["decompressions"] = if_counted(m.largest.decompressions);
     x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
     const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
     x["root_link_bytes"] =

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What was measured of a system, as a table for people and as JSON.
+// The measurements of each system, and their output as a table and as JSON.
 #pragma once
 
 #include "options.hpp"
 
+#include <spar/core/statistics.hpp>
 #include <spar/topology/flex_plan.hpp>
 
 #include <array>
@@ -15,37 +16,36 @@
 
 namespace perf {
 
-/// Of one system: on one rank first, then over all ranks.
+/// The measurements of one system: first of one rank, then combined over all ranks.
 struct record {
-  std::vector<double> seconds;        ///< of each iteration; the slowest rank's
-  std::vector<double> select_seconds; ///< of these for selection; empty where nobody tells
-  std::vector<double> codec_seconds;  ///< of these for encoding and decoding
-  bool counted = false;               ///< messages and bytes are known
-  // The largest of any call and rank:
-  std::uint64_t messages = 0;
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-  std::uint64_t header_bytes = 0;
-  std::uint64_t compressions = 0;
-  std::uint64_t decompressions = 0;
-  // and of all calls and ranks together:
-  std::uint64_t total_bytes_sent = 0;
-  std::uint64_t total_bytes_received = 0;
+  std::vector<double> seconds;        ///< of each iteration; combined: the slowest rank's
+  std::vector<double> select_seconds; ///< part of `seconds` for selection; empty if the system does not report it
+  std::vector<double> codec_seconds;  ///< part of `seconds` for encoding and decoding
+  bool counted = false;               ///< whether messages and bytes are known
+  spar::statistics largest{};         ///< each count: the largest of any call on any rank
+  spar::statistics total{};           ///< sum over all calls and ranks
 
-  /// Of all calls and ranks, over each link of the tree's root: up and down, one after the other.
+  /// Payload of all calls and ranks over each link below the tree's root: for each link, up and then down.
   std::vector<std::uint64_t> root_link_bytes{};
 
-  std::uint64_t nnz_out = 0;       ///< entries of the result other than 0, the most in any call
-  std::uint64_t total_nnz_out = 0; ///< of all calls together
+  std::uint64_t nnz_out = 0;       ///< nonzero entries of the result, the largest number of any call
+  std::uint64_t total_nnz_out = 0; ///< sum over all calls
   double max_error = 0;
   double error_bound = 0;
-  bool same_bits = true; ///< on all ranks
+  bool same_bits = true; ///< whether all ranks have bitwise identical results
 
-  // Where ranks are late:
-  std::vector<double> latencies{}; ///< of each iteration: the mean over the ranks of their own calls' times
-  double total_active = 0;         ///< ranks whose own call is in the result, of all calls together
+  // If ranks are late:
+  std::vector<double> latencies{}; ///< of each iteration: the mean over all ranks of the time of the rank's own call
+  double total_active = 0;         ///< number of ranks whose own call is in the result, summed over all calls
   int least_active = std::numeric_limits<int>::max();
-  std::uint64_t most_stale = 0; ///< rounds
+  std::uint64_t most_stale = 0; ///< largest number of rounds by which a call in a result was late
+};
+
+/// The integer counts of `spar::statistics`.
+inline constexpr std::array counts{
+    &spar::statistics::messages_sent,    &spar::statistics::messages_received, &spar::statistics::bytes_sent,
+    &spar::statistics::bytes_received,   &spar::statistics::header_bytes_sent, &spar::statistics::header_bytes_received,
+    &spar::statistics::plain_bytes_sent, &spar::statistics::compressions,      &spar::statistics::decompressions,
 };
 
 struct row {
@@ -54,23 +54,23 @@ struct row {
   workload work;
   double density = 0;
   record measured;
-  std::optional<double> model_seconds;                    ///< by the model of the tree's links
-  std::optional<spar::flex_plan::call_counts> plan_calls; ///< where the system has a plan
-  std::string compared_to;                                ///< the system, or empty
-  std::vector<double> ratios;                             ///< to it, of each iteration
-  double ratio = 0;                                       ///< the median; where ranks are late, of the mean latencies
+  std::optional<double> model_seconds; ///< expected time by the bandwidth and latency of the tree's links
+  std::optional<spar::flex_plan::call_counts> plan_calls; ///< if the system has a plan
+  std::string compared_to;    ///< name of the system in the denominator of the ratios; empty for none
+  std::vector<double> ratios; ///< time / time of `compared_to`, of each iteration
+  double ratio = 0;           ///< median of `ratios`; if ranks are late, the ratio of the mean latencies
 
   [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= measured.error_bound; }
 };
 
-/// Fills the ratios of the rows of one workload, to mpi if it is there; where ranks are late, else to the first system
-/// that waits for all.
+/// Fills in the ratios of the rows of one workload. The denominator is mpi if it was measured; otherwise, if ranks are
+/// late, the first system that is not partial.
 void compare(std::vector<row>& rows);
 
-/// `ranks` and `library` (may be empty) for the head of the table.
+/// A table for people. `library` names the MPI library in the heading; it may be empty.
 std::string to_table(const std::vector<row>& rows, const options& o, const std::string& library);
 
-/// An array with an object for each row.
+/// A JSON array with one object per row.
 std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library);
 
 } // namespace perf

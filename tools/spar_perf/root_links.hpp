@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What crosses the links of a tree's root.
+// Counts the payload that crosses the links below a tree's root.
 #pragma once
 
 #include <spar/topology/tree.hpp>
@@ -11,7 +11,7 @@
 
 namespace perf {
 
-/// Which of the links of a tree's root each rank is behind.
+/// Maps each rank to the link between a tree's root and the child of the root above the rank.
 class root_links {
  public:
   explicit root_links(const spar::tree& topology)
@@ -30,14 +30,14 @@ class root_links {
   std::size_t count_;
 };
 
-/// Adds up the payload that goes up and down each link, which counts for all ranks that share `bytes`. Less than
-/// spar::counting, whose counters for each pair of ranks are too many for the simulator.
+/// Adds up the payload in bytes that goes up and down each link, for all ranks that share the counters. Counts less
+/// than spar::counting, whose counters for each pair of ranks need too much memory in the simulator.
 template <spar::transport Net>
 class counting_links_port : public spar::decorated_port<Net> {
  public:
   counting_links_port(Net& net, const root_links& links) : spar::decorated_port<Net>(net), links_(&links) {}
 
-  /// From now on; nowhere if null. Up and down of a link stand side by side.
+  /// Counts from now on in `bytes`: bytes[2 * link] for up, bytes[2 * link + 1] for down. Null stops counting.
   void count_in(std::vector<std::uint64_t>* bytes) {
     bytes_ = bytes;
     if (bytes_ != nullptr) bytes_->resize(2 * links_->count());

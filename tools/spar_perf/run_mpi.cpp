@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement over MPI, with MPI_Allreduce among the systems.
+// The measurement over MPI; MPI_Allreduce is one of the systems.
 #include "compressed_systems.hpp"
 #include "measure_ranks.hpp"
 #include "partial_systems.hpp"
@@ -20,7 +20,7 @@ namespace perf {
 
 namespace {
 
-/// Datatype and sum of T; MPI has neither for 16-bit floats, so they are made.
+/// The MPI datatype and sum operation for T, created here for 16-bit floats because MPI predefines neither.
 template <class T>
 class mpi_sum {
  public:
@@ -61,7 +61,8 @@ class mpi_sum {
   bool made_ = false;
 };
 
-/// A rank that fails ends the job at once: the others wait for it, and to free its communicator would wait for them.
+/// Calls f. Ends the job at once if f throws: the other ranks wait for this rank, and to unwind would free a
+/// communicator, which waits for the other ranks.
 template <class F>
 auto or_abort(F f) {
   try {
@@ -75,7 +76,7 @@ auto or_abort(F f) {
   }
 }
 
-/// A task that never suspends, so that it is called like the others.
+/// MPI_Allreduce as a task that never suspends, so that `measure` can call it like the other systems.
 template <class T, class Index>
 spar::task<call_cost> call_mpi(counting_links<spar::mpi>& net, MPI_Comm ranks, rank_data<T, Index>* data,
                                const mpi_sum<T>* sum) {
@@ -89,11 +90,11 @@ spar::task<call_cost> call_mpi(counting_links<spar::mpi>& net, MPI_Comm ranks, r
   co_return call;
 }
 
-/// Every rank reads the file itself: where one of them cannot use it, all say so.
+/// Reads `--topology` on every rank. Throws `usage_error` on all ranks if the file is unusable on any rank.
 spar::tree agreed_topology(const options& o) {
   const std::vector<spar::rank_t> hosts = spar::hosts_of(MPI_COMM_WORLD);
   std::optional<spar::tree> found;
-  std::string why = "--topology cannot be used on another rank";
+  std::string why = "--topology: the file is unusable on another rank";
   try {
     found = topology_of(o, hosts);
   } catch (const usage_error& e) {
@@ -114,10 +115,10 @@ std::vector<row> run_mpi(const options& o) {
     int ranks = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (o.ranks > 0 && o.ranks != ranks) {
-      throw usage_error("--ranks says " + std::to_string(o.ranks) + ", but MPI has started " + std::to_string(ranks));
+      throw usage_error("--ranks is " + std::to_string(o.ranks) + ", but MPI has started " + std::to_string(ranks));
     }
     if (o.count > INT_MAX && std::find(o.systems.begin(), o.systems.end(), "mpi") != o.systems.end()) {
-      throw usage_error("system mpi counts with an int: --count " + std::to_string(o.count) + " is beyond " +
+      throw usage_error("system mpi passes the count as an int: --count " + std::to_string(o.count) + " exceeds " +
                         std::to_string(INT_MAX));
     }
     std::vector<row> rows;

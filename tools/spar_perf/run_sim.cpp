@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement in the simulator: each call in a simulation of its own, which begins at time 0 on every rank; where
-// ranks are late, or a system is partial, all its calls in one.
+// The measurement in the simulator. Each call runs in a new simulation, which begins at time 0 on every rank; if ranks
+// are late or a system is partial, one simulation runs all calls of a system.
 #include "compressed_systems.hpp"
 #include "measure_sim.hpp"
 #include "partial_systems.hpp"
@@ -14,7 +14,7 @@ namespace perf {
 
 namespace {
 
-/// The network that a system finds in an iteration.
+/// The simulated network for an iteration of a system.
 template <class System>
 spar::simulator_options network_of(const options& o, const System& system, const spar::tree& topology, int iteration) {
   spar::simulator_options network;
@@ -23,7 +23,8 @@ spar::simulator_options network_of(const options& o, const System& system, const
   network.compute = system.dense && !system.feedback ? o.model.gamma_dense : o.model.gamma_sparse;
   network.cores = o.cores;
   network.jitter = o.jitter;
-  // Without jitter, messages that a rank sends at the same time leave in its order, not in a random one.
+  // Without jitter the seed is 0: messages that a rank sends at the same time leave in program order, not in a random
+  // order.
   network.seed = o.jitter > 0 ? o.seed + static_cast<std::uint64_t>(iteration) : 0;
   network.ranks_per_host = o.ranks_per_host;
   if (o.topology != "auto") network.tree = topology.network();
@@ -39,7 +40,7 @@ void simulate(const options& o, const spar::simulator_options& network, int rank
   engine.run(program);
 }
 
-/// All calls of a system in one simulation.
+/// Runs all calls of a system in one simulation.
 template <class T, class Index>
 record simulate_calls(const options& o, const workload& w, const spar::tree& topology,
                       const system_entry<counting_links<spar::sim>, T, Index>& system, shared_state<T, Index>& state,
@@ -91,7 +92,7 @@ std::vector<row> run_sim(const options& o) {
       for (int r = 0; r < ranks; ++r) shared.ranks.push_back(contribution<T, Index>(w, r, any_dense, o.in_place));
       const auto in_one = [&](std::size_t s) { return o.skew.any() || systems[s].partial; };
       std::vector<std::vector<rank_system<counting_links<spar::sim>, T, Index>>> running(
-          systems.size()); // each on each rank
+          systems.size()); // running[s][r]: system s on rank r
       std::vector<balance> balances;
       for (std::size_t s = 0; s < systems.size(); ++s) {
         for (int r = 0; r < ranks; ++r) running[s].push_back(systems[s].on_rank());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement on ranks that are threads of this process.
+// The measurement with ranks that are threads of this process.
 #include "compressed_systems.hpp"
 #include "measure_ranks.hpp"
 #include "partial_systems.hpp"
@@ -16,7 +16,7 @@ std::vector<row> run_threads(const options& o) {
     std::vector<row> rows;
     const spar::tree topology = topology_of(o, std::vector<spar::rank_t>(static_cast<std::size_t>(ranks)));
     const root_links links(topology);
-    for (const double density : o.densities) workload_of(o, density, ranks); // throws before the first is measured
+    for (const double density : o.densities) workload_of(o, density, ranks); // throws before any measurement
     for (const double density : o.densities) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::threads>, T, Index> all(o, density, topology);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who is late by how much.
+// Computes the delay of each rank in each iteration.
 #include "skew.hpp"
 
 #include <random>

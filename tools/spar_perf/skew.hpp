@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who is late by how much, as in the microbenchmark of eager-SGD (section 6.1, figure 8).
+// Delays of late ranks, as in the microbenchmark of eager-SGD (section 6.1, figure 8).
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 
 namespace perf {
 
+/// - none: no rank is late;
 /// - linear: rank r is late by r delays;
-/// - one: one rank, drawn in each iteration, is late by a delay;
-/// - random: each rank is late by some time up to a delay.
+/// - one: in each iteration, one random rank is late by one delay;
+/// - random: each rank is late by a random time of up to one delay.
 enum class skew_kind { none, linear, one, random };
 
 inline constexpr std::string_view skew_names[] = {"none", "linear", "one", "random"};
@@ -20,7 +21,7 @@ struct skew {
   std::uint64_t seed = 1;
 
   [[nodiscard]] bool any() const noexcept { return kind != skew_kind::none; }
-  /// Seconds: the same for all systems.
+  /// The seconds by which a rank is late in an iteration, the same for all systems.
   [[nodiscard]] double of(int rank, int ranks, int iteration) const;
 };
 

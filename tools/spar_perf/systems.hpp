@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems that spar_perf compares. One line in `register_systems` adds another.
+// The systems that spar_perf compares. To add a system, add a line to `register_systems`.
 #pragma once
 
 #include "element_types.hpp"
@@ -27,7 +27,7 @@
 
 namespace perf {
 
-/// One rank's contribution and result. Dense values are there only where a system takes them.
+/// One rank's contribution and result. The dense vectors are empty unless a system takes dense vectors.
 template <class T, class Index>
 struct rank_data {
   std::uint64_t n = 0;
@@ -35,7 +35,7 @@ struct rank_data {
   std::vector<T> values;
   std::vector<T> dense_in;
   std::vector<T> dense_out;
-  bool in_place = false; ///< dense_out is the input as well
+  bool in_place = false; ///< dense_out is both input and output
 
   spar::sparse_stream<T, Index> sum;
   spar::stream_view<T, Index> result;
@@ -43,27 +43,28 @@ struct rank_data {
   [[nodiscard]] auto sparse() const { return spar::sparse_view(n, indices, values); }
 };
 
-/// What one call cost on one rank.
+/// The cost of one call on one rank.
 struct call_cost {
   double seconds = 0;
-  bool counted = false; ///< `cost` is known
+  bool counted = false; ///< whether `cost` is known
   spar::statistics cost;
-  std::optional<double> select_seconds{}; ///< of `seconds`, where the system tells
-  int active = 0;                         ///< of a partial system: ranks whose own call is in the result
-  std::uint64_t stale = 0;                ///< and rounds by which the oldest call in it is late
+  std::optional<double> select_seconds{}; ///< part of `seconds` for selection, if the system reports it
+  int active = 0;                         ///< of a partial system: number of ranks whose own call is in the result
+  std::uint64_t stale = 0; ///< of a partial system: rounds by which the oldest call in the result is late
 };
 
-/// A system on one rank, with its state.
+/// A system on one rank, with the state of the rank.
 template <class Net, class T, class Index>
 struct rank_system {
   std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
-  std::function<std::span<const T>()> residual; ///< what it has not sent yet; empty for systems that send all
-  // Of a partial one, before its first call and after its last, on all ranks in the same order:
+  std::function<std::span<const T>()> residual; ///< empty for systems without a residual
+  // Only of partial systems: collective calls before the first call and after the last call, in the same order on all
+  // ranks:
   std::function<void(Net&)> open{};
-  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> drain{}; ///< the result is what was held back
+  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> drain{}; ///< sums what no round included
 };
 
-/// A system as the algorithm of partial ones, on one rank: for dense values or for streams.
+/// A system as the inner system of partial systems, on one rank: either `dense` or `streams` is set.
 template <class Net, class T, class Index>
 struct inner_system {
   std::function<spar::task<void>(spar::channel<typename Net::port_type>, std::span<T>, spar::sum)> dense{};
@@ -73,29 +74,31 @@ struct inner_system {
   std::function<std::span<const T>()> residual{};
 };
 
-/// Partial systems are made for these alone: they take long to compile.
+/// Whether partial systems exist for these types; they take long to compile, so they are limited to float with 32-bit
+/// indices.
 template <class T, class Index>
 inline constexpr bool has_partial = std::same_as<T, float> && std::same_as<Index, std::uint32_t>;
 
 template <class Net, class T, class Index>
 struct system_entry {
   std::string name;
-  bool dense = false;        ///< takes the dense vector
-  bool feedback = false;     ///< selects from it, and keeps the rest
+  bool dense = false;        ///< takes a dense vector
+  bool feedback = false;     ///< selects entries from the dense vector, and keeps a residual
   double relative_error = 0; ///< bound of |error| / the largest |sum|
-  std::uint64_t k = 0;       ///< entries that it selects
+  std::uint64_t k = 0;       ///< number of entries that it selects
   std::function<rank_system<Net, T, Index>()> on_rank;
-  std::optional<double> model_seconds{};                    ///< by the model of the tree's links
-  std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< where it has a plan
+  std::optional<double> model_seconds{}; ///< expected time by the bandwidth and latency of the tree's links
+  std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< if the system has a plan
   bool partial = false;
-  std::function<inner_system<Net, T, Index>()> within{}; ///< partial ones; there where it can be
+  std::function<inner_system<Net, T, Index>()> within{}; ///< the inner system for partial systems; may be empty
   double value_error = 0;                                ///< bound of |error| / the sum of all ranks' largest |value|
-  bool same_bits = true;                                 ///< on all ranks, as all but naive ones have them
+  bool same_bits = true;                                 ///< whether all ranks get the same bits: false only for +p2p
 };
 
 namespace detail {
 
-// How a system's calls begin is all that is compiled for each system: what follows is the same code for all of them.
+// Only the start of a call is compiled for each system; all systems share the code that follows, to keep compile times
+// low.
 template <class Net, class T, class Index>
 using begin_sparse =
     std::function<spar::pending<Net, spar::sparse_stream<T, Index>>(Net&, const spar::stream_view<T, Index>&)>;
@@ -104,9 +107,9 @@ using begin_dense = std::function<spar::pending<Net, void>(Net&, rank_data<T, In
 template <class Net, class T, class Index>
 using begin_feedback = std::function<spar::pending<Net, spar::selected_sum<T, Index>>(Net&, std::span<const T>)>;
 
-// Coroutines: everything by value, or by a reference that outlives them.
+// Coroutines: parameters are values, or pointers and references to objects that outlive the coroutine.
 
-/// `from`: selects the contribution from the dense vector, or null.
+/// `from` selects the contribution from the dense vector; null if the contribution is already sparse.
 template <class Net, class T, class Index>
 spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, begin_sparse<Net, T, Index> begin,
                                   std::shared_ptr<selection<T, Index>> from) {
@@ -136,7 +139,7 @@ spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, begin_dens
   co_return call;
 }
 
-/// `select_seconds`: of the last call, where the system tells.
+/// `select_seconds` returns the time of selection in the last call, if the system reports it.
 template <class Net, class T, class Index>
 spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, begin_feedback<Net, T, Index> begin,
                                     std::function<std::optional<double>()> select_seconds) {
@@ -164,10 +167,10 @@ class registry {
   registry(const options& o, double density, const spar::tree& topology)
       : options_(o), density_(density), topology_(topology) {}
 
-  /// Adds an algorithm as spar::allreduce takes it, a composition or a part of one, for the types for which it can be
-  /// called. One that can do both gets the sparse stream at densities below 1 and the dense vector at 1; with --input
-  /// dense what it gets as a stream is selected from a dense vector, with error feedback. `relative_error`: of a lossy
-  /// one, the bound of |error| / the largest |sum|.
+  /// Adds an algorithm that spar::allreduce accepts (a composition or a part of one) if it can be called with the
+  /// types. An algorithm for both sparse streams and dense vectors gets the sparse stream at densities below 1, and the
+  /// dense vector at density 1. With --input dense, the sparse stream is selected from a dense vector, with error
+  /// feedback. `relative_error` bounds |error| / the largest |sum| of a lossy algorithm.
   template <class Given>
   void add(std::string name, Given given, double relative_error = 0) {
     const auto algorithm = spar::detail::as_algorithm(std::move(given));
@@ -184,7 +187,7 @@ class registry {
       register_values(std::move(name), algorithm, relative_error);
     }
   }
-  /// The same of one that gets the stream at every density.
+  /// Like `add`, but passes the sparse stream at every density.
   template <class Given>
   void add_streams(std::string name, Given given, double relative_error = 0) {
     const auto algorithm = spar::detail::as_algorithm(std::move(given));
@@ -192,7 +195,7 @@ class registry {
     check_takes<streams>();
     if constexpr (streams) register_streams(std::move(name), algorithm, relative_error);
   }
-  /// The same of one that gets the dense vector at every density.
+  /// Like `add`, but passes the dense vector at every density.
   template <class Given>
   void add_values(std::string name, Given given, double relative_error = 0) {
     const auto algorithm = spar::detail::as_algorithm(std::move(given));
@@ -201,14 +204,16 @@ class registry {
     if constexpr (values) register_values(std::move(name), algorithm, relative_error);
   }
 
-  /// The error of the last one added depends on the values that ranks bring, of which the sum may be smaller; ranks end
-  /// with the same bits, or not.
+  /// Declares that the last system added is lossy. `value_error` bounds |error| / the sum of all ranks' largest
+  /// |value|; the error depends on the contributions because their sum may be smaller. `same_bits`: whether all ranks
+  /// get the same bits.
   void is_lossy(double value_error, bool same_bits) {
     entries_.back().value_error = value_error;
     entries_.back().same_bits = same_bits;
   }
 
-  /// Adds what spar::error_feedback takes as an algorithm, such as a composition; each rank has a state of its own.
+  /// Adds an algorithm that spar::error_feedback accepts, such as a composition with a selector. Each rank keeps a
+  /// residual.
   template <class Algorithm>
   void add_feedback(std::string name, Algorithm algorithm) {
     entries_.push_back({std::move(name), true, true, 0, k(), [algorithm] {
@@ -235,7 +240,7 @@ class registry {
     }
   }
 
-  /// Adds FlexReduce with what `make` plans for the tree.
+  /// Adds FlexReduce with the plan that `make` computes for the tree.
   void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
     const auto plan = keep(make(topology_, planned(name)));
     add(std::move(name), spar::flexreduce(*plan));
@@ -243,25 +248,25 @@ class registry {
     entries_.back().plan_calls = plan->counts();
     add_model([&] { return spar::seconds_of_plan(topology_, *plan, sizeof(T)); });
   }
-  /// The expected time of the last one added, where it is of dense values and the links are known.
+  /// Sets the expected time of the last system added, if the density is 1 and a tree was given.
   template <class Model>
   void add_model(Model seconds) {
     if (options_.topology != "auto" && density_ == 1) entries_.back().model_seconds = seconds();
   }
-  /// Values to plan for: none where nobody asks for the system, as plans may be large.
+  /// The number of values to plan for: 0 if `--systems` does not name the system, because plans may be large.
   [[nodiscard]] std::uint64_t planned(const std::string& name) const {
     const auto asks = [&](const std::string& system) { return system == name || system.ends_with("+" + name); };
     const auto& asked = options_.systems;
     return std::any_of(asked.begin(), asked.end(), asks) ? options_.count : 0;
   }
-  /// Keeps what algorithms borrow as long as the registry and what runs its systems.
+  /// Stores a plan that algorithms refer to, for as long as the registry or the returned pointer exists.
   template <class Plan>
   std::shared_ptr<const Plan> keep(Plan plan) {
     auto kept = std::make_shared<const Plan>(std::move(plan));
     kept_.push_back(kept);
     return kept;
   }
-  /// Plans for the tree; for a single rank where nobody asks for a system that needs them.
+  /// Plans for the tree, or for a single rank if `--systems` names no system that needs plans.
   [[nodiscard]] std::shared_ptr<const spar::tree_plans> keep_plans() {
     const std::uint64_t asked = planned("tree_dense") + planned("tree_sparcml") + planned("tree_ok_topk");
     auto kept = std::make_shared<const spar::tree_plans>(asked > 0 ? topology_ : spar::tree::flat(1));
@@ -272,14 +277,14 @@ class registry {
   /// Bytes of a dense vector.
   [[nodiscard]] double bytes() const noexcept { return static_cast<double>(options_.count) * sizeof(T); }
 
-  /// Adds anything that is called with a transport and a rank's data, the dense vector among them.
+  /// Adds any function that takes a transport and a rank's data with the dense vector.
   void add_call(std::string name, decltype(on_rank::call) call) {
     entries_.push_back({std::move(name), true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
   }
 
   void add(entry system) { entries_.push_back(std::move(system)); }
 
-  /// Entries of each rank at the density.
+  /// The number of entries of each rank at the density.
   [[nodiscard]] std::uint64_t k() const { return entries_of(options_, density_); }
   [[nodiscard]] const options& given() const noexcept { return options_; }
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
@@ -294,7 +299,7 @@ class registry {
   template <bool Takes>
   static constexpr void check_takes() {
     static_assert(Takes || !has_partial<T, Index>,
-                  "this algorithm cannot be called with what the system gets, streams or dense values");
+                  "this algorithm does not accept the input of the system: sparse streams or dense values");
   }
 
   template <class Algorithm>
@@ -355,8 +360,8 @@ class registry {
   std::vector<entry> entries_;
 };
 
-/// Names as `--systems` takes them. QSGD's error is below scale / levels, and the scale at most the largest |sum|; the
-/// decoded value is rounded to T once more.
+/// Registers all systems under the names that `--systems` accepts. The error of QSGD is below scale / levels, where the
+/// scale is at most the largest |sum|; rounding the decoded value to T adds to the error.
 template <class Net, class T, class Index>
 void register_systems(registry<Net, T, Index>& systems) {
   systems.add_streams("sparcml", spar::sparcml{});
@@ -364,7 +369,7 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add_streams("dsar_split", spar::dsar_split{});
   systems.add("rec_doubling", spar::recursive_doubling{});
   systems.add("ring", spar::ring{});
-  const auto leaves = systems.topology().leaves(); // the model's ring goes from left to right
+  const auto leaves = systems.topology().leaves(); // the model assumes a ring through the leaves from left to right
   if (std::is_sorted(leaves.begin(), leaves.end())) {
     systems.add_model([&] { return spar::seconds_ring(systems.topology(), systems.bytes()); });
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files with trees.
+// Reads trees from files.
 #include "topology.hpp"
 
 #include "units.hpp"
@@ -16,8 +16,8 @@ spar::tree topology_of(const options& o, std::span<const spar::rank_t> hosts) {
   try {
     spar::tree found = spar::read_tree(o.topology);
     if (static_cast<std::size_t>(found.ranks()) == hosts.size()) return found;
-    throw usage_error("--topology " + o.topology + " has " + std::to_string(found.ranks()) + " ranks, the run " +
-                      std::to_string(hosts.size()));
+    throw usage_error("--topology " + o.topology + " has " + std::to_string(found.ranks()) +
+                      " ranks, but the run has " + std::to_string(hosts.size()));
   } catch (const spar::invalid_argument& e) {
     throw usage_error(std::string("--topology: ") + e.what());
   }

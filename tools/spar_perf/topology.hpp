@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tree of the network that a run is told of, or finds.
+// The tree of the network, read from a file or made from the hosts of the ranks.
 #pragma once
 
 #include "options.hpp"
@@ -10,8 +10,8 @@
 
 namespace perf {
 
-/// That of `--topology`; `hosts`: of each rank, a number that names its host. Throws `usage_error` where the file has
-/// no tree of these ranks.
+/// The tree that `--topology` names. `hosts[r]` is a number that identifies the host of rank r. Throws `usage_error` if
+/// the file cannot be read, or if its tree has a different number of ranks.
 spar::tree topology_of(const options& o, std::span<const spar::rank_t> hosts);
 
 } // namespace perf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Numbers with units.
+// Parses numbers with units.
 #include "units.hpp"
 
 #include <charconv>
@@ -29,8 +29,8 @@ double parse(std::string_view option, std::string_view text, std::span<const uni
       if (fits && (suffix == name || (suffix.empty() && number == 0))) return number * factor;
     }
   }
-  throw usage_error(std::string(option) + " is a number like " + std::string(like) + ", not '" + std::string(text) +
-                    "'");
+  throw usage_error(std::string(option) + " must be a number like " + std::string(like) + ", not '" +
+                    std::string(text) + "'");
 }
 
 } // namespace
@@ -39,7 +39,7 @@ std::uint64_t parse_count(std::string_view option, std::string_view text) {
   constexpr std::string_view like = "1000000, 1e6 or 16M (K = 2^10, M = 2^20, G = 2^30)";
   const double number = parse(option, text, counts, like);
   if (number != std::floor(number) || number > 0x1p53) {
-    throw usage_error(std::string(option) + " is a whole number of at most 2^53, not '" + std::string(text) + "'");
+    throw usage_error(std::string(option) + " must be a whole number of at most 2^53, not '" + std::string(text) + "'");
   }
   return static_cast<std::uint64_t>(number);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Numbers with units as people write them on a command line: 16M, 1us, 1GB/s.
+// Parses command-line numbers with units: 16M, 1us, 1GB/s.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace perf {
 
-/// The command line asks for something that cannot be: exit status 2.
+/// The command line is invalid: exit status 2.
 struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Something that the command line asks for is not there (a type, a transport, MPI): exit status 77.
+/// This build lacks a type, a transport or a system that the command line asks for: exit status 77.
 struct missing : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A whole number: 1000000, 1e6, or with a binary suffix, 1K = 2^10, 1M = 2^20, 1G = 2^30 (as in nccl-tests).
-/// `option` is named in the errors of these three functions.
+/// A whole number of at most 2^53: 1000000, 1e6, or with a binary suffix, 1K = 2^10, 1M = 2^20, 1G = 2^30 (as in
+/// nccl-tests). This and the next two functions throw `usage_error`, whose message names `option`.
 std::uint64_t parse_count(std::string_view option, std::string_view text);
 
 /// Seconds: a number with s, ms, us or ns; 0 needs no unit.

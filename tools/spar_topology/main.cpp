@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// spar_topology: shows a tree of a network, and what FlexReduce plans for it.
+// spar_topology prints the tree of a network and FlexReduce's plan for the tree.
 #include <spar/model/tree_cost.hpp>
 #include <spar/topology/flex_plan_json.hpp>
 #include <spar/topology/tree_json.hpp>
@@ -21,11 +21,11 @@ constexpr int failure = 1, usage = 2;
 } // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Shows the tree of a network in a JSON file, and the plan of an allreduce over it."};
+  CLI::App app{"Prints the tree of a network from a JSON file, and the plan of an allreduce over the tree."};
   std::string path, json_path;
   std::uint64_t n = 0;
-  app.add_option("FILE", path, "the tree, as docs/flexreduce.md describes it")->required();
-  const auto* plan_given = app.add_option("--plan", n, "plan an allreduce of so many values");
+  app.add_option("FILE", path, "JSON file with the tree (format: docs/flexreduce.md)")->required();
+  const auto* plan_given = app.add_option("--plan", n, "plan an allreduce of this many values");
   app.add_option("--json", json_path, "write the plan to this file")->needs(const_cast<CLI::Option*>(plan_given));
   try {
     app.parse(argc, argv);
@@ -41,9 +41,8 @@ int main(int argc, char** argv) {
     const spar::flex_plan plan(topology, n);
     fmt::print("\n{}\nrank  owns\n", plan.picture());
     for (spar::rank_t r = 0; r < plan.ranks(); ++r) fmt::print("{:>4}  [{}, {})\n", r, plan[r].begin, plan[r].end);
-    fmt::print("\ncalls of a rank on a level: {:.2f} in the mean, at most {}\n", plan.counts().mean,
-               plan.counts().most);
-    fmt::print("level  seconds up, of floats  calls of a rank, at most (equation 12)\n");
+    fmt::print("\ncalls per rank and level: mean {:.2f}, at most {}\n", plan.counts().mean, plan.counts().most);
+    fmt::print("level  seconds up, as floats  most calls per rank (equation 12)\n");
     const auto seconds = spar::seconds_of_levels(topology, 4.0 * static_cast<double>(n));
     const auto calls = spar::most_calls_of_levels(topology);
     for (std::size_t l = 0; l < calls.size(); ++l) fmt::print("{:>5}  {:>21.3g}  {}\n", l, seconds[l], calls[l]);

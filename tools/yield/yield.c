@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Preloaded into a program that runs on MPICH: gives the core away whenever UCX finds nothing to do, and ends without
- * waiting for ranks that have ended.
+/* Preloaded into a program that uses MPICH: yields the core whenever UCX has nothing to do, and keeps MPI_Finalize from
+ * waiting for ranks that have exited.
  *
- * MPICH spins while it waits and has no setting against it, so where ranks outnumber cores each waits for the others'
- * time slices to end: milliseconds for four bytes. Open MPI has mpi_yield_when_idle for this. */
+ * MPICH spins while it waits and has no option to yield. If there are more ranks than cores, each rank waits until the
+ * time slices of other ranks end: milliseconds for a message of four bytes. Open MPI has mpi_yield_when_idle for this.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>
@@ -23,8 +24,9 @@ unsigned ucp_worker_progress(void* worker) {
   return done;
 }
 
-/* MPI_Finalize closes the connection to each rank and waits until that rank has seen it. Over TCP the rank may be gone,
- * and MPICH 4.0 waits for ever (6 of 15 runs on three hosts). All messages have arrived by then: "closed" is no lie. */
+/* MPI_Finalize closes the connection to each rank and waits for the acknowledgement. Over TCP the peer may have exited
+ * already, and MPICH 4.0 waits forever (6 of 15 runs on three hosts). All messages have arrived by then, so it is safe
+ * to report the connection as closed at once. */
 void* ucp_disconnect_nb(void* endpoint) {
   (void)endpoint;
   return NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A collective as one type with named slots: what is selected, how it travels, over which network, in which schedule.
+// A collective as one type with named slots: which entries are selected, how they travel, over which network, and in
+// which schedule.
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -35,24 +36,26 @@ auto verdict() {
 
 } // namespace detail
 
-/// What is against a composition of these parts: because<"..."> with a sentence, or nothing_against.
+/// The verdict on a composition of these parts: because<"..."> with the reason why they do not compose, or
+/// nothing_against.
 template <class Selector, class Storage, class Topology, class Schedule>
 using verdict_of = decltype(detail::verdict<Selector, Storage, Topology, Schedule>());
 
-/// An allreduce made of four parts (see `compose`). It holds options only and never changes: a state, such as a
-/// threshold that is reused, is a `composition::state`, which error feedback and partial collectives keep from call to
-/// call; a plain call begins with a fresh one.
+/// An allreduce made of four parts (see `compose`). A composition holds options only and never changes. A state, such
+/// as a threshold that is reused, is a `composition::state`, which error feedback and partial collectives keep from
+/// call to call; a plain call starts with a new one.
 ///
-/// A schedule reduces dense values or streams or both. Where the selector is `everything`, dense values are reduced as
-/// they are, or as a dense stream where the schedule knows streams alone; where the storage is a block codec alone, a
-/// stream is reduced as dense values. A selector other than `everything` takes entries from dense values, which then
-/// travel as a stream; the result in place has zeros elsewhere.
+/// A schedule reduces dense values or streams or both. With the selector `everything`, dense values are reduced as
+/// dense values, or as a dense stream if the schedule reduces only streams; if the storage has no stream codec, a
+/// stream is reduced as dense values. Any other selector takes entries from dense values, which then travel as a
+/// stream; the result in place is zero elsewhere.
 template <part_for<slot::selector> Selector, part_for<slot::storage> Storage, part_for<slot::topology> Topology,
           part_for<slot::schedule> Schedule>
 struct composition {
-  static_assert(has_stream_codec<Storage> || has_block_codec<Storage>,
-                "this storage is no codec: a stream codec has exact, entry_bits, delta, bound, encode and decode, a "
-                "block codec encoded_bytes, encode and decode, and then<streams, blocks> one of each");
+  static_assert(storage_policy<Storage, float, std::uint32_t> || storage_policy<Storage, double, std::uint32_t>,
+                "this storage is not a codec: every codec has a name and a const member template options(f); a stream "
+                "codec also has exact, entry_bits, delta, bound, encode and decode, a block codec encoded_bytes, "
+                "encode and decode, and then<streams, blocks> has one of each");
   static_assert(composes<verdict_of<Selector, Storage, Topology, Schedule>>,
                 "these parts do not compose; the reason is the sentence in spar::because<...>");
 
@@ -61,7 +64,7 @@ struct composition {
   using storage_type = Storage;
   using topology_type = Topology;
   using schedule_type = Schedule;
-  /// Whether entries are taken from dense values; else all values take part.
+  /// Whether the selector takes entries from dense values; otherwise all values take part.
   static constexpr bool selects_entries = !std::same_as<Selector, selector::everything>;
 
   [[no_unique_address]] Selector select{};
@@ -85,8 +88,8 @@ struct composition {
   };
   /// What the last call did on this rank.
   struct report {
-    std::uint64_t selected = 0; ///< entries that were selected
-    double select_seconds = 0;  ///< for selecting them, and for making the values that they are selected from
+    std::uint64_t selected = 0; ///< number of selected entries
+    double select_seconds = 0;  ///< for selecting them, and for computing their values
     [[no_unique_address]] report_of<Schedule> by{};
   };
 
@@ -94,7 +97,7 @@ struct composition {
   void options(F&& f) const {
     f("select", select), f("store", store), f("over", over), f("by", by);
   }
-  /// Throws `invalid_argument` for options that do not fit n values on so many ranks, as error feedback calls it.
+  /// Throws `invalid_argument` for options that are invalid for n values on `ranks` ranks. Called by error feedback.
   template <element T>
   void validate_parts(std::uint64_t n, rank_t ranks) const {
     select.validate(n);
@@ -102,41 +105,54 @@ struct composition {
     over.validate(n, ranks);
     by.validate(n);
   }
-  /// The same for a plain call, which puts selected entries back in place.
+  /// Like validate_parts, for a plain call, which writes selected entries back in place.
   template <element T, class Op>
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     if constexpr (selects_entries) {
       if (op.template neutral<T>() != T{}) {
-        raise<invalid_argument>({"a selector leaves zeros out, so a collective of selected entries needs an operation "
-                                 "whose neutral element "
-                                 "is zero"});
+        raise<invalid_argument>({"a selector omits zeros, so a collective of selected entries needs an operation whose "
+                                 "neutral element is zero"});
       }
       if (n > std::numeric_limits<std::uint32_t>::max()) {
-        raise<invalid_argument>({"a collective of selected entries has 32-bit indices, too few for ", n, " values"});
+        raise<invalid_argument>(
+            {"a collective of selected entries has 32-bit indices, which are too few for ", n, " values"});
       }
     }
     validate_parts<T>(n, ranks);
   }
+  /// Like `validate`, for a plain call of n dense values: also checks n against the indices of a schedule that reduces
+  /// only streams.
+  template <transport Net, element T, class Op>
+  void validate_values(std::uint64_t n, rank_t ranks, const Op& op) const {
+    validate<T>(n, ranks, op);
+    if constexpr (!selects_entries && !reduces<Net, std::span<T>, Op, Storage, T>) {
+      if (n > std::numeric_limits<std::uint32_t>::max()) {
+        raise<invalid_argument>(
+            {"this schedule reduces dense values as a stream with 32-bit indices, which are too few for ", n,
+             " values"});
+      }
+    }
+  }
 
-  /// Sums streams; needs the selector `everything`.
+  /// Reduces streams; requires the selector `everything`.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires(!selects_entries && storage_policy<Storage, T, Index>)
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     return reduce_stream(net, mine, op, std::span<T>());
   }
 
-  /// The sum of dense values, in place.
+  /// Reduces dense values in place.
   template <transport Net, element T, reduction<T> Op>
     requires(storage_policy<Storage, T, std::uint32_t> && (!selects_entries || selects<Selector, T, std::uint32_t>))
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     if constexpr (selects_entries)
       return reduce_selected(net, x, op);
     else
-      return reduce_values(net, x, op, std::span<T>());
+      return reduce_values<std::uint32_t>(net, x, op, std::span<T>());
   }
 
-  /// The sum of what is taken from `x`, which keeps the rest, and what a storage that rounds loses. `prepare` makes the
-  /// values (see select_from).
+  /// Reduces the entries that the selector takes from `x`. What is not selected stays in `x`, and the rounding errors
+  /// of this rank's encodings are added to `x`. `prepare` computes the values (see select_from).
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare>
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
@@ -153,7 +169,8 @@ struct composition {
   void operator()(Args&&...) && = delete;
 
  private:
-  // The forms of a schedule: for values or streams, and either aware of the topology or on ranks in its order.
+  // The overloads of a schedule: for values or streams, and either with the topology or on ranks in the topology's
+  // order.
 
   template <transport Net, class X, class Op, class Store, class T>
   static constexpr bool reduces =
@@ -181,12 +198,13 @@ struct composition {
     else
       return as_dense_stream(net, mine, op, residual);
   }
-  template <transport Net, element T, class Op>
+  /// `Index` is the index type of the stream as which values travel if the schedule reduces only streams.
+  template <index_type Index, transport Net, element T, class Op>
   task<void> reduce_values(channel<Net> net, std::span<T> x, Op op, std::span<T> residual) const& {
     if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
       return call(net, x, op, store, residual);
     else
-      return as_stream(net, x, op, residual);
+      return as_stream<Index>(net, x, op, residual);
   }
 
   template <transport Net, element T, index_type Index, class Op>
@@ -204,14 +222,10 @@ struct composition {
     auto running = call(net, all.view(), op, store, residual);
     co_return co_await std::move(running);
   }
-  template <transport Net, element T, class Op>
+  template <index_type Index, transport Net, element T, class Op>
   task<void> as_stream(channel<Net> net, std::span<T> x, Op op, std::span<T> residual) const& {
-    if (x.size() > std::numeric_limits<std::uint32_t>::max()) {
-      raise<invalid_argument>(
-          {"this schedule reduces dense values as a stream with 32-bit indices, too few for ", x.size(), " values"});
-    }
-    auto running = call(net, dense_view(std::span<const T>(x)), op, store, residual);
-    const sparse_stream<T> sum = co_await std::move(running);
+    auto running = call(net, dense_view<Index>(std::span<const T>(x)), op, store, residual);
+    const sparse_stream<T, Index> sum = co_await std::move(running);
     sum.to_dense(x, op.template neutral<T>());
   }
 
@@ -240,7 +254,7 @@ struct composition {
     std::copy(x.begin(), x.end(), sum.values().begin());
     auto own = sparse_stream<T, Index>::copy(net.memory(), std::as_const(sum).view());
     std::fill(x.begin(), x.end(), T{});
-    auto running = reduce_values(net, sum.values(), op, x);
+    auto running = reduce_values<Index>(net, sum.values(), op, x);
     co_await std::move(running);
     co_return selected_sum<T, Index>(std::move(sum), std::move(own));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an operation does once at the end, as the division of an average.
+// Applies the last step of an operation to the result of an allreduce, such as the division of an average.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -21,7 +21,7 @@ void finalize_values(std::span<T> x, Op op, rank_t ranks) {
   for (T& value : x) value = op.finish(value, ranks);
 }
 
-/// An algorithm whose result is finished on every rank.
+/// Wraps an algorithm and applies the operation's `finish` to its result on every rank.
 template <class Algorithm>
 struct finalizing {
   static constexpr std::string_view name = Algorithm::name;
@@ -45,7 +45,7 @@ struct finalizing {
   }
 };
 
-/// `algorithm`, with the end of Op where it has one.
+/// `algorithm`, wrapped in `finalizing` if Op has a `finish`.
 template <class Op, class T, class Algorithm>
 auto with_finalize(Algorithm algorithm) {
   if constexpr (finishes<Op, T>)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an allreduce of selected entries returns, and what it leaves behind.
+// The result of an allreduce of selected entries, and functions that select entries and put entries back.
 #pragma once
 
 #include <spar/core/memory/pool.hpp>
@@ -21,11 +21,11 @@ struct selected_sum {
   selected_sum(sparse_stream<T, Index> all, sparse_stream<T, Index> own) noexcept
       : sum(std::move(all)), contributed(std::move(own)) {}
 
-  sparse_stream<T, Index> sum;         ///< the same on every rank
-  sparse_stream<T, Index> contributed; ///< what this rank brought; an inner node of gTopk may have kept part of it
+  sparse_stream<T, Index> sum;         ///< equal on all ranks
+  sparse_stream<T, Index> contributed; ///< what this rank contributed; in gTopk, inner nodes may have kept part of it
 };
 
-/// Puts those entries of `mine` back to `x` that have no place in `sum`; the others stay.
+/// Moves the entries of `mine` whose indices are not in `sum` back to `x`; the others stay in `mine`.
 template <element T, index_type Index>
 void put_back_losers(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
   auto losers = sparse_stream<T, Index>::sparse(memory, x.size(), mine.count());
@@ -39,7 +39,7 @@ void put_back_losers(sparse_stream<T, Index>& mine, const stream_view<T, Index>&
   std::size_t lost = 0;
   std::size_t w = 0;
   std::size_t e = 0;
-  while (e < count && w < winners.size()) { // one index further at a time, without branches
+  while (e < count && w < winners.size()) { // each step advances by one index, without branches
     const Index own = indices[e];
     const T value = values[e];
     const Index winner = winners[w];
@@ -58,8 +58,8 @@ void put_back_losers(sparse_stream<T, Index>& mine, const stream_view<T, Index>&
   mine.shrink(kept);
 }
 
-/// Takes from `x` what the composition's selector selects, and reports it. Throws `invalid_argument` where a selector
-/// returns a stream that is not well formed.
+/// Lets the composition's selector take entries from `x`, and reports their number and the time. Throws
+/// `invalid_argument` if the selector returns a malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
 sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
                                    typename Composition::report* last, std::span<T> x, const Prepare& prepare) {

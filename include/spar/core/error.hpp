@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The errors that spar throws; each message is one sentence that names the values.
+// The exceptions that spar throws. Each message is one sentence that contains the values concerned.
 #pragma once
 
 #include <concepts>
@@ -14,8 +14,8 @@ namespace spar {
 
 namespace detail {
 
-/// A piece of an error's sentence. Numbers become text in one place, in the plainest way: sentences stand in many
-/// functions, and every user compiles them.
+/// A part of an error message, a text or a number. All numbers are formatted by this one class with `snprintf`: most
+/// functions contain error messages, and every user compiles them.
 class sentence_part {
  public:
   sentence_part(const char* text) noexcept : kind_(kind::text), text_(text) {}
@@ -26,7 +26,7 @@ class sentence_part {
   template <std::unsigned_integral Number>
   sentence_part(Number x) noexcept : kind_(kind::number), number_(x) {}
 
-  /// Writes at most `room` characters and returns how many it has.
+  /// Writes at most `room` characters, including the terminating zero. Returns the full length of the part.
   [[nodiscard]] int write(char* to, std::size_t room) const noexcept {
     switch (kind_) {
     case kind::text:
@@ -50,10 +50,10 @@ class sentence_part {
   };
 };
 
-[[gnu::noinline, gnu::cold]] inline std::string join_sentence(std::initializer_list<sentence_part> parts) {
+[[gnu::cold]] inline std::string join_sentence(std::initializer_list<sentence_part> parts) {
   std::size_t length = 0;
   for (const sentence_part& p : parts) length += static_cast<std::size_t>(p.write(nullptr, 0));
-  std::string all(length, '\0'); // and one more at the end, which is written again
+  std::string all(length, '\0'); // the last `snprintf` writes its zero over the string's own terminator
   char* to = all.data();
   for (const sentence_part& p : parts) to += p.write(to, static_cast<std::size_t>(all.data() + length + 1 - to));
   return all;
@@ -61,50 +61,49 @@ class sentence_part {
 
 } // namespace detail
 
-/// The parts, texts and numbers, as one string.
+/// Joins texts and numbers into one string.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
   return detail::join_sentence({detail::sentence_part(parts)...});
 }
 
-/// Throws an `Error` whose sentence is the parts, texts and numbers. What stands where it is called is as little as can
-/// be: there are such calls in most functions.
+/// Throws an `Error` whose message joins `parts`, texts and numbers. Out of line, to keep the many call sites small.
 template <class Error>
-[[noreturn, gnu::noinline, gnu::cold]] void raise(std::initializer_list<detail::sentence_part> parts) {
+[[noreturn, gnu::cold]] void raise(std::initializer_list<detail::sentence_part> parts) {
   throw Error(detail::join_sentence(parts));
 }
 
-/// Base of every error of the library.
+/// Base of all errors of the library.
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A caller's mistake, found before any message is sent.
+/// The caller passed an invalid argument. Thrown before the call sends any message.
 struct invalid_argument : error {
   using error::error;
 };
 
-/// Two ranks disagree on what they are computing.
+/// Two ranks disagree on what they compute.
 struct mismatch : error {
   using error::error;
 };
 
-/// Bytes that arrived are not what a rank of this library sends.
+/// A received message contains bytes that no rank of this library sends.
 struct corrupt_message : error {
   using error::error;
 };
 
-/// Another rank failed while this one was waiting, or before: the communicator is dead.
+/// Another rank failed, during this call or before it. The communicator is dead.
 struct peer_failed : error {
   using error::error;
 };
 
-/// A message stayed away for longer than the deadline.
+/// An awaited message did not arrive, or a message that was sent was not received, before the deadline.
 struct timeout : error {
   using error::error;
 };
 
-/// No rank can make progress any more (the simulator knows; other transports cannot).
+/// No rank can make progress any more. Only the simulator can detect this.
 struct deadlock : error {
   using error::error;
 };
@@ -114,14 +113,14 @@ struct transport_error : error {
   using error::error;
 };
 
-/// What an exception says.
-[[gnu::noinline, gnu::cold]] inline std::string message_of(const std::exception_ptr& why) {
+/// Returns the message of an exception.
+[[gnu::cold]] inline std::string message_of(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
   } catch (const std::exception& e) {
     return e.what();
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not derived from std::exception";
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace spar {
 
-/// The indices from `begin` to before `end`.
+/// The indices in [begin, end).
 struct index_range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

@@ -6,16 +6,16 @@
 
 namespace spar {
 
-/// Seconds for a message, for a byte, and for local work. The defaults were fitted to ranks on one machine; `spar_perf
-/// --calibrate FILE` measures them, and `read_network(FILE)` reads what it has written.
+/// Costs in seconds of messages, bytes and local work. The defaults were fitted to ranks on one machine; `spar_perf
+/// --calibrate FILE` measures the costs, and `read_network(FILE)` reads the result.
 struct network_model {
-  double alpha = 1e-6;        ///< a message
-  double beta = 1e-10;        ///< a byte
-  double gamma_sparse = 2e-9; ///< merging an entry; adding one to a dense vector takes a third of it
-  double gamma_dense = 1e-10; ///< going over a value of a dense vector
+  double alpha = 1e-6;        ///< seconds per message
+  double beta = 1e-10;        ///< seconds per byte
+  double gamma_sparse = 2e-9; ///< seconds per merged entry; adding an entry to a dense vector costs a third of this
+  double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector
 };
 
-/// Whether `x` is a time that passes: neither negative, infinite nor NaN.
+/// Whether `x` is a valid duration: not negative, infinite or NaN.
 constexpr bool is_duration(double x) noexcept { return x >= 0 && x <= std::numeric_limits<double>::max(); }
 
 } // namespace spar

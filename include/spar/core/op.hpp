@@ -14,11 +14,12 @@ namespace spar {
 
 namespace detail {
 
-/// Signed sums and products wrap as MPI's do; through the unsigned type that is defined behaviour.
+/// Signed sums and products wrap around, as in MPI. Computed in the unsigned type, where wrapping is defined behaviour.
 template <class T, class F>
 constexpr T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>) {
-    using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>; // no int, to which shorter ones are promoted
+    using U = std::common_type_t<std::make_unsigned_t<T>,
+                                 unsigned>; // no promotion to int
     return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
   } else {
     return static_cast<T>(f(a, b));
@@ -45,9 +46,9 @@ constexpr T highest() {
 
 } // namespace detail
 
-/// What a collective needs of an operation on T: a pure call, the element that leaves the other operand as it is, and a
-/// name by which ranks find out that they disagree. Rejects std::plus (no neutral element: an absent entry would have
-/// no meaning).
+/// A reduction operation on T for collectives: a pure function, its neutral element (which leaves the other operand
+/// unchanged), and a name by which ranks detect that they use different operations. Rejects std::plus, which has no
+/// neutral element, so that an absent entry would have no meaning.
 template <class Op, class T>
 concept reduction = std::copyable<Op> && requires(const Op& op, T a, T b) {
   { op(a, b) } -> std::same_as<T>;
@@ -79,7 +80,7 @@ struct product {
   }
 };
 
-/// The smaller one; NaN where either is NaN, so that it is never lost.
+/// The smaller operand; NaN if either operand is NaN, so that a NaN is never lost.
 struct minimum {
   static constexpr std::string_view name = "minimum";
   template <class T>
@@ -92,7 +93,7 @@ struct minimum {
   }
 };
 
-/// The larger one; NaN where either is NaN.
+/// The larger operand; NaN if either operand is NaN.
 struct maximum {
   static constexpr std::string_view name = "maximum";
   template <class T>
@@ -105,7 +106,7 @@ struct maximum {
   }
 };
 
-/// The sum, divided by the number of ranks at the end; integers round towards zero.
+/// The sum, divided at the end by the number of ranks. Integers round towards zero.
 struct average : sum {
   static constexpr std::string_view name = "average";
   template <class T>

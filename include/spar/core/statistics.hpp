@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a collective call cost on this rank.
+// What collective calls cost on this rank.
 #pragma once
 
 #include <cstdint>
 
 namespace spar {
 
-/// Messages, bytes and seconds of one call, or of all calls, on one rank. Bytes are payload; headers stand apart, each
-/// counted in full although that of a few dense values is shortened on its way.
+/// Messages, bytes and seconds of one call, or of all calls, on one rank. Payload and header bytes are counted
+/// separately; each header counts with its full size, although messages with a few dense values are sent with shorter
+/// headers.
 struct statistics {
   std::uint64_t messages_sent = 0;
   std::uint64_t messages_received = 0;
@@ -15,13 +16,13 @@ struct statistics {
   std::uint64_t bytes_received = 0;
   std::uint64_t header_bytes_sent = 0;
   std::uint64_t header_bytes_received = 0;
-  std::uint64_t plain_bytes_sent = 0; ///< what bytes_sent would be, had nothing been encoded
-  std::uint64_t compressions = 0;     ///< pieces that were encoded
-  std::uint64_t decompressions = 0;   ///< pieces that were decoded
-  double codec_seconds = 0;           ///< of `seconds` for both
-  double seconds = 0;                 ///< from start to completion; virtual in the simulator
+  std::uint64_t plain_bytes_sent = 0; ///< what bytes_sent would be without encoding
+  std::uint64_t compressions = 0;     ///< pieces encoded
+  std::uint64_t decompressions = 0;   ///< pieces decoded
+  double codec_seconds = 0;           ///< the part of `seconds` spent encoding and decoding
+  double seconds = 0;                 ///< from start to completion; virtual time in the simulator
 
-  /// How many times more bytes would have been sent without encoding; 1 where nothing was sent.
+  /// Payload bytes without encoding divided by the payload bytes sent; 1 if nothing was sent.
   [[nodiscard]] double compression_ratio() const noexcept {
     return bytes_sent == 0 ? 1 : static_cast<double>(plain_bytes_sent) / static_cast<double>(bytes_sent);
   }

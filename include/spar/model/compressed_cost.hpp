@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expected times of compressed allreduces, and whether compression pays (Zhou et al., section IV-A).
+// Expected times of compressed allreduces, and whether compression pays off (Zhou et al., section IV-A).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -11,13 +11,13 @@
 
 namespace spar {
 
-/// A codec as the model sees it: bytes of an encoded value, and seconds for encoding or decoding one.
+/// The cost of a codec in the model: bytes of an encoded value, and seconds to encode or decode one value.
 struct codec_model {
   double value_bytes = 4;
   double seconds = 0;
 };
 
-/// That of a codec for values of T.
+/// The cost of a codec for values of T.
 template <class T, class Codec>
 codec_model model_of(const Codec& codec, const network_model& net) {
   constexpr std::size_t many = 65536;
@@ -26,8 +26,9 @@ codec_model model_of(const Codec& codec, const network_model& net) {
   return {static_cast<double>(codec.template encoded_bytes<T>(many)) / many, passes * net.gamma_dense};
 }
 
-/// The compressed ring: P encodings and 2 P - 1 decodings of blocks. As if nothing overlapped, in these estimates: over
-/// a network much does, but among ranks of one host messages take the processors, too.
+/// Expected seconds of the compressed ring: P encodings and 2 P - 1 decodings of blocks. Assumes that coding and
+/// transfers do not overlap: over a network they largely do, but between ranks of one host, transfers use the
+/// processors as well.
 inline double seconds_compressed_ring(const network_model& net, const call_shape& p,
                                       const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -37,7 +38,7 @@ inline double seconds_compressed_ring(const network_model& net, const call_shape
   return 2 * (ranks - 1) * net.alpha + sending + coding;
 }
 
-/// Compressed recursive doubling: an encoding and two decodings of the vector in each round.
+/// Expected seconds of compressed recursive doubling: one encoding and two decodings of the vector in each round.
 inline double seconds_compressed_doubling(const network_model& net, const call_shape& p,
                                           const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -51,10 +52,10 @@ inline double seconds_compressed_doubling(const network_model& net, const call_s
 struct compression_choice {
   enum class algorithm { plain, compressed_ring, compressed_doubling };
 
-  double plain_seconds = 0; ///< the fastest without compression
+  double plain_seconds = 0; ///< of the fastest algorithm without compression
   double ring_seconds = 0;
   double doubling_seconds = 0;
-  double codec_seconds = 0; ///< of the faster compressed one, for the codec alone
+  double codec_seconds = 0; ///< of the codec alone in the faster compressed algorithm
   algorithm chosen = algorithm::plain;
 
   compression_choice(const network_model& net, const call_shape& p, const codec_model& codec) noexcept
@@ -72,13 +73,13 @@ struct compression_choice {
     chosen = ring ? algorithm::compressed_ring : algorithm::compressed_doubling;
   }
 
-  /// One sentence for people.
+  /// The choice and the expected times as a sentence.
   [[nodiscard]] std::string reason() const {
     constexpr std::array names{"without compression", "the compressed ring", "compressed recursive doubling"};
     std::array<char, 256> text{};
     std::snprintf(text.data(), text.size(),
-                  "%s: %.3g s expected without compression, %.3g s with the ring and %.3g s with recursive doubling "
-                  "compressed, of which the codec alone takes %.3g s",
+                  "%s: %.3g s expected without compression, %.3g s with the compressed ring and %.3g s with compressed "
+                  "recursive doubling; the codec alone takes %.3g s of the faster of these two",
                   names[static_cast<std::size_t>(chosen)], plain_seconds, ring_seconds, doubling_seconds,
                   codec_seconds);
     return text.data();

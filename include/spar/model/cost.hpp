@@ -10,7 +10,7 @@
 
 namespace spar {
 
-/// One call: P ranks, dimension n, at most k entries on each rank, bytes of a value and of an index.
+/// The shape of a call: P ranks, dimension n, at most k entries on each rank, and the bytes of a value and of an index.
 struct call_shape {
   std::int64_t ranks = 1;
   double n = 0;
@@ -19,15 +19,16 @@ struct call_shape {
   double index_bytes = 4;
 
   [[nodiscard]] double entry_bytes() const noexcept { return value_bytes + index_bytes; }
+  /// ceil(log2 P).
   [[nodiscard]] double rounds() const noexcept {
     return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1)));
   }
   [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
-  /// What is sent of something that all ranks end with: (P - 1) / P.
+  /// The share of a result that a rank receives from all other ranks: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
-  /// Expected entries in the sum of `count` ranks whose entries lie uniformly at random, n (1 - (1 - k / n)^count);
-  /// added up by doubling, so that nothing cancels where k is small.
-  [[nodiscard, gnu::noinline]] double expected_union(std::int64_t count) const noexcept {
+  /// Expected number of entries in the sum over `count` ranks whose entries are uniformly random, n (1 - (1 - k /
+  /// n)^count). Computed by doubling, which avoids cancellation for small k.
+  [[nodiscard]] double expected_union(std::int64_t count) const noexcept {
     if (n <= 0 || k >= n) return n;
     double all = 0;
     for (double some = k; count > 0; count /= 2, some += some - some * some / n) {
@@ -35,39 +36,41 @@ struct call_shape {
     }
     return all;
   }
-  /// Entries above which a sum is better dense: delta, or fewer where merging an entry costs more than it saves.
+  /// Number of entries above which a sum is better stored dense: delta, or fewer if merging an entry costs more than it
+  /// saves.
   [[nodiscard]] double dense_limit(const network_model& net) const noexcept {
     return n * value_bytes / entry_bytes() * dense_fraction(net);
   }
-  /// That limit as a fraction of delta, at most 1.
+  /// `dense_limit` as a fraction of delta, at most 1.
   [[nodiscard]] double dense_fraction(const network_model& net) const noexcept {
-    const double dense = net.beta + net.gamma_dense / value_bytes;     // a byte of n values
-    const double sparse = net.beta + net.gamma_sparse / entry_bytes(); // a byte of entries
+    const double dense = net.beta + net.gamma_dense / value_bytes;     // seconds per byte of dense values
+    const double sparse = net.beta + net.gamma_sparse / entry_bytes(); // seconds per byte of entries
     return std::min(1.0, dense / sparse);
   }
-  /// Bytes of a stream of so many entries.
+  /// Bytes of a stream with `entries` entries, dense above the limit.
   [[nodiscard]] double stream_bytes(const network_model& net, double entries) const noexcept {
     return entries <= dense_limit(net) ? entries * entry_bytes() : n * value_bytes;
   }
-  /// Seconds of merging two streams of so many entries together.
+  /// Seconds to merge two streams that have `entries` entries together.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
     return entries <= dense_limit(net) ? entries * net.gamma_sparse
                                        : n * net.gamma_dense + scatter_seconds(net, entries);
   }
-  /// Seconds of adding entries to a dense vector.
+  /// Seconds to add entries to a dense vector.
   [[nodiscard]] static double scatter_seconds(const network_model& net, double entries) noexcept {
     return entries * net.gamma_sparse / 3;
   }
 };
 
-/// Sparse recursive doubling: sum over the rounds t of alpha + beta * (bytes of 2^t ranks' union) + merging.
+/// Expected seconds of sparse recursive doubling: the sum over the rounds t of alpha + beta * (bytes of the union of
+/// 2^t ranks) + the time of merging.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
     seconds += net.alpha + net.beta * p.stream_bytes(net, entries) + p.merge_seconds(net, 2 * entries);
   }
-  if (!p.power_of_two()) { // ranks folded in pairs, before and after
+  if (!p.power_of_two()) { // folding in pairs before the rounds, and its reversal after them
     const double result = p.expected_union(p.ranks);
     seconds += 2 * net.alpha + net.beta * (p.stream_bytes(net, p.k) + p.stream_bytes(net, result)) +
                p.merge_seconds(net, 2 * p.k);
@@ -75,32 +78,34 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
   return seconds;
 }
 
-/// The split phase: P - 1 messages with (P - 1) / P of the entries.
+/// Expected seconds of the split phase: P - 1 messages with (P - 1) / P of the entries.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
   return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
 }
 
-/// SSAR split-allgather: P k / P entries are merged into a block, the result's are copied and checked on their way.
+/// Expected seconds of the SSAR split-allgather. Each rank merges P k / P entries into its block; the entries of the
+/// result are copied and checked as they arrive.
 inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
   const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
          net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }
 
-/// DSAR split-allgather with `second_phase_bytes` a value in the second phase (4 for floats, Bits / 8 for QSGD).
+/// Expected seconds of the DSAR split-allgather with `second_phase_bytes` bytes per value in the second phase (4 for
+/// floats, Bits / 8 for QSGD).
 inline double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
   return seconds_split(net, p) + call_shape::scatter_seconds(net, p.k) +
          p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
          net.beta * p.others() * p.n * second_phase_bytes;
 }
 
-/// Dense recursive doubling.
+/// Expected seconds of dense recursive doubling.
 inline double seconds_dense_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   const double extra = p.power_of_two() ? 0 : 1; // ceil(log2 P) counts one of the two rounds of folding
   return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
 }
 
-/// Rabenseifner's algorithm.
+/// Expected seconds of Rabenseifner's algorithm.
 inline double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept {
   const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
   const double rounds = static_cast<double>(std::bit_width(active) - 1);
@@ -110,7 +115,7 @@ inline double seconds_rabenseifner(const network_model& net, const call_shape& p
   return seconds;
 }
 
-/// The ring.
+/// Expected seconds of the ring.
 inline double seconds_ring(const network_model& net, const call_shape& p) noexcept {
   return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
          p.others() * p.n * net.gamma_dense;

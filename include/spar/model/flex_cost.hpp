@@ -9,9 +9,10 @@
 
 namespace spar {
 
-/// An allreduce by a plan whose values have so many bytes: the rounds of its levels one after the other, in each of
-/// which all messages of a hop are sent at the same time. Where links are wider inside than between it is equation 6
-/// for the plan of the tree itself, but for latencies: those of the ways that messages go.
+/// Expected seconds of an allreduce by a plan with values of `value_bytes` bytes. The levels run one after the other,
+/// each hop by hop; all messages of a hop are sent at the same time. For the plan of the tree itself, where links are
+/// wider inside a branch than between branches, this is equation 6, except that latencies are those of the paths that
+/// messages take.
 inline double seconds_of_plan(const tree& topology, const flex_plan& plan, double value_bytes) {
   tree_traffic links(topology);
   double seconds = 0;
@@ -25,7 +26,7 @@ inline double seconds_of_plan(const tree& topology, const flex_plan& plan, doubl
       seconds += links.seconds();
     }
   }
-  return 2 * seconds; // and the way back
+  return 2 * seconds; // the allgather takes as long as the reduce-scatter
 }
 
 } // namespace spar

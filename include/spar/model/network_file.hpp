@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A network_model in a text file.
+// Reads a network_model from a text file.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -16,8 +16,8 @@
 
 namespace spar {
 
-/// Reads lines like `alpha 1.5e-6`, one for each of alpha, beta, gamma_sparse and gamma_dense in any order; empty lines
-/// and those that begin with # are skipped. Throws `invalid_argument`, with file and line, for anything else.
+/// Reads lines such as `alpha 1.5e-6`, one for each of alpha, beta, gamma_sparse and gamma_dense, in any order. Skips
+/// empty lines and lines that begin with #. Throws `invalid_argument`, with the file and the line, for anything else.
 inline network_model read_network(const std::string& path) {
   const struct opened {
     std::FILE* get;
@@ -46,8 +46,8 @@ inline network_model read_network(const std::string& path) {
     parameter* found = nullptr;
     for (parameter& p : parameters) found = p.name == name ? &p : found;
     if (found == nullptr) {
-      raise<invalid_argument>({path, ":", number, ": there is alpha, beta, gamma_sparse and gamma_dense, but no '",
-                               std::string(name), "'"});
+      raise<invalid_argument>(
+          {path, ":", number, ": expected alpha, beta, gamma_sparse or gamma_dense, got '", std::string(name), "'"});
     }
     if (found->given) raise<invalid_argument>({path, ":", number, ": ", found->name, " is given a second time"});
     text.remove_prefix(name.size());
@@ -55,13 +55,13 @@ inline network_model read_network(const std::string& path) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *found->value);
     if (error != std::errc() || end != text.data() + text.size() || !is_duration(*found->value)) {
       raise<invalid_argument>(
-          {path, ":", number, ": ", found->name, " is a number of seconds, not '", std::string(text), "'"});
+          {path, ":", number, ": ", found->name, " must be a number of seconds, not '", std::string(text), "'"});
     }
     found->given = true;
   }
   if (std::ferror(file.get) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
   for (const parameter& p : parameters) {
-    if (!p.given) raise<invalid_argument>({path, " does not give ", p.name});
+    if (!p.given) raise<invalid_argument>({path, " lacks the parameter ", p.name});
   }
   return network;
 }

@@ -13,17 +13,18 @@
 
 namespace spar {
 
-/// Reduce-scatter around a ring of `d` members that sends so many bytes over links of this bandwidth (equation 2).
+/// Expected seconds of a reduce-scatter of `bytes` around a ring of `d` members, over links of this latency and
+/// bandwidth (equation 2).
 inline double seconds_ring_reduce_scatter(double bytes, double d, double latency, double bandwidth) noexcept {
   return (d - 1) * (latency + bytes / (d * bandwidth));
 }
 
-/// FlexReduce's reduce-scatter of `bytes`, level by level from the deepest up (equations 4 and 5): the slowest link's
-/// ring, where a link below the level carries only the portions of the ranks below it. A message's latency is that of
-/// its way, to the deepest rank and back.
+/// Expected seconds of FlexReduce's reduce-scatter of `bytes` on each level, from the deepest one up (equations 4 and
+/// 5). A level takes as long as the ring over its slowest link; a link below the level carries only the portions of the
+/// ranks below the link. The latency of a message is that of its path, from the deepest rank up and down again.
 inline std::vector<double> seconds_of_levels(const tree& topology, double bytes) {
   const auto& nodes = topology.nodes();
-  std::vector<double> down(nodes.size()); // latency to the deepest rank
+  std::vector<double> down(nodes.size()); // latency from each node to the deepest rank below
   for (std::size_t i = nodes.size(); i-- > 1;) {
     down[nodes[i].parent] = std::max(down[nodes[i].parent], nodes[i].up.latency + down[i]);
   }
@@ -32,7 +33,7 @@ inline std::vector<double> seconds_of_levels(const tree& topology, double bytes)
     if (nodes[x].children.empty()) continue;
     double bandwidth = nodes[nodes[x].children[0]].up.bandwidth;
     for (const std::size_t c : nodes[x].children) bandwidth = std::min(bandwidth, nodes[c].up.bandwidth);
-    double portion = bytes; // of the ranks below x together, which is what its links carry
+    double portion = bytes; // bytes of all ranks below x, which the links of x carry
     for (std::size_t y = x;; y = nodes[y].parent) {
       const auto degree = static_cast<double>(nodes[y].children.size());
       double& level = slowest[topology.levels() - 1 - nodes[y].depth];
@@ -44,16 +45,17 @@ inline std::vector<double> seconds_of_levels(const tree& topology, double bytes)
   return slowest;
 }
 
-/// FlexReduce of `bytes` (equation 6): its levels, up and down. On a symmetric tree this is BlueConnect's time
-/// (equation 10).
+/// Expected seconds of FlexReduce of `bytes` (equation 6): all levels, up and down. On a symmetric tree this is
+/// BlueConnect's time (equation 10).
 inline double seconds_flexreduce(const tree& topology, double bytes) {
   double seconds = 0;
   for (const double s : seconds_of_levels(topology, bytes)) seconds += 2 * s;
   return seconds;
 }
 
-/// The most calls of which a rank is the root on each level, from the deepest up, where there are many values for each
-/// rank (equation 12): its next portion over the smallest one in each child of its branch, and one.
+/// For each level, from the deepest one up, the most calls of which one rank is the root, if there are many values for
+/// each rank (equation 12): one, plus for each child of the branch the next portion of the rank over the smallest
+/// portion in the child, rounded up.
 inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   std::vector<double> portion(topology.leaves().size(), 1.0); // of each rank
   std::vector<std::size_t> most(topology.levels());
@@ -70,7 +72,7 @@ inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
         for (const rank_t u : topology.leaves_of(topology.nodes()[c])) {
           smallest = std::min(smallest, portion[static_cast<std::size_t>(u)]);
         }
-        calls += static_cast<std::size_t>(std::ceil(largest / degree / smallest - 1e-9)); // but for rounding
+        calls += static_cast<std::size_t>(std::ceil(largest / degree / smallest - 1e-9)); // tolerates rounding
       }
       most[level] = std::max(most[level], calls);
       for (const rank_t v : topology.leaves_of(branch)) portion[static_cast<std::size_t>(v)] /= degree;
@@ -79,7 +81,8 @@ inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   return most;
 }
 
-/// The ring over the ranks from left to right: each link carries what one rank sends, at the pace of the slowest.
+/// Expected seconds of the ring over the ranks from left to right: each link carries what one rank sends, at the pace
+/// of the slowest link.
 inline double seconds_ring(const tree& topology, double bytes) {
   double seconds = 0;
   const auto ranks = static_cast<double>(topology.ranks());
@@ -97,7 +100,7 @@ inline double seconds_ring(const tree& topology, double bytes) {
   return seconds;
 }
 
-/// The links of a tree under messages that are sent at the same time.
+/// The load of messages that are sent at the same time on the links of a tree.
 class tree_traffic {
  public:
   explicit tree_traffic(const tree& topology)
@@ -108,6 +111,7 @@ class tree_traffic {
     }
   }
 
+  /// Adds a message of `bytes` bytes.
   void add(rank_t from, rank_t to, double bytes) {
     const auto& nodes = tree_->nodes();
     std::size_t a = at_[static_cast<std::size_t>(from)], b = at_[static_cast<std::size_t>(to)];
@@ -122,7 +126,8 @@ class tree_traffic {
     latency_ = std::max(latency_, latency);
   }
 
-  /// Until all messages since the last time have arrived: the longest way's latency, and the busiest link's bytes.
+  /// Seconds until all messages added since the previous call have arrived: the latency of the longest path, plus the
+  /// time of the busiest link.
   double seconds() {
     double busiest = 0;
     for (std::size_t i = 1; i < up_.size(); ++i) {
@@ -139,20 +144,20 @@ class tree_traffic {
   double latency_ = 0;
 };
 
-/// Rabenseifner's algorithm, with ranks in the order of their numbers.
+/// Expected seconds of Rabenseifner's algorithm on `bytes`, with ranks in the order of their numbers.
 inline double seconds_rabenseifner(const tree& topology, double bytes) {
   tree_traffic links(topology);
   const rank_t ranks = topology.ranks();
   const fold folded(0, ranks);
   double seconds = 0;
   for (rank_t r = 0; r < 2 * folded.extra(); r += 2) links.add(r, r + 1, bytes);
-  seconds += links.seconds(); // and back
+  seconds += links.seconds(); // doubled below, as the results go back
   for (rank_t distance = folded.active_ranks() / 2; distance > 0; distance /= 2) {
     const double part = bytes * distance / folded.active_ranks();
     for (rank_t i = 0; i < folded.active_ranks(); ++i) {
       links.add(folded.rank_of(i), folded.rank_of(i ^ distance), part);
     }
-    seconds += links.seconds(); // and once more in the allgather
+    seconds += links.seconds(); // doubled below, for the allgather
   }
   return 2 * seconds;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Error feedback: what a rank has not sent stays in its residual and is added to its next values (SparCML, algorithm 1;
-// Ok-Topk, algorithm 2).
+// Error feedback: each rank keeps what it has not sent as its residual, and adds the residual to its next values
+// (SparCML, algorithm 1; Ok-Topk, algorithm 2).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -24,12 +24,13 @@
 namespace spar {
 
 struct feedback_options {
-  bool reject_nan = false; ///< throw `invalid_argument` where a new value is NaN, instead of sending it first
+  bool reject_nan = false; ///< throw `invalid_argument` if a new value is NaN; otherwise NaN is selected first
 };
 
-/// Sums over all ranks what `Algorithm`, a composition, selects from the residual plus the new values, and keeps the
-/// rest as the next residual: the sum and all ranks' residuals together are all that was ever brought. The residual and
-/// the state change only when a call succeeds. One call at a time; not for several threads at once.
+/// Error feedback around `Algorithm`, a composition: adds the new values to the residual, sums over all ranks what
+/// `Algorithm` selects from the result, and keeps the rest as the next residual. No value is lost: the sums and the
+/// residuals of all ranks together account for all values that were ever passed in. The residual and the state change
+/// only when a call succeeds. Supports one call at a time, and is not thread-safe.
 template <element T, class Algorithm, index_type Index = std::uint32_t>
 class error_feedback {
  public:
@@ -44,7 +45,7 @@ class error_feedback {
       : algorithm_(std::move(algorithm)), options_(options) {
     hash_state();
   }
-  /// Throws `invalid_argument` where a call has not ended.
+  /// Throws `invalid_argument` if a call of `other` has not ended.
   error_feedback(error_feedback&& other)
       : algorithm_(std::move(other.idle().algorithm_)), state_(std::move(other.state_)), next_(state_),
         report_(other.report_), options_(other.options_) {
@@ -52,15 +53,15 @@ class error_feedback {
     hash_state();
   }
 
-  /// In place: `x` becomes the sum, zero where nothing was selected. Unspecified after an error.
-  /// Throws `invalid_argument` for bad options, where `x` has another length than the residual, and where a call has
-  /// not ended; before anything is sent.
+  /// Works in place: `x` holds this rank's new values, and becomes the sum, with zeros where the sum has no entry.
+  /// After an error, the values of `x` are unspecified. Throws `invalid_argument` before anything is sent if an option
+  /// is invalid, if `x` and the residual have different lengths, or if another call has not ended.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, std::span<T> x, Op op = {}) {
     begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
-  /// The non-blocking forms: `x` and this object are borrowed until the call has ended. With a name, ranks may start
-  /// the calls of several reducers in any order.
+  /// The non-blocking forms: the call uses `x` and this object until the call has ended. With a name, ranks may start
+  /// the calls of several reducers in different orders.
   template <communicates Net, reduction<T> Op = sum>
   auto start(Net& net, std::span<T> x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
@@ -70,7 +71,7 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
 
-  /// Out of place: the sum and what this rank brought to it, as streams.
+  /// Works out of place: returns the sum, and this rank's contribution to the sum, as streams.
   template <communicates Net, reduction<T> Op = sum>
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
     return begin(detail::blocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
@@ -84,14 +85,15 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
 
-  /// As the algorithm of a partial allreduce, whose rounds run one after the other.
+  /// The algorithm of a partial allreduce, which runs its rounds one after the other.
   template <transport Net, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op) & {
     next_ = state_;
     const in_place call{under_way(*this)};
-    co_await call(net, x, sum{}); // the partial allreduce divides an average
+    co_await call(net, x, sum{}); // for an average, the partial allreduce divides
   }
-  /// Throws `invalid_argument` for values that cannot be summed.
+  /// Throws `invalid_argument` if `x` and the residual have different lengths, if `x` is too long for `Index`, or if
+  /// `x` contains NaN and `reject_nan` is set.
   void check_values(std::span<const T> x) const {
     check_length(x.size());
     if constexpr (is_floating<T>) {
@@ -104,32 +106,34 @@ class error_feedback {
     check_length(n);
     algorithm_.template validate_parts<T>(n, ranks);
   }
-  /// The options and the state that all ranks must have alike.
+  /// Calls `f(name, value)` for each option, and for a digest of the shared state: both must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     algorithm_.options(f);
     f("state", shared_state_);
   }
 
-  /// What this rank has not sent yet; empty before the first call.
+  /// The values that this rank has not sent yet; empty before the first call.
   [[nodiscard]] std::span<const T> residual() const noexcept { return residual_; }
-  /// Replaces it: after tensors have moved to other buckets, or by the sum of the residuals of ranks that are gone.
+  /// Replaces the residual, for example after tensors have moved to other buckets, or by the sum of the residuals of
+  /// ranks that have left. Throws `invalid_argument` if a call has not ended.
   void set_residual(std::span<const T> values) {
     check_idle();
     residual_.assign(values.begin(), values.end());
   }
-  /// The composition: its options.
+  /// The composition, including its options.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
-  /// Replaces the options between two calls, on all ranks alike: a density that grows, a warm-up. Ranks that disagree
-  /// end in `mismatch` in their next call. The residual and the state stay. Throws `invalid_argument` where a call has
-  /// not ended.
+  /// Replaces the options between two calls, for example to increase the density, or after a warm-up. All ranks must
+  /// make the same change, otherwise their next call ends in `mismatch`. The residual and the state stay. Throws
+  /// `invalid_argument` if a call has not ended.
   void set_algorithm(Algorithm algorithm) { idle().algorithm_ = std::move(algorithm); }
-  /// Thresholds, boundaries and counters, as the last call left them.
+  /// The thresholds, boundaries and counters after the last successful call.
   [[nodiscard]] const state& current_state() const noexcept { return state_; }
-  /// What the last call did on this rank.
+  /// What the last call did on this rank: for example, how many entries it selected.
   [[nodiscard]] const report_type& report() const noexcept { return report_; }
 
-  /// The residual and the state, to go on in another run with as many ranks.
+  /// The residual and the state as bytes, to resume in another run with the same number of ranks. Throws
+  /// `invalid_argument` if a call has not ended.
   [[nodiscard]] std::vector<std::byte> save() const {
     check_idle();
     detail::state_writer words;
@@ -137,34 +141,35 @@ class error_feedback {
     visit_state(now, words);
     return detail::to_bytes<T>(words.words, residual_, detail::names_of(algorithm_));
   }
-  /// Goes on from what `save` returned. Throws `invalid_argument`, and changes nothing, where it is damaged, or of
-  /// another type, or of another selector, storage, topology or schedule.
+  /// Restores what `save` returned. Throws `invalid_argument`, and changes nothing, if `saved` is damaged, or if it was
+  /// saved with another value type, selector, storage, topology or schedule, or if a call has not ended.
   void load(std::span<const std::byte> saved) {
     check_idle();
     detail::saved_state<T> loaded = detail::from_bytes<T>(saved);
     if (loaded.names.empty()) {
-      raise<invalid_argument>(
-          {"a saved state has an earlier layout, which does not name its selector, storage and topology: take_over() "
-           "takes its residual, and the next calls find thresholds and boundaries anew"});
+      raise<invalid_argument>({"the saved state has an old layout, which does not name its selector, storage and "
+                               "topology: call take_over() to restore the residual alone; the next calls then find new "
+                               "thresholds and boundaries"});
     }
     detail::check_names(loaded.names, detail::names_of(algorithm_));
     state now = state_;
     detail::state_reader words{loaded.words};
     visit_state(now, words);
-    if (!words.words.empty()) raise<invalid_argument>({"a saved state is too long"});
+    if (!words.words.empty()) raise<invalid_argument>({"the saved state is too long for this reducer"});
     residual_ = std::move(loaded.residual);
     state_ = std::move(now);
     hash_state();
   }
-  /// Adds the residual in what another rank of an earlier job `save`d: a job with another number of ranks takes over
-  /// each saved residual on one of its ranks, so that nothing is lost.
+  /// Adds the residual in `saved`, which a rank of an earlier job saved. A job with another number of ranks passes each
+  /// saved residual to exactly one of its ranks, so that nothing is lost. Throws `invalid_argument` if `saved` is
+  /// damaged, if its residual has another value type or length, or if a call has not ended.
   void take_over(std::span<const std::byte> saved) {
     check_idle();
     const std::vector<T> theirs = detail::from_bytes<T>(saved).residual;
     if (residual_.empty()) residual_.resize(theirs.size());
     if (!theirs.empty() && theirs.size() != residual_.size()) {
-      raise<invalid_argument>(
-          {"a saved residual has length ", theirs.size(), ", the one that takes it over ", residual_.size()});
+      raise<invalid_argument>({"the saved residual has length ", theirs.size(),
+                               ", but this reducer's residual has length ", residual_.size()});
     }
     kernel::reduce(residual_.data(), theirs.data(), theirs.size(), sum{});
   }
@@ -176,7 +181,8 @@ class error_feedback {
     now.own_state(f);
   }
 
-  /// From the start of a call to its end, or to that of its handle where it never began.
+  /// Marks the reducer as busy from the start of a call to its end; if the call never begins, until its handle is
+  /// destroyed.
   class under_way {
    public:
     explicit under_way(error_feedback& its) : its_(&its.idle()) { its.busy_ = true; }
@@ -190,7 +196,7 @@ class error_feedback {
    private:
     error_feedback* its_;
   };
-  /// Ends it with the coroutine that does the work.
+  /// Ends `call` together with the coroutine that does the work.
   class end_of_call {
    public:
     explicit end_of_call(under_way& call) noexcept : call_(&call) {}
@@ -201,11 +207,11 @@ class error_feedback {
     under_way* call_;
   };
 
-  /// The call as a coroutine, which refers to the object that it belongs to.
+  /// The call as a coroutine, which refers to the `error_feedback` to which the call belongs.
   struct out_of_place {
     static constexpr std::string_view name = Algorithm::name;
     mutable under_way call;
-    const error_feedback* reducer = &call.its(); // also when the call has ended
+    const error_feedback* reducer = &call.its(); // valid even after the call has ended
 
     template <class F>
     void options(F&& f) const {
@@ -248,8 +254,8 @@ class error_feedback {
   auto begin(Mode mode, Net& net, Call&& call, std::span<U> x, Op op) {
     check_operation<Op>();
     static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
-                  "this algorithm does not allreduce what it selects: it must be a composition, or have a state, a "
-                  "report and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
+                  "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
+                  "and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     check_values(std::span<const T>(x));
     algorithm_.template validate_parts<T>(x.size(), net.size());
     next_ = state_;
@@ -259,14 +265,14 @@ class error_feedback {
   template <class Op>
   static void check_operation() {
     static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
-                  "error feedback adds what was not sent to later values: its operation is sum or average");
+                  "error feedback adds unsent values to later ones: its operation must be sum or average");
   }
   void check_length(std::uint64_t n) const {
     if (!residual_.empty() && residual_.size() != n) {
-      raise<invalid_argument>({"the values have length ", n, ", the residual ", residual_.size()});
+      raise<invalid_argument>({"the vector has length ", n, ", but the residual has length ", residual_.size()});
     }
     if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-      raise<invalid_argument>({n, " values are beyond ", 8 * sizeof(Index), "-bit indices"});
+      raise<invalid_argument>({n, " values are too many for ", 8 * sizeof(Index), "-bit indices"});
     }
   }
 
@@ -275,8 +281,7 @@ class error_feedback {
     return *this;
   }
   void check_idle() const {
-    if (busy_)
-      raise<invalid_argument>({"an error feedback's call has not ended: it has one residual for one at a time"});
+    if (busy_) raise<invalid_argument>({"a call of this error_feedback has not ended; it allows one call at a time"});
   }
 
   static void check_numbers(std::span<const T> x) {
@@ -285,10 +290,10 @@ class error_feedback {
     }
   }
 
-  /// Adds the new values to the residual, block by block as a selector asks for them, or all at once.
+  /// Adds the new values to the residual: block by block, before a selector reads each block, or all at once.
   struct accumulation {
     T* to;
-    const T* residual; // none before the first call
+    const T* residual; // null before the first call
     const T* x;
     void operator()(std::size_t begin, std::size_t end) const noexcept {
       if (residual == nullptr)
@@ -298,30 +303,30 @@ class error_feedback {
     }
   };
   accumulation accumulate(std::span<const T> x) {
-    residual_.reserve(x.size()); // now, as it takes the place of the other one
+    residual_.reserve(x.size()); // now, because the two vectors swap places when the call succeeds
     accumulated_.resize(x.size());
     return {accumulated_.data(), residual_.empty() ? nullptr : residual_.data(), x.data()};
   }
 
-  /// Updates the digest that `options` compares; there, where the state is const, a visit would need a copy.
+  /// Updates the digest that `options` reports. `options` is const and cannot visit the state without a copy.
   void hash_state() {
     detail::state_digest hash;
     state_.shared_state(hash);
     shared_state_ = hash.value;
   }
 
-  /// For the state of later calls, where a state has a length.
+  /// Copies the state for the next call in advance: if a state has vectors, the copy may allocate.
   void make_room() noexcept {
     try {
       next_ = state_;
-    } catch (...) { // the next call tries again, before anything is sent
+    } catch (...) { // the next call copies the state again, before it sends anything
     }
   }
 
   Algorithm algorithm_;
   state state_{};
-  state next_{};                   // of the call that is under way, as the accumulated values
-  std::uint64_t shared_state_ = 0; // a digest of what ranks must have alike in `state_`
+  state next_{};                   // of the call in flight, like `accumulated_`
+  std::uint64_t shared_state_ = 0; // digest of the part of `state_` that must be equal on all ranks
   report_type report_{};
   feedback_options options_;
   std::vector<T> residual_;
@@ -329,7 +334,7 @@ class error_feedback {
   bool busy_ = false;
 };
 
-/// Error feedback around a composition: `auto reduce = with_error_feedback<float>(compose(...))`.
+/// Wraps a composition in error feedback: `auto reduce = with_error_feedback<float>(compose(...))`.
 template <element T, index_type Index = std::uint32_t, class Algorithm>
 error_feedback<T, Algorithm, Index> with_error_feedback(Algorithm algorithm, const feedback_options& options = {}) {
   return error_feedback<T, Algorithm, Index>(std::move(algorithm), options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A residual and an algorithm's state as bytes, to be kept between jobs.
+// Converts a residual and an algorithm's state to bytes and back, to keep them between jobs.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -22,11 +22,11 @@
 
 namespace spar::detail {
 
-// A state names its numbers by members that call f with each number and each vector of numbers:
-//   shared_state(f)  what changes, alike on all ranks;
-//   own_state(f)     what changes on each rank for itself.
+// A state has two members that call f with each of its numbers and vectors of numbers:
+//   shared_state(f)  for the numbers that are equal on all ranks;
+//   own_state(f)     for the numbers that differ from rank to rank.
 
-/// The names of a composition's parts, or that of another algorithm.
+/// The names of a composition's parts, or the name of the algorithm if it is not a composition.
 template <class Algorithm>
 std::string names_of(const Algorithm& algorithm) {
   std::string names;
@@ -38,12 +38,12 @@ std::string names_of(const Algorithm& algorithm) {
   return names.empty() ? std::string(Algorithm::name) : names;
 }
 
-/// Throws `invalid_argument` where a saved state is of other parts.
+/// Throws `invalid_argument` if the state was saved from other parts than this reducer's.
 inline void check_names(const std::string& saved, const std::string& own) {
-  if (saved != own) raise<invalid_argument>({"a saved state is of ", saved, "; this reducer is of ", own});
+  if (saved != own) raise<invalid_argument>({"the state was saved from ", saved, ", but this reducer is ", own});
 }
 
-/// Collects numbers as words.
+/// Collects the numbers of a state as 64-bit words.
 struct state_writer {
   std::vector<std::uint64_t> words{};
 
@@ -54,12 +54,12 @@ struct state_writer {
   }
 };
 
-/// Gives them back in the same order.
+/// Reads the numbers of a state from words, in the order in which `state_writer` wrote them.
 struct state_reader {
   std::span<const std::uint64_t> words;
 
   std::uint64_t next() {
-    if (words.empty()) raise<invalid_argument>({"a saved state is too short"});
+    if (words.empty()) raise<invalid_argument>({"the saved state is too short for this reducer"});
     const std::uint64_t word = words.front();
     words = words.subspan(1);
     return word;
@@ -70,30 +70,30 @@ struct state_reader {
   }
   void operator()(std::vector<std::uint64_t>& numbers) {
     const std::uint64_t size = next();
-    if (size > words.size()) raise<invalid_argument>({"a saved state is too short"});
+    if (size > words.size()) raise<invalid_argument>({"the saved state is too short for this reducer"});
     numbers.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(size));
     words = words.subspan(size);
   }
 };
 
-/// A digest of all of them.
+/// Computes a digest of the numbers of a state.
 struct state_digest {
   std::uint64_t value = 0;
 
-  void operator()(std::uint64_t number) { value = mix(value ^ number) + mix_step; }
+  void operator()(std::uint64_t number) { value = splitmix_finalize(value ^ number) + splitmix_step; }
   void operator()(const std::vector<std::uint64_t>& numbers) {
     for (const std::uint64_t number : numbers) (*this)(number);
   }
 };
 
-/// In front of the names' characters, the state's words and the residual; a CRC-32C of everything follows them. In the
-/// machine's byte order.
+/// The header of a saved state. After it come the characters of the names, the words of the state, the residual, and a
+/// CRC-32C of all bytes before the checksum. Everything is in the machine's byte order.
 struct saved_header {
-  static constexpr std::uint64_t version_1 = 0x3146'4552'4150'5301; // had a hash in place of the names' length
+  static constexpr std::uint64_t version_1 = 0x3146'4552'4150'5301; // has a hash in place of the length of the names
   static constexpr std::uint64_t version_2 = 0x3146'4552'4150'5302;
 
   std::uint64_t magic;
-  std::uint64_t names; // bytes, a multiple of 8, zeros behind the last name
+  std::uint64_t names; // length in bytes, a multiple of 8; zeros pad the last name
   element_code element;
   std::array<std::uint8_t, 7> reserved; // zeros
   std::uint64_t length;
@@ -102,7 +102,7 @@ struct saved_header {
 
 template <element T>
 struct saved_state {
-  std::string names; // empty in version 1, whose state cannot be loaded
+  std::string names; // empty for version 1: then only the residual can be restored
   std::vector<std::uint64_t> words;
   std::vector<T> residual;
 };
@@ -127,27 +127,28 @@ std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<
   return out;
 }
 
-/// Throws `invalid_argument` where the bytes are damaged, or not those of a residual of T.
+/// Throws `invalid_argument` if the bytes are damaged, or hold a residual of another type than T.
 template <element T>
 saved_state<T> from_bytes(std::span<const std::byte> saved) {
   saved_header head{};
   std::uint32_t checksum = 0;
   if (saved.size() < sizeof head + sizeof checksum) {
-    raise<invalid_argument>({"a saved residual of ", saved.size(), " bytes is too short"});
+    raise<invalid_argument>({"the saved state is too short: it has ", saved.size(), " bytes"});
   }
   std::memcpy(&head, saved.data(), sizeof head);
   const std::size_t body = saved.size() - sizeof checksum;
   std::memcpy(&checksum, saved.data() + body, sizeof checksum);
   if ((head.magic != saved_header::version_1 && head.magic != saved_header::version_2) ||
       head.reserved != saved_header{}.reserved || checksum != crc32c(saved.data(), body)) {
-    raise<invalid_argument>({"a saved residual is invalid: its magic number or its checksum is wrong"});
+    raise<invalid_argument>({"the saved state is invalid: its magic number or its checksum is wrong"});
   }
-  if (head.element != code_of<T>) raise<invalid_argument>({"a saved residual has another type of values"});
+  if (head.element != code_of<T>) raise<invalid_argument>({"the saved residual has values of another type"});
   const std::size_t names = head.magic == saved_header::version_2 ? head.names : 0;
   const std::size_t rest = body - sizeof head;
   if (names > rest || head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||
       names + head.words * sizeof(std::uint64_t) + head.length * sizeof(T) != rest) {
-    raise<invalid_argument>({"a saved residual of ", saved.size(), " bytes cannot hold ", head.length, " values"});
+    raise<invalid_argument>(
+        {"a saved state of ", saved.size(), " bytes cannot hold a residual of ", head.length, " values"});
   }
   saved_state<T> state{std::string(names, '\0'), std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
   const std::byte* from = saved.data() + sizeof head;

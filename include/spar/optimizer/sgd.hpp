@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The step of data-parallel SGD: Top-k SGD, quantised Top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk,
-// algorithm 2) are one step that differs by what it reduces with; and the dense step.
+// One step of data-parallel SGD. Top-k SGD, quantised Top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk,
+// algorithm 2) share one function and differ in the reduction that it calls; another function does a dense step.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -17,14 +17,15 @@
 
 namespace spar {
 
-/// Subtracts an update from the weights: the second half of a step, for those who start its reduction themselves:
+/// Subtracts `update` from the weights. This is the second half of a step, for programs that start the reduction
+/// themselves:
 /// `auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);`
-/// Throws `invalid_argument` where there are not as many weights as the update has dimensions.
+/// Throws `invalid_argument` if the number of weights differs from the dimension of the update.
 template <element T, index_type Index>
 void descend(std::type_identity_t<std::span<T>> weights, const sparse_stream<T, Index>& update) {
   if (weights.size() != update.dimension()) {
     raise<invalid_argument>(
-        {"there are ", weights.size(), " weights, but an update of dimension ", update.dimension()});
+        {"there are ", weights.size(), " weights, but the update has dimension ", update.dimension()});
   }
   update.for_each([&](Index i, T u) { weights[i] = static_cast<T>(weights[i] - u); });
 }
@@ -34,7 +35,7 @@ namespace detail {
 template <class Values>
 using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
-/// What is subtracted from the weights, but for the mean over ranks: `rate` times the gradient, in its place.
+/// Multiplies the gradient by `rate` in place. The mean of the results over all ranks is the update of the weights.
 template <element T>
   requires is_floating<T>
 void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
@@ -46,11 +47,12 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 
 } // namespace detail
 
-/// One step of SGD with error feedback, on all ranks: the weights go down by the mean of what `reduce` takes from the
-/// residuals plus `rate` times each rank's gradient; the rest stays in the residuals. Weights that were the same on
-/// every rank still are. Returns what was subtracted, and what this rank brought to the sum (see selected_sum).
-/// `gradient` is unspecified afterwards; the weights and the residual change only when the call succeeds.
-/// Throws `invalid_argument` where lengths differ, before anything is sent.
+/// One step of SGD with error feedback, which all ranks call. `reduce` adds `rate` times this rank's gradient to its
+/// residual and selects from the result; the step subtracts the mean of the selected entries of all ranks from the
+/// weights, and the rest stays in the residuals. If the weights were equal on every rank before, they still are.
+/// Returns the subtracted update, and this rank's contribution to it (see selected_sum). `gradient` is unspecified
+/// afterwards; the weights and the residual change only when the call succeeds. Throws `invalid_argument` before
+/// anything is sent if lengths differ.
 template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,
@@ -61,8 +63,9 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
   return update;
 }
 
-/// One step of plain SGD: the weights go down by `rate` times the mean of all gradients, which any allreduce of dense
-/// values finds. `gradient`, a span or a container, is what was subtracted.
+/// One step of plain SGD: subtracts from the weights `rate` times the mean of the gradients of all ranks. `given` is
+/// any allreduce of dense values with the operation `average`. On return, `gradient`, a span or a container, holds the
+/// subtracted update. Throws `invalid_argument` if lengths differ.
 template <communicates Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
   requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), detail::port_type_of<Net>, T,
                            average>
@@ -70,7 +73,7 @@ void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& g
               const Given& given) {
   const std::span<T> x(gradient);
   const auto algorithm = detail::as_algorithm(given);
-  algorithm.template validate<T>(x.size(), net.size(), average{});
+  detail::validate_values<detail::port_type_of<Net>, T>(algorithm, x.size(), net.size(), average{});
   detail::scale_gradient<T>(weights, x, rate);
   run_collective(net, signature_of<T, no_indices, average>(x.size(), algorithm),
                  detail::with_finalize<average, T>(algorithm), x, average{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an algorithm sees of a transport: the messages of one call, stamped, checked and counted.
+// The interface of an algorithm to a transport: stamps, checks and counts the messages of one call.
 #pragma once
 
 #include <spar/core/assertion.hpp>
@@ -7,6 +7,7 @@
 #include <spar/core/util/splitmix.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/signature.hpp>
+#include <spar/runtime/tasks/forwarding_awaiter.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <coroutine>
@@ -19,7 +20,7 @@ namespace spar {
 
 /// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of
 /// the call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the
-/// same time use different lanes.
+/// same time must use different lanes.
 template <transport Net>
 class channel {
  public:
@@ -33,13 +34,13 @@ class channel {
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
   [[nodiscard]] Net& net() const noexcept { return *net_; }
-  /// Number of the call on its communicator: the same on every rank.
+  /// Number of the call on its communicator, the same on every rank.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
 
-  /// Local work on so many entries has been done: time in the simulator, a bar in a trace.
+  /// Reports local work on `entries` entries, which takes time in the simulator and appears as a bar in a trace.
   void compute(std::uint64_t entries) const { net_->compute(entries); }
 
-  /// A piece has been encoded, or decoded, in so many seconds.
+  /// Counts a piece that was encoded in `seconds`.
   void note_compression(double seconds) const noexcept {
     ++call_->cost.compressions;
     call_->cost.codec_seconds += seconds;
@@ -54,7 +55,7 @@ class channel {
     other.lane_ = number;
     return other;
   }
-  /// The same call with the ranks numbered by their places in that order, the caller's included.
+  /// The same call with all ranks, including this one, numbered by `order`.
   [[nodiscard]] channel in_order(const rank_order& order) const noexcept {
     channel other = *this;
     if (order.ranks == nullptr) return other;
@@ -62,15 +63,15 @@ class channel {
     other.number_ = order.numbers[net_->rank()];
     return other;
   }
-  /// The same call where its messages hold other elements than its vectors.
+  /// The same call with messages whose elements have another type than the vectors of the call.
   template <element T>
   [[nodiscard]] channel with_element() const noexcept {
     channel other = *this;
     other.agreed_.element = code_of<T>;
     return other;
   }
-  /// The same call once ranks have chosen an algorithm: finds out a rank that chose another one. `name` outlives the
-  /// call.
+  /// The same call after the ranks have chosen an algorithm: a message from a rank that chose another one causes
+  /// `mismatch`. `name` must outlive the call.
   [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
     channel other = *this;
     other.agreed_.digest = detail::splitmix(agreed_.digest ^ detail::fnv1a(name));
@@ -78,10 +79,10 @@ class channel {
     return other;
   }
 
-  /// Starts to send; the pieces are borrowed until the operation has ended, and after an error until the call has. They
-  /// lie in memory of this rank's pool, or in what the call's arguments refer to; not in containers of a coroutine,
-  /// which are gone before, nor in a message that has arrived, which is given back.
-  [[gnu::noinline]] auto send(rank_t number, const payload& what) const {
+  /// Starts a send. The pieces are borrowed until the operation ends, or after an error until the call ends. They must
+  /// be in memory of this rank's pool, or in memory to which the arguments of the call refer; not in containers of a
+  /// coroutine, which are destroyed earlier, nor in a received message, whose memory is returned.
+  auto send(rank_t number, const payload& what) const {
     check_address(number);
     const rank_t peer = rank_of(number);
     message_pieces out{own_header(), what.pieces};
@@ -91,12 +92,12 @@ class channel {
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
       out.head.payload_checksum = checksum_of(out.pieces);
-      out.head.checksum = out.head.expected_checksum(); // also where no header leaves its process
+      out.head.checksum = out.head.expected_checksum(); // even over transports that do not serialise headers
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
-    ++call_->cost.messages_sent; // while it is on its way
+    ++call_->cost.messages_sent; // after `send`, so that counting overlaps with the transfer
     call_->cost.bytes_sent += out.head.payload_bytes();
-    const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of a value
+    const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes per value
     call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
                                     : plain > 0          ? what.count * plain
                                                          : out.head.payload_bytes();
@@ -104,9 +105,9 @@ class channel {
     return sending;
   }
 
-  /// Starts to receive into `in`, which stays where it is until the operation has ended. Awaiting it throws
-  /// `mismatch` where the sender is not doing the same call.
-  [[gnu::noinline]] auto receive(rank_t number, message_buffer& in) const {
+  /// Starts a receive into `in`, which must not move until the operation ends. Awaiting the operation throws `mismatch`
+  /// if the sender is not in the same call.
+  auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
@@ -115,14 +116,12 @@ class channel {
 
  private:
   template <class Inner>
-  class checked_receive {
+  class checked_receive : public detail::forwarding_awaiter<Inner> {
    public:
     checked_receive(Inner inner, const channel& call, message_buffer& in, rank_t peer) noexcept
-        : inner_(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
-    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
-    void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
+        : checked_receive::forwarding_awaiter(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
     [[gnu::noinline]] void await_resume() const {
-      inner_.await_resume();
+      checked_receive::forwarding_awaiter::await_resume();
       try {
         channel_.check(*in_, peer_);
       } catch (...) {
@@ -131,7 +130,6 @@ class channel {
     }
 
    private:
-    Inner inner_;
     channel channel_;
     message_buffer* in_;
     rank_t peer_;
@@ -139,7 +137,7 @@ class channel {
 
   [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, call_->sequence); }
 
-  /// Messages of this call so far to a peer (direction 0) or from it (1) on this lane.
+  /// Number of messages of this call so far to `peer` (direction 0) or from `peer` (direction 1) on this lane.
   [[nodiscard]] std::uint8_t& messages(rank_t peer, rank_t direction) const noexcept {
     return call_->messages.data()[static_cast<std::size_t>(direction * size() + peer) * max_lanes + lane_];
   }
@@ -148,8 +146,8 @@ class channel {
 
   void check_address(rank_t peer) const {
     spar::ensure(peer >= 0 && peer < size() && peer != rank(),
-                 "an algorithm addresses its own rank or none that exists");
-    spar::ensure(lane_ < max_lanes, "an algorithm uses a lane beyond the last one");
+                 "an algorithm sends to or receives from its own rank or a rank out of range");
+    spar::ensure(lane_ < max_lanes, "an algorithm uses a lane out of range");
   }
 
   void check(message_buffer& in, rank_t peer) const {
@@ -162,7 +160,7 @@ class channel {
       }
     }
     if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
-    h.dimension = agreed_.dimension; // a short header lacks it
+    h.dimension = agreed_.dimension; // not in a short header
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;
@@ -170,19 +168,19 @@ class channel {
     call_->cost.header_bytes_received += sizeof(header);
   }
 
-  [[noreturn, gnu::noinline, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
+  [[noreturn, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
     const rank_t rank = net_->rank();
     detail::check_fields(h, peer, own_header(), rank, call_->sequence);
     const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
     detail::call_view theirs = detail::query_peer_call(*net_, call_->sequence, peer);
-    theirs.agreed.digest = h.digest; // of what has come, not of what the peer does now
+    theirs.agreed.digest = h.digest; // of the message, not of the peer's current call
     detail::throw_mismatch(theirs, own);
   }
 
   Net* net_;
   call_record* call_;
   signature agreed_;
-  const rank_t* order_ = nullptr; // the rank of each number, where these differ
+  const rank_t* order_ = nullptr; // the rank of each number; null if they are equal
   rank_t number_;
   std::uint8_t lane_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a program sees of its rank of a communicator, the same for every transport.
+// A program's interface to one rank of a communicator, the same for every transport.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -16,8 +16,8 @@
 
 namespace spar {
 
-/// Base of `threads`, `mpi`, `sim` and the decorators. Owns the transport below, its port, on which collectives run.
-/// Used by one thread at a time, besides a progress_thread.
+/// Base of `threads`, `mpi`, `sim` and the decorators. Owns the rank's transport, called the port, on which collectives
+/// run. Only one thread at a time may use it, apart from a progress_thread.
 template <transport Port>
 class communicator_rank {
  public:
@@ -28,39 +28,39 @@ class communicator_rank {
   /// This rank's number, from 0 to size() - 1.
   [[nodiscard]] rank_t rank() const noexcept { return port_.rank(); }
   [[nodiscard]] rank_t size() const noexcept { return port_.size(); }
-  /// Seconds since some moment; virtual in the simulator.
+  /// Seconds since an arbitrary start; virtual time in the simulator.
   [[nodiscard]] double now() noexcept { return port_.now(); }
 
   /// The rank's pool, from which streams and buffers take their memory.
   [[nodiscard]] pool& memory() const noexcept { return port_.memory(); }
 
-  /// Lets calls in flight go on: with `block` until something may have happened, else without waiting. Calls that wait
-  /// do this themselves.
+  /// Advances the calls in flight. With `block`, waits until something may have happened; otherwise does not wait.
+  /// Calls that wait make progress themselves.
   void progress(bool block) { port_.progress(block); }
 
-  /// Costs of the call that ended last, and of all calls that have ended.
+  /// Statistics of the call that ended last, and of all calls that have ended.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return port_.node().calls().last_call(); }
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return port_.node().calls().statistics(); }
 
-  /// Seconds for which an awaited message may stay away before its call ends in `timeout`; 600 unless set, infinite
-  /// without the argument. In the simulator infinite unless set.
+  /// Sets the number of seconds for which a call waits for a message before it ends in `timeout`: 600 by default,
+  /// infinite without the argument. In the simulator the default is infinite.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) { port_.node().set_deadline(seconds); }
   [[nodiscard]] double deadline() const noexcept { return port_.node().deadline(); }
 
-  /// Whether messages carry a checksum of their payload, which the receiver verifies, and their number, by which the
-  /// receiver sees that a message is missing. The same on every rank, set between calls. Off unless set.
+  /// Whether messages carry a checksum of their payload, which the receiver verifies, and a number, by which the
+  /// receiver detects missing messages. Must be the same on every rank; set it between calls. Off by default.
   void set_checksums(bool on) { port_.node().set_checksums(on); }
   [[nodiscard]] bool checksums() const noexcept { return port_.node().checksums(); }
 
-  /// The model of the network by which algorithms are chosen, the same on every rank; `spar::set_network` changes it.
+  /// The network model by which algorithms are chosen, the same on every rank; `spar::set_network` changes it.
   [[nodiscard]] const network_model& network() const noexcept { return port_.node().network(); }
 
-  /// Whether a rank has failed: then no collective works on this communicator any more.
+  /// Whether a rank has failed. If so, collectives on this communicator no longer work.
   [[nodiscard]] bool dead() const noexcept { return port_.node().dead(); }
   /// The rank that failed first, as far as this rank knows; -1 while the communicator is alive.
   [[nodiscard]] rank_t failed_rank() const noexcept { return port_.node().failure().failed_rank(); }
 
-  /// For the library, decorators and tests: the transport.
+  /// The transport, for the library, decorators and tests.
   [[nodiscard]] Port& port() noexcept { return port_; }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
@@ -73,7 +73,7 @@ class communicator_rank {
   Port port_;
 };
 
-/// What collectives are called on: a communicator_rank, or a transport itself.
+/// What collectives can be called on: a communicator_rank or a transport.
 template <class Net>
 concept communicates = transport<Net> || requires(Net& net) {
   { net.port() } -> std::same_as<typename Net::port_type&>;
@@ -93,10 +93,10 @@ using port_type_of = std::remove_reference_t<decltype(port_of(std::declval<Net&>
 
 } // namespace detail
 
-/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`, of which the other ranks get the
-/// first 520 characters; later calls end so as well. For a rank that cannot go on; a call that fails aborts by itself.
-/// Pending calls of this rank unwind before this returns, or, where a coroutine calls it, once that is suspended. They
-/// end when no peer reads their send buffers any more.
+/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`; later calls end in the same way.
+/// The other ranks get the first 520 characters of `reason`. For a rank that cannot continue; a call that fails aborts
+/// on its own. Pending calls of this rank unwind before `abort` returns or, if a coroutine calls `abort`, when that
+/// coroutine is suspended. These calls end once no peer reads their send buffers any more.
 template <communicates Net>
 void abort(Net& net, std::string_view reason) noexcept {
   auto& port = detail::port_of(net);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The state of one rank that is the same for every transport, in parts with one duty each.
+// The state of one rank that is the same for every transport, made of parts with one responsibility each.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -31,7 +31,7 @@ namespace spar {
 
 namespace detail {
 
-/// What this rank has asked a peer, while it waits for the answer.
+/// A question to a peer about its call, while this rank waits for the answer.
 struct peer_question {
   rank_t peer;
   bool answered = false;
@@ -40,8 +40,8 @@ struct peer_question {
 
 } // namespace detail
 
-/// Transports derive from this class; programs see it through `communicator`. Used by one thread at a time, which holds
-/// the rank's lock where there are several.
+/// Base class of all transports; programs access it through `communicator_rank`. Only one thread at a time may use it;
+/// if a rank has several threads, that thread holds the rank's lock.
 class endpoint {
  public:
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
@@ -56,7 +56,7 @@ class endpoint {
   [[nodiscard]] spar::scheduler& scheduler() noexcept { return scheduler_; }
   [[nodiscard]] pool& memory() const noexcept { return *pool_; }
 
-  // The parts.
+  // Parts.
 
   [[nodiscard]] detail::call_table& calls() noexcept { return calls_; }
   [[nodiscard]] const detail::call_table& calls() const noexcept { return calls_; }
@@ -64,34 +64,34 @@ class endpoint {
   [[nodiscard]] const detail::waits& waits() const noexcept { return waits_; }
   [[nodiscard]] const detail::loans& loans() const noexcept { return loans_; }
   [[nodiscard]] const detail::failure& failure() const noexcept { return failure_; }
-  /// Whether a rank has failed: then no collective works on this communicator any more.
+  /// Whether a rank has failed. If so, collectives on this communicator no longer work.
   [[nodiscard]] bool dead() const noexcept { return failure_.dead(); }
   /// Subscribers to control messages, by number.
   [[nodiscard]] detail::control_dispatch& dispatch() noexcept { return dispatch_; }
-  /// The control messages that have arrived in part.
+  /// Control messages of which only some parts have arrived.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
 
-  /// Seconds since some moment. The simulator overrides it with virtual time.
+  /// Seconds since an arbitrary start. The simulator hides this function with one that returns virtual time.
   [[nodiscard]] static double now() noexcept {
-    timespec t{}; // <chrono> would cost every user more to compile
+    timespec t{}; // <chrono> would take every user longer to compile
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
 
   // Calls.
 
-  /// A numbered call starts at the time `now`.
-  [[gnu::noinline]] void open(call_record& call, double now) {
+  /// Starts a numbered call at the time `now`.
+  void open(call_record& call, double now) {
     if (checksums_) {
       call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
       std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
     }
     const bool first = calls_.open(call, now);
-    // What a partial collective does between its rounds counts with them.
+    // While a partial collective exists, memory requested between its rounds counts towards the next round.
     if (first && dispatch_.empty()) memory().begin_call();
   }
-  /// The call has ended at the time `now`.
-  [[gnu::noinline]] void finish(call_record& call, double now) noexcept {
+  /// Ends a call at the time `now`.
+  void finish(call_record& call, double now) noexcept {
     calls_.finish(call, now);
     memory().end_call();
     call.messages.reset();
@@ -99,16 +99,17 @@ class endpoint {
   /// Whether a call is in flight.
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
-  /// The name of a collective that is about to start. Throws `invalid_argument` where one of that name has not ended.
+  /// Returns the record of the name of a collective that is about to start. Throws `invalid_argument` if an earlier
+  /// call of that name has not ended.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight && !dead()) {
-      raise<invalid_argument>({"the collective named ", name.text, " has not ended: it cannot start again"});
+      raise<invalid_argument>({"the collective named ", name.text, " has not ended, so it cannot start again"});
     }
     name.begin(true, 0, -1);
     return name;
   }
-  /// Rank 0 gives a name its number. Returns the text for the other ranks.
+  /// Assigns a number to a name; only on rank 0. Returns the text of the control message to the other ranks.
   [[nodiscard]] std::string number_name(detail::call_name& name) { return names_.give_number(name); }
 
   // Waiting: see `waits`.
@@ -119,8 +120,8 @@ class endpoint {
     return waits_.fail_one(call.sequence, why, scheduler_);
   }
 
-  /// Seconds for which an awaited message may stay away before its call ends in `timeout`; 600 unless set, infinite
-  /// without the argument. Counted from the first time that the rank looks for the message.
+  /// Sets the number of seconds for which a call waits for a message before it ends in `timeout`: 600 by default,
+  /// infinite without the argument. The time counts from the rank's first check for the message.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) {
     const detail::rank_lock lock(rank_mutex_);
     waits_.set_deadline(seconds);
@@ -135,60 +136,61 @@ class endpoint {
 
   // Failure.
 
-  /// The communicator is dead from now on, because rank `who` has failed. Waiting coroutines resume, and find that
-  /// their operations are not done.
-  [[gnu::noinline, gnu::cold]] void mark_dead(rank_t who, std::string_view why) noexcept {
+  /// Marks the communicator as dead because rank `who` has failed. Resumes all waiting coroutines, even though their
+  /// operations have not completed.
+  [[gnu::cold]] void mark_dead(rank_t who, std::string_view why) noexcept {
     if (dead()) return;
     failure_.set(who, why);
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles a control message. Throws `corrupt_message` for one that no rank sends.
-  [[gnu::noinline, gnu::cold]] void on_control_message(const control_message& part) {
+  /// Handles a control message. Throws `corrupt_message` if no rank can have sent it.
+  [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
       const detail::bounded_text* const text = texts_.add(part);
       if (text != nullptr) dispatch_.hear(part.source, text->view());
     } else if (part.what == purpose::name) {
-      if (part.source != 0) raise<corrupt_message>({"a rank other than 0 numbers a collective"});
+      if (part.source != 0)
+        raise<corrupt_message>({"a rank other than rank 0 has sent the number of a named collective"});
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
     } else if (part.what == purpose::abort) {
       if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
-    } else { // the others are for the transport
-      raise<corrupt_message>({"a control message means nothing to this rank"});
+    } else { // only transports handle the others
+      raise<corrupt_message>({"a control message has an unexpected purpose"});
     }
   }
 
   // Options.
 
-  /// Whether messages carry a checksum of their payload, which the receiver verifies, and their number, by which the
-  /// receiver sees that a message is missing. The same on every rank, set between calls. Off unless set; costs a pass
-  /// over the bytes sent and a pass over the bytes received.
+  /// Whether messages carry a checksum of their payload, which the receiver verifies, and a number, by which the
+  /// receiver detects missing messages. Must be the same on every rank; set it between calls. Off by default; costs one
+  /// pass over the bytes sent and one over the bytes received.
   void set_checksums(bool on) {
     const detail::rank_lock lock(rank_mutex_);
     checksums_ = on;
   }
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
-  /// The model of the network by which algorithms are chosen, the same on every rank; `spar::set_network` changes it.
+  /// The network model by which algorithms are chosen, the same on every rank; `spar::set_network` changes it.
   [[nodiscard]] const network_model& network() const noexcept { return network_; }
   void set_network(const network_model& network) noexcept { network_ = network; }
 
-  // The threads of a rank.
+  // Threads of a rank.
 
-  /// The lock that the application shares with a progress thread; null where there is only one thread.
+  /// The lock that the application shares with a progress thread; null if there is only one thread.
   [[nodiscard]] detail::rank_mutex* shared() const noexcept { return rank_mutex_; }
   void share(detail::rank_mutex* by) noexcept {
     rank_mutex_ = by;
     memory().share(by != nullptr);
   }
 
-  // Questions to peers about their calls: see peer_query.hpp.
+  // Queries to peers about their calls: see peer_query.hpp.
 
-  /// The question whose answer this rank waits for; null where there is none.
+  /// The question whose answer this rank is waiting for; null if there is none.
   [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
   void ask(detail::peer_question* what) noexcept { question_ = what; }
-  /// The endpoint of another rank, which a rank of the simulator can read; null elsewhere.
+  /// The endpoint of another rank, which ranks of the simulator can read directly; null over other transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
   void set_neighbours(endpoint* (*find)(endpoint& own, rank_t rank)) noexcept { neighbour_ = find; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A send or a receive that is under way, as an awaitable. All transports share it.
+// An awaitable for a send or a receive in flight, shared by all transports.
 #pragma once
 
 #include <spar/runtime/transport_concept.hpp>
@@ -10,8 +10,9 @@
 
 namespace spar {
 
-/// Owns one operation of a transport; it began when this was made. Await it once. Destroying it before its end cancels
-/// it: `Transport::abandon(record)` sees to that. What it sends may then be read on, until nothing is lent.
+/// Owns one operation of a transport, which has already started. Await it once. Destroying the object before the
+/// operation ends cancels the operation by `Transport::abandon(record)`. Peers may then still read the buffers of a
+/// cancelled send, as long as `node().loans().any()` is true.
 template <class Transport, class Record>
 class [[nodiscard]] operation {
  public:
@@ -29,18 +30,18 @@ class [[nodiscard]] operation {
     net_->abandon(record_);
   }
 
-  // Out of line: every await of every coroutine would compile them again.
+  // Out of line: every await of every coroutine would otherwise compile these functions again.
   [[nodiscard, gnu::noinline]] bool await_ready() const noexcept {
     return record_ == nullptr || record_->done || record_->error || net_->node().dead();
   }
-  [[gnu::noinline]] void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
-  /// Throws the operation's error, or `peer_failed` where the communicator died before it ended.
+  void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
+  /// Throws the error of the operation, or `peer_failed` if the communicator died before the operation ended.
   void await_resume() const {
     if (record_ != nullptr && (!record_->done || record_->error)) throw_error();
   }
 
  private:
-  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const {
+  [[noreturn, gnu::cold]] void throw_error() const {
     if (!record_->error) net_->node().failure().raise_peer_failed();
     try {
       std::rethrow_exception(record_->error);

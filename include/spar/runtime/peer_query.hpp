@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks tell each other in which call they are. A rank that waits for long tells the one that it waits for: where ranks
-// disagree on the algorithm, or on a plan, each may wait for one that sends to another, and no message that comes ever
-// shows it. A rank that finds another digest in a message asks the sender what its call is, to name both in the error.
+// Ranks query each other about their calls. A rank that has waited for long notifies the peer for which it waits: if
+// ranks disagree on the algorithm or on a plan, each may wait for a rank that sends to another one, and then no message
+// reveals the mismatch. A rank that receives a message with a different digest queries the sender, so that the error
+// can name the calls of both.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -17,13 +18,13 @@
 
 namespace spar::detail {
 
-/// The front of the text of a control message about a call; the names of its operation and of its algorithm follow,
-/// with a line feed between them.
+/// Start of the text of a control message about a call. The names of the operation and of the algorithm follow,
+/// separated by a line feed.
 struct call_note {
   enum class kind : std::uint8_t {
-    waits,   ///< the source waits for this rank in that call
-    differs, ///< the source is in that call, and asks in which this rank is
-    answer   ///< the source is in that call; in none of that number where the algorithm is empty
+    waits,   ///< the source is in this call, and waits there for this rank
+    differs, ///< the source is in this call, and asks for the call of this rank
+    answer   ///< the source is in this call; if the algorithm is empty, in no call of this number
   };
 
   std::uint64_t digest = 0;
@@ -36,8 +37,9 @@ struct call_note {
 };
 static_assert(sizeof(call_note) == 24);
 
-/// The call of that number, modulo header::sequences, in which a rank is, or which it has ended last.
-[[gnu::noinline, gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
+/// The call of a rank with the number `sequence`, modulo header::sequences: the call in flight or the call that ended
+/// last. Without such a call, the result is not `known()`.
+[[gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
   const auto is_it = [&](const call_identity& call) { return (call.sequence - sequence) % header::sequences == 0; };
   const call_record* const call = node.calls().find(sequence);
   if (call != nullptr && is_it(*call)) return view_of(*call, call->agreed, node.rank(), call->describe);
@@ -45,13 +47,13 @@ static_assert(sizeof(call_note) == 24);
   if (!is_it(ended) || ended.agreed.form == nullptr) return {node.rank()};
   const description options = node.calls().kept_options(ended.sequence);
   call_view its = view_of(ended, ended.agreed, node.rank(), options);
-  if (options.write == nullptr) its.algorithm.add(", in a call that it has ended");
+  if (options.write == nullptr) its.algorithm.add(", in a call that has ended");
   return its;
 }
 
-/// Tells `peer` in which call of that number this rank is.
+/// Sends `peer` a description of this rank's call with the number `sequence`.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void send_call_note(Net& net, call_note::kind what, std::uint64_t sequence, rank_t peer) {
+[[gnu::cold]] void send_call_note(Net& net, call_note::kind what, std::uint64_t sequence, rank_t peer) {
   const call_view own = view_of(net.node(), sequence);
   const call_note note{
       own.agreed.digest,  own.agreed.dimension, static_cast<std::uint32_t>(sequence % header::sequences), what,
@@ -64,15 +66,16 @@ template <transport Net>
   send_text(net, control_message::purpose::call, text.view(), peer);
 }
 
-/// Tells the rank for which an operation waits to which call it belongs.
+/// Describes the call of an awaited operation to the peer of the operation.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void ask(Net& net, operation_record& r) {
+[[gnu::cold]] void ask(Net& net, operation_record& r) {
   ++r.asked;
   const call_record* const call = r.tag < 0 ? nullptr : net.node().calls().find(sequence_of(r.tag));
   if (call != nullptr) send_call_note(net, call_note::kind::waits, call->sequence, r.peer);
 }
 
-/// Asks those who have not been asked yet: where ranks wait and nothing else can happen.
+/// Describes the call of each awaited operation to its peer, unless that was done before. The simulator calls this when
+/// all ranks wait and nothing else can happen.
 template <transport Net>
 void ask(Net& net) {
   waiting_list& waiting = net.node().waits().active();
@@ -81,29 +84,30 @@ void ask(Net& net) {
   }
 }
 
-/// Looks at the deadline, and asks those for whom this rank has waited for a second, then for two, four and so on.
-/// Returns the time at which it is to look again.
+/// Checks the deadline, and describes this rank's call to each peer for which the rank has waited for 1, 2, 4, ...
+/// seconds. Returns the time of the next check.
 template <transport Net>
 double poll_waits(Net& net, double now) {
   double until = net.node().expire_waits(now);
   waiting_list& waiting = net.node().waits().active();
   for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
-    const double due = r->since + static_cast<double>(std::uint64_t{1} << std::min<unsigned>(r->asked, 60));
-    if (now >= due)
+    const double ask_at = r->since + static_cast<double>(std::uint64_t{1} << std::min<unsigned>(r->asked, 60));
+    if (now >= ask_at)
       ask(net, *r);
     else
-      until = std::min(until, due);
-    if (r->asked == 0) break; // those behind it have not waited for longer
+      until = std::min(until, ask_at);
+    if (r->asked == 0) break; // the operations behind it have not waited longer
   }
   return until;
 }
 
-/// What the text of a control message says of a call of `source`. Throws `corrupt_message` for one that no rank sends.
+/// Reads a description of a call of `source` from the text of a control message. Throws `corrupt_message` if the text
+/// is malformed.
 inline call_view read_call(std::string_view text, rank_t source, call_note& note) {
   const std::size_t line = text.find('\n', sizeof(note));
   if (line != text.npos) std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
   if (line == text.npos || note.what > call_note::kind::answer) {
-    raise<corrupt_message>({"a control message about a call is malformed"});
+    raise<corrupt_message>({"malformed control message about a call"});
   }
   call_view said{source, {note.digest, note.element, note.index, note.dimension}};
   said.operation.add(text.substr(sizeof(note), line - sizeof(note)));
@@ -111,11 +115,11 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   return said;
 }
 
-/// A message of this rank's call of that number has come from `peer` with another digest: what the peer says of its
-/// own. Unknown where the peer is in none, or says nothing within a second. Throws `peer_failed` where another failure
-/// ends the call meanwhile.
+/// Queries `peer` for its call with the number `sequence`, after a message from `peer` had a different digest from this
+/// rank's call. The result is not `known()` if the peer has no call of this number or does not answer within one
+/// second. Throws `peer_failed` if another failure ends the call meanwhile.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
+[[gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
   if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
   peer_question asked{peer};
@@ -135,17 +139,19 @@ template <transport Net>
   return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
 
-/// A peer has told in which call it is. Throws `corrupt_message` for a text that no rank sends, and `mismatch` where
-/// the peer waits for this rank, which is in another call of that number and does not wait in it. Else this rank's call
-/// ends in that; or the peer, which has asked, ends the calls of all.
+/// Handles a description of a peer's call. If this rank has a different call with the same number, the longest awaited
+/// operation of this rank's call fails with `mismatch`. If this rank's call awaits nothing, the function throws
+/// `mismatch` if the peer waits for this rank; a peer that only asks will abort the calls of all ranks. Throws
+/// `corrupt_message` if `text` is malformed.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void on_call_note(Net& net, rank_t source, std::string_view text) {
+[[gnu::cold]] void on_call_note(Net& net, rank_t source, std::string_view text) {
   endpoint& node = net.node();
   call_note note;
   const call_view theirs = read_call(text, source, note);
   if (note.what == call_note::kind::differs) send_call_note(net, call_note::kind::answer, note.sequence, source);
-  if (peer_question* const asked = node.question()) { // this rank is about to end its calls
-    if (asked->peer != source || note.what == call_note::kind::waits) return;
+  if (peer_question* const asked = node.question()) { // this rank has found a mismatch and is about to end its calls
+    // A peer that has found the mismatch too sends both a question and an answer: the first to arrive counts.
+    if (asked->answered || asked->peer != source || note.what == call_note::kind::waits) return;
     asked->answered = true;
     asked->answer.add(text);
     return;
@@ -162,9 +168,9 @@ template <transport Net>
   }
 }
 
-/// A control message has arrived. Throws `corrupt_message` for one that nobody can have sent, and as `on_call_note`.
+/// Handles a control message. Throws `corrupt_message` if no rank can have sent it, and the errors of `on_call_note`.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void on_control_message(Net& net, const control_message& note) {
+[[gnu::cold]] void on_control_message(Net& net, const control_message& note) {
   endpoint& node = net.node();
   if (note.what != control_message::purpose::call) return node.on_control_message(note);
   const bounded_text* const text = node.texts().add(note);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A collective under way: the handle of the non-blocking calls.
+// The handles of non-blocking calls, and the functions that start and run calls.
 #pragma once
 
 #include <spar/core/policy/policy.hpp>
@@ -13,7 +13,7 @@
 
 namespace spar {
 
-/// Runs the transport until `work` has ended; its result.
+/// Makes progress until `work` has ended, and returns its result.
 template <communicates Net, class T>
 T run_until_done(Net& net, task<T> work) {
   auto& port = detail::port_of(net);
@@ -36,18 +36,18 @@ class [[nodiscard]] pending_call {
   ~pending_call() {
     if (call_ == nullptr) return;
     const detail::rank_lock lock(net_->node().shared());
-    work_.await_suspend(std::noop_coroutine()); // who awaited it is being destroyed
+    work_.await_suspend(std::noop_coroutine()); // the coroutine that awaited it is being destroyed
     try {
       while (!work_.done()) net_->progress(true);
-    } catch (...) { // nothing more can happen: the call is cancelled as the task is destroyed
+    } catch (...) { // no further progress is possible: destroying the task cancels the call
     }
     {
       const task<T> gone = std::move(work_);
-    } // before the record of the call is used again
+    } // destroyed before the record of the call is reused
     net_->node().calls().recycle(*call_);
   }
 
-  /// Whether the call has ended; looks for progress first.
+  /// Whether the call has ended; makes progress first, without blocking.
   [[nodiscard]] bool done() {
     const detail::rank_lock lock(net_->node().shared());
     if (!work_.done()) net_->progress(false);
@@ -58,18 +58,18 @@ class [[nodiscard]] pending_call {
     while (!work_.done()) net_->progress(true);
     return work_.result();
   }
-  /// Gives the call up where it has not ended, as half of a collective cannot be taken back, together with its
-  /// communicator: this call, every other one, and those of all ranks end in `peer_failed`, as by `abort`.
+  /// Cancels the call if it has not ended. A rank alone cannot withdraw from a collective, so the communicator dies
+  /// with the call: all calls in flight, on all ranks, end in `peer_failed`, as after `abort`.
   void cancel() {
     const detail::rank_lock lock(net_->node().shared());
     if (!work_.done()) detail::abort_and_unwind(*net_, "a call was cancelled");
   }
-  /// Messages, bytes and time of this call; complete once it has ended.
+  /// Messages, bytes and seconds of this call; complete once the call has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
 
   [[nodiscard]] bool await_ready() const {
     if (net_->node().shared() != nullptr) {
-      raise<error>({"a coroutine awaits a collective on a communicator with a progress thread: wait() for it instead"});
+      raise<error>({"a coroutine cannot await a collective on a communicator with a progress thread: call wait()"});
     }
     return work_.done();
   }
@@ -84,16 +84,16 @@ class [[nodiscard]] pending_call {
 
 } // namespace detail
 
-/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits. `wait()`
-/// blocks; inside a coroutine `co_await std::move(handle)`. Either, once, gives the result or throws the call's error.
-/// Progress is made by any waiting or polling call on the same transport, or by a progress_thread; with one, a
-/// coroutine cannot await the handle.
+/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits for the call.
+/// To get the result or the call's error, either call `wait()`, which blocks, or use `co_await std::move(handle)`
+/// inside a coroutine; do so once. Any waiting or polling call on the same transport makes progress, and so does a
+/// progress_thread. With a progress_thread, coroutines cannot await the handle.
 template <communicates Net, class T>
 using pending = detail::pending_call<detail::port_type_of<Net>, T>;
 
 namespace detail {
 
-/// A call from its start, once its tags are free, to its end.
+/// The scope of a call, from its start, once its tags are free, to its end.
 template <transport Net>
 class open_call {
  public:
@@ -109,8 +109,9 @@ class open_call {
   ~open_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
-  /// The others may have given this rank up meanwhile: then nothing of theirs must be received any more.
-  [[gnu::noinline]] void catch_up() {
+  /// Looks for control messages: the other ranks may have given up this rank meanwhile, and then it must not receive
+  /// their messages any more.
+  void catch_up() {
     for (int polls = 0; polls < 2000; ++polls) net_->progress(false);
   }
 
@@ -121,7 +122,7 @@ class open_call {
 template <class Net, class Algorithm, class... Args>
 using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<Net>>(), std::declval<Args>()...));
 
-/// Waits until nobody reads memory of a call that has failed.
+/// Waits until no peer reads memory of a failed call.
 class loans_returned {
  public:
   explicit loans_returned(endpoint& node) noexcept : node_(&node) {}
@@ -136,7 +137,7 @@ class loans_returned {
   operation_record wait_;
 };
 
-/// What a call says of its algorithm, which stays where it is until the call has ended.
+/// Describes the algorithm of a call. `algorithm` must not move until the call has ended.
 template <class Algorithm>
 description description_for(const Algorithm& algorithm) noexcept {
   if constexpr (policy<Algorithm>)
@@ -145,7 +146,8 @@ description description_for(const Algorithm& algorithm) noexcept {
     return {};
 }
 
-/// The algorithm lives in this frame for as long as it runs, and the arguments until nobody reads what they lead to.
+/// Runs a call. The frame of this coroutine holds the algorithm while it runs, and holds the arguments until no peer
+/// reads memory to which they refer.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
   std::exception_ptr failure;
@@ -184,7 +186,7 @@ class number_of {
 
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
-  call->name->in_flight = true; // not before: a start that fails has no end
+  call->name->in_flight = true; // not earlier: a call that fails to start would never reset it
   try {
     number_of<Net> number(net.net(), *call->name);
     co_await number;
@@ -196,8 +198,8 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 
 } // namespace detail
 
-/// Starts `algorithm(channel, args...)` as the next collective on `net`; all ranks start the same ones in the same
-/// order.
+/// Starts `algorithm(channel, args...)` as the next collective on `net`. All ranks must start the same collectives in
+/// the same order.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -209,8 +211,8 @@ auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Arg
       net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
-/// Starts `algorithm(channel, args...)` as the collective of that name; ranks may start those in any order. Throws
-/// `invalid_argument` where a call of that name has not ended.
+/// Starts `algorithm(channel, args...)` as the collective with the name `which`. Ranks may start named collectives in
+/// any order. Throws `invalid_argument` if an earlier call of this name has not ended.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, named which, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -219,7 +221,7 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
   const detail::rank_lock lock(net.node().shared());
   detail::call_name& name = net.node().name_call(which);
   if (net.rank() == 0 && name.number == 0) {
-    detail::tell(net, control_message::purpose::name, net.node().number_name(name));
+    detail::broadcast_text(net, control_message::purpose::name, net.node().number_name(name));
   }
   call_record& call = net.node().calls().acquire();
   call.name = &name;
@@ -227,8 +229,8 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
       net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
-/// Runs `algorithm(channel, args...)` as the next collective on `net`; its result. The same as to start it and wait,
-/// with one coroutine less.
+/// Runs `algorithm(channel, args...)` as the next collective on `net`, and returns its result. Same as starting it and
+/// waiting for it, with one coroutine less.
 template <communicates Net, class Algorithm, class... Args>
 auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -251,7 +253,7 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
 
 namespace detail {
 
-// How the front door begins a call.
+// How the public functions begin a call.
 struct blocking {
   template <class... Args>
   auto operator()(Args&&... args) const {

@@ -15,29 +15,29 @@
 
 namespace spar {
 
-/// A transport that another thread may drive while the application's thread is elsewhere: `share()` throws where that
-/// cannot be. Rejects the simulator, whose ranks are on one thread.
+/// A communicator on which a second thread may make progress while the application's thread is busy. `share()` throws
+/// if the communicator does not support this. Rejects the simulator, whose ranks run on one thread.
 template <class Net>
 concept shareable = communicates<Net> && requires(Net& net) { detail::port_of(net).share(); };
 
-/// When a progress thread rests, over a transport that must be polled (MPI).
+/// How often a progress thread polls a transport that must be polled (MPI).
 struct progress_options {
-  double idle = 1;     ///< seconds without a call in flight after which it polls less often
-  double pause = 5e-3; ///< seconds between polls from then on: by so much the first message of a call may be late
+  double idle = 1;     ///< seconds without a call in flight after which the thread polls less often
+  double pause = 5e-3; ///< seconds between polls from then on; may delay the first message of a call by as much
 };
 
-/// From its construction to its destruction a thread of its own makes progress on `net`, which outlives it: calls that
-/// have been started go on while the application computes. Among in-process ranks it sleeps until something comes; over
-/// MPI it polls, and gives its core away between polls. `net` is still used by one thread of the application, and
-/// its calls are waited for by `wait()` or `done()`, not by coroutines. Throws `invalid_argument` where MPI was not
-/// initialised with MPI_THREAD_MULTIPLE.
+/// Makes progress on `net` in its own thread, from construction to destruction, so that calls in flight continue while
+/// the application computes. `net` must outlive it. With in-process ranks, the thread sleeps until there is something
+/// to do; over MPI it polls, and yields its core between polls. Only one thread of the application may use `net`, and
+/// that thread waits for calls by `wait()` or `done()`, not in coroutines. Throws `invalid_argument` if the rank
+/// already has a progress thread, or if MPI was not initialised with MPI_THREAD_MULTIPLE.
 template <shareable Net>
 class progress_thread {
  public:
   explicit progress_thread(Net& of, const progress_options& options = {})
       : net_(&detail::port_of(of)), options_(options) {
     auto& net = *net_;
-    if (net.node().shared() != nullptr) raise<invalid_argument>({"this rank has a progress thread already"});
+    if (net.node().shared() != nullptr) raise<invalid_argument>({"this rank already has a progress thread"});
     net.share();
     net.node().share(&rank_mutex_);
     try {
@@ -56,7 +56,7 @@ class progress_thread {
   }
 
  private:
-  // Nobody wakes it for a call that begins to wait, nor for a new deadline.
+  // Limits each sleep, because nothing wakes the thread when a call begins to wait or the deadline changes.
   using port_type = detail::port_type_of<Net>;
   static constexpr double longest_sleep = 0.05;
   static constexpr bool sleeps = requires(port_type& net, double until, const std::atomic<bool>& stopped) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What all ranks of a call must agree on, and the errors where they do not.
+// What all ranks of a call must agree on, and the errors if they do not.
 #pragma once
 
 #include <spar/core/address.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/policy/option_difference.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/core/util/fnv1a.hpp>
@@ -18,7 +19,7 @@
 
 namespace spar {
 
-/// In place of the indices' type: the call is of dense values.
+/// Stands for the index type in calls of dense values.
 struct no_indices {};
 
 namespace detail {
@@ -26,7 +27,8 @@ namespace detail {
 template <class Algorithm, class Op, bool Dense>
 inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
 
-/// The digest of a call by the algorithm of that name; `option` is a number made of what else must be the same.
+/// The digest of a call by the algorithm whose name has the hash `name`. `option` combines the other numbers that must
+/// be equal on all ranks.
 constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
                                     std::uint64_t dimension) noexcept {
   return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
@@ -34,8 +36,8 @@ constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, st
 
 } // namespace detail
 
-/// The signature of a call by `algorithm`, with its options, of values of T and indices of Index, or `no_indices`;
-/// `option` is what else must be the same, as a root.
+/// The signature of a call by `algorithm` with its options, on values of type T and indices of type Index (`no_indices`
+/// for dense values). `option` is any other number that must be equal on all ranks, such as a root.
 template <element T, class Index, class Op, policy Algorithm>
   requires index_type<Index> || std::same_as<Index, no_indices>
 constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algorithm, std::uint64_t option = 0) {
@@ -47,7 +49,7 @@ constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algor
   return agreed;
 }
 
-/// What the header of every message of a call says; `sequence` is the number of the call.
+/// The fields that are equal in the headers of all messages of a call; `sequence` is the number of the call.
 constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
   header h{.element = agreed.element,
            .sequence = header::sequence_part(sequence),
@@ -57,7 +59,7 @@ constexpr header header_of(const signature& agreed, std::uint64_t sequence) noex
   return h;
 }
 
-/// Whether a header is of that call. The digest stands for the dimension.
+/// Whether a header belongs to the call with this signature and number. The dimension is part of the digest.
 constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t sequence) noexcept {
   return h.digest == agreed.digest && h.sequence == header::sequence_part(sequence) && h.element == agreed.element &&
          h.index == agreed.index;
@@ -65,26 +67,26 @@ constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t seq
 
 namespace detail {
 
-/// What a rank knows of a call, its own or a peer's.
+/// What a rank knows about a call, its own or a peer's.
 struct call_view {
   rank_t rank = 0;
   signature agreed{};
   bounded_text operation{};
-  bounded_text algorithm{}; // with its options; empty where the call is not known
+  bounded_text algorithm{}; // with its options; empty if the call is unknown
 
   [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
 };
 
-/// A call of this rank; without a description, one that has ended.
-[[gnu::noinline, gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
-                                                      const description& describe = {}) {
+/// A view of a call of this rank. Without `describe`, as after the call has ended, it lacks the options.
+[[gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
+                                       const description& describe = {}) {
   call_view own{rank, agreed};
   const bool named = agreed.form != nullptr;
-  own.operation.add(named ? agreed.form->operation : "an operation without a name");
+  own.operation.add(named ? agreed.form->operation : "an unnamed operation");
   if (describe.write != nullptr)
     describe.write(describe.object, own.algorithm);
   else
-    own.algorithm.add(named ? agreed.form->algorithm : "an algorithm without a name");
+    own.algorithm.add(named ? agreed.form->algorithm : "an unnamed algorithm");
   if (!call.chosen.empty()) {
     own.algorithm.add(", which runs ");
     own.algorithm.add(call.chosen);
@@ -93,24 +95,25 @@ struct call_view {
   return own;
 }
 
-[[gnu::noinline, gnu::cold]] inline std::string name_of(element_code code) {
+[[gnu::cold]] inline std::string name_of(element_code code) {
   constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
                                    "uint32", "uint64", "half",   "bfloat16", "bytes"};
   const auto number = static_cast<unsigned>(code);
-  return number < sizeof(names) / sizeof(names[0]) ? names[number] : sentence("a type of the user (code ", number, ")");
+  return number < sizeof(names) / sizeof(names[0]) ? names[number]
+                                                   : sentence("a user-defined type (code ", number, ")");
 }
 
-/// Throws `mismatch`, which names both sides.
-[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs,
-                                                                  rank_t rank, sentence_part own) {
+/// Throws `mismatch` with the values of both ranks.
+[[noreturn, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs, rank_t rank,
+                                                   sentence_part own) {
   raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
 }
 
-/// The header of a message from `peer` is not that of the call of this `rank`. Throws `mismatch` where the header alone
-/// says what differs.
-[[gnu::noinline, gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank,
-                                                      std::uint64_t sequence) {
-  const std::uint64_t rest = sequence % max_in_flight; // which the tag has
+/// Called with the header of a message from `peer` that does not belong to the call of `rank`, and with that call's
+/// header `ours`. Throws `mismatch` if the headers alone show the difference.
+[[gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank,
+                                       std::uint64_t sequence) {
+  const std::uint64_t rest = sequence % max_in_flight; // the part of the number that the tag holds
   const auto number = [&](const header& of) { return of.sequence * max_in_flight + rest; };
   if (h.sequence != ours.sequence) {
     throw_mismatch("the number of the collective", peer, number(h), rank, number(ours));
@@ -124,13 +127,13 @@ struct call_view {
   if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
 }
 
-/// Throws `mismatch`: two calls differ in their digests.
-[[noreturn, gnu::noinline, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
+/// Throws `mismatch` for two calls with different digests.
+[[noreturn, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
   if (!theirs.known()) {
     raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
                      " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
                      ", rank ", theirs.rank,
-                     " has others, but did not report them: it has left the call, or has not entered it"});
+                     " differs, but did not report its values: it has left the call or not yet entered it"});
   }
   if (theirs.agreed.dimension != own.agreed.dimension) {
     throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
@@ -140,11 +143,13 @@ struct call_view {
     throw_mismatch("the operation", theirs.rank, theirs.operation.c_str(), own.rank, own.operation.c_str());
   }
   if (!same_algorithm) {
-    throw_mismatch("the algorithm", theirs.rank, theirs.algorithm.c_str(), own.rank, own.algorithm.c_str());
+    const option_difference between(theirs.algorithm.view(), own.algorithm.view());
+    throw_mismatch(between.of_values() ? "the algorithm's options" : "the algorithm", theirs.rank, between.theirs(),
+                   own.rank, between.own());
   }
-  raise<mismatch>({"ranks disagree on the algorithm: both have ", own.algorithm.c_str(), ", but rank ", theirs.rank,
-                   " with a digest of ", theirs.agreed.digest, ", rank ", own.rank, " with ", own.agreed.digest,
-                   ", from options, a plan or a state that differ"});
+  raise<mismatch>({"ranks disagree on the algorithm: both run ", own.algorithm.c_str(), ", but rank ", theirs.rank,
+                   " has the digest ", theirs.agreed.digest, ", rank ", own.rank, " has ", own.agreed.digest,
+                   ": their options, plans or states differ"});
 }
 
 } // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport concept: what a collective needs of the network.
+// The transport concept: what collectives require of a network.
 #pragma once
 
 #include <spar/runtime/endpoint.hpp>
@@ -20,20 +20,21 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
   { a.await_resume() } -> std::same_as<T>;
 };
 
-/// One rank's end of a network. Messages arrive in order per (source, destination, tag). Operations begin when they are
-/// called; at most one receive is under way per (source, tag), concurrent parts of a collective use different lanes.
+/// One rank's access to a network. Messages with the same source, destination and tag arrive in order. Operations start
+/// when they are called. At most one receive per source and tag may be in flight; concurrent parts of a collective use
+/// different lanes.
 ///
-/// - `send` borrows the pieces until it has ended; `receive` needs no size in advance, the header tells.
-/// - `progress(true)` waits until an operation may have ended, `progress(false)` only looks; both then resume what
-///   is ready. They hand control messages to `detail::heed`, ask `detail::poll_waits`, and once `node().dead()`
-///   wait for nothing but what `node().loans().any()`.
-/// - `post` sends a control message, never blocks and does not fail.
-/// - `await` resumes a coroutine when an operation is complete, or has waited beyond the deadline; `endpoint` has it.
-/// - `now` is the time by which statistics are kept; `compute(entries)` says that local work on so many entries has
-///   been done since the last message (the simulator advances its clock).
+/// - `send` borrows the pieces until the operation ends; `receive` takes the size from the header of the message.
+/// - `progress(true)` waits until an operation may have ended, `progress(false)` does not wait; both then resume ready
+///   coroutines. They pass control messages to `detail::on_control_message` and call `detail::poll_waits`. Once
+///   `node().dead()`, they wait only while `node().loans().any()`.
+/// - `post` sends a control message; it never blocks and never fails.
+/// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements it.
+/// - `now` is the clock of the statistics. `compute(entries)` reports local work on `entries` entries since the last
+///   message, for which the simulator advances its clock.
 ///
-/// Rejects a bare MPI communicator: without a scheduler and a pool per rank a collective could neither be resumed nor
-/// repeated without allocating.
+/// Rejects a bare MPI communicator: without a scheduler and a pool per rank, collectives could neither be resumed nor
+/// be repeated without allocations.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
                              tag_t tag, const control_message& note, std::uint64_t entries,
@@ -54,10 +55,9 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
 
 namespace detail {
 
-/// Tells one rank.
+/// Sends a text to `peer`, in as many control messages as needed.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void send_text(Net& net, control_message::purpose what, std::string_view text,
-                                            rank_t peer) {
+[[gnu::cold]] void send_text(Net& net, control_message::purpose what, std::string_view text, rank_t peer) {
   for (std::size_t at = 0;;) {
     const control_message part = part_of(what, net.rank(), text, at);
     net.post(part, peer);
@@ -66,43 +66,43 @@ template <transport Net>
   }
 }
 
-/// Tells all other ranks.
+/// Sends a text to all other ranks.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void tell(Net& net, control_message::purpose what, std::string_view text) noexcept {
+[[gnu::cold]] void broadcast_text(Net& net, control_message::purpose what, std::string_view text) noexcept {
   for (rank_t peer = 0; peer < net.size(); ++peer) {
     if (peer != net.rank()) send_text(net, what, text, peer);
   }
 }
 
-/// `abort` by who has the turn.
+/// Like `spar::abort`, but does not unwind pending calls. The caller holds the rank's lock.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
+[[gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
   if (net.node().dead()) return;
-  tell(net, control_message::purpose::abort, reason);
+  broadcast_text(net, control_message::purpose::abort, reason);
   net.node().mark_dead(net.rank(), reason);
 }
 
-/// And this rank's calls unwind at once, or in a coroutine when that is suspended: others may wait for what they have
-/// lent.
+/// Aborts, then unwinds this rank's calls so that peers regain the send buffers that these calls still read. In a
+/// coroutine, the calls unwind when the coroutine is suspended.
 template <transport Net>
-[[gnu::noinline, gnu::cold]] void abort_and_unwind(Net& net, std::string_view reason) noexcept {
+[[gnu::cold]] void abort_and_unwind(Net& net, std::string_view reason) noexcept {
   detail::abort(net, reason);
   if (!net.scheduler().running()) net.scheduler().run();
 }
 
-/// Waits until nobody reads memory of a call that has failed.
+/// Waits until no peer reads memory of a failed call.
 template <transport Net>
 void await_loans(Net& net) {
-  if (net.node().loans().any()) detail::abort(net, "a call has ended before what it sends had been received");
+  if (net.node().loans().any()) detail::abort(net, "a call has ended before its messages were received");
   while (net.node().loans().any()) net.progress(true);
 }
 
 } // namespace detail
 
-/// A call fails on this rank, with the exception that is being handled: the others are told, before what the call has
-/// under way is cancelled, as that may need them.
+/// Aborts with the exception that is being handled, and rethrows it. The peers are notified before the operations of
+/// the call are cancelled, because cancelling may need the peers.
 template <transport Net>
-[[noreturn, gnu::noinline, gnu::cold]] void abort_and_rethrow(Net& net) {
+[[noreturn, gnu::cold]] void abort_and_rethrow(Net& net) {
   detail::abort(net, message_of(std::current_exception()));
   throw;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How many entries a selector is asked for: a number, or a share of the vector; and by how much it may miss that.
+// How many entries a selector selects: a number, or a share of the vector; and the tolerance for that number.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -11,7 +11,8 @@
 
 namespace spar::selector {
 
-/// How many entries may be selected: k, or as near to it as a threshold comes that is not looked for anew.
+/// Bounds of the number of selected entries: exactly `k`, or between `least` and `most` if the selector reuses a
+/// threshold.
 struct topk_bounds {
   std::uint64_t least = 0;
   std::uint64_t k = 0;
@@ -25,14 +26,14 @@ struct topk_bounds {
 
 namespace detail {
 
-/// `k` or, where a density is given instead, that share of n: rounded to the nearest, but at least one entry. Throws
-/// `invalid_argument` where both are given, where k is beyond n and where the density is not in [0, 1].
+/// Returns `k`, or if a density is given instead, `density` * n, rounded to the nearest integer but at least 1. Throws
+/// `invalid_argument` if both are given, if k exceeds n, or if the density is not in [0, 1].
 inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
   if (!(density >= 0 && density <= 1)) raise<invalid_argument>({"a density of ", density, " is not in [0, 1]"});
   if (k != 0 && density != 0) {
-    raise<invalid_argument>({"a selector is given both k = ", k, " and a density of ", density});
+    raise<invalid_argument>({"expected either k or a density, but k is ", k, " and the density is ", density});
   }
-  if (k > n) raise<invalid_argument>({"a selector of k = ", k, " entries is given a vector of ", n});
+  if (k > n) raise<invalid_argument>({"the selector's k is ", k, ", but n is ", n});
   if (density == 0 || n == 0) return k;
   const auto share = static_cast<std::uint64_t>(density * static_cast<double>(n) + 0.5);
   return share == 0 ? 1 : share > n ? n : share;
@@ -44,15 +45,15 @@ inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
 
 namespace spar {
 
-/// A selector that says how many entries it selects.
+/// A selector whose `bounds(n)` returns how many of n entries it selects.
 template <class Selector>
 concept selector_with_bounds = requires(const Selector& select, std::uint64_t n) {
   { select.bounds(n) } -> std::same_as<selector::topk_bounds>;
 };
 
-/// The verdict of a schedule that keeps the k largest entries on a selector without `bounds()`.
+/// The reason why a schedule that keeps the k largest entries rejects a selector without `bounds()`.
 using needs_k =
-    because<"this schedule keeps the k largest entries of the sum, and the selector has no k: take exact_topk, "
+    because<"this schedule keeps the k largest entries of the sum, and the selector has no k: use exact_topk, "
             "bucket_topk, threshold_reuse or gaussian, or a selector with bounds(n)">;
 
 } // namespace spar

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Top-k of each bucket of consecutive entries (SparCML, section 8.3).
+// The k largest entries of each bucket of consecutive entries (SparCML, section 8.3).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -14,8 +14,9 @@
 
 namespace spar::selector {
 
-/// Selects of every `bucket` consecutive entries the `k` of largest magnitude, or all nonzeros where there are fewer;
-/// the last bucket may be shorter. In each it selects as `exact_topk` does. Sorted by index; deterministic.
+/// Selects the `k` entries of largest magnitude from every `bucket` consecutive entries, or all nonzeros of a bucket
+/// that has fewer than `k`. The last bucket may be shorter. Ties and NaN are treated as by `exact_topk`. The result is
+/// sorted by index, and deterministic.
 struct bucket_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "bucket_topk";
@@ -24,16 +25,17 @@ struct bucket_topk {
   std::uint64_t bucket = 512;
 
   void validate(std::uint64_t) const {
-    if (bucket == 0) raise<invalid_argument>({"a selector's buckets have 0 entries"});
-    if (k > bucket) raise<invalid_argument>({"a selector of k = ", k, " entries is given buckets of ", bucket});
+    if (bucket == 0) raise<invalid_argument>({"the selector's buckets have 0 entries; expected at least 1"});
+    if (k > bucket) raise<invalid_argument>({"the selector's k is ", k, ", but its bucket size is ", bucket});
   }
 
-  /// How many of n entries a call selects; a schedule that keeps the largest of the sum keeps as many.
+  /// The number of entries that a call selects out of n, if there are as many nonzeros. A schedule that keeps the
+  /// largest entries of the sum keeps the same number.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(n / bucket * k + std::min(k, n % bucket), 0);
   }
 
-  /// Calls `f(name, value)` with what all ranks must have alike.
+  /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("bucket", bucket);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The selector that keeps all values: dense values stay dense, and streams are what the caller made them.
+// The selector that keeps all values: dense values stay dense, and streams stay as the caller made them.
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
@@ -9,7 +9,7 @@
 
 namespace spar::selector {
 
-/// The default of the slot. All values take part, zeros too; a schedule may still send a stream's entries alone.
+/// The default selector. All values take part, zeros too; but of a stream, a schedule may send only the entries.
 struct everything {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "everything";

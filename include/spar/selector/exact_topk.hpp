@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Top-k by magnitude, exactly (SparCML, section 2.2 and algorithm 1).
+// The exact k largest entries by magnitude (SparCML, section 2.2 and algorithm 1).
 #pragma once
 
 #include <spar/selector/amount.hpp>
@@ -12,27 +12,28 @@
 
 namespace spar::selector {
 
-/// Selects the `k` entries of largest magnitude, or all nonzeros where there are fewer; of equal magnitudes those with
-/// the lowest indices. NaN ranks above infinity. Sorted by index; deterministic.
+/// Selects the `k` entries of largest magnitude, or all nonzeros if there are fewer; among equal magnitudes, the
+/// entries with the lowest indices. NaN ranks above infinity. The result is sorted by index, and deterministic.
 struct exact_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "exact_topk";
 
   std::uint64_t k = 0;
-  double density = 0; ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
-  int threads = 1;    ///< that share the passes over the vector, in [1, max_threads]: docs/selectors.md
+  double density = 0; ///< instead of `k`: the share of n in [0, 1]; at least one entry unless 0
+  int threads = 1;    ///< threads that share the passes over the vector, in [1, max_threads]: docs/selectors.md
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
     check_threads(threads);
   }
 
-  /// How many of n entries a call selects; a schedule that keeps the largest of the sum keeps as many.
+  /// The number of entries that a call selects out of n, if there are as many nonzeros. A schedule that keeps the
+  /// largest entries of the sum keeps the same number.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0);
   }
 
-  /// Calls `f(name, value)` with what all ranks must have alike.
+  /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("density", density);

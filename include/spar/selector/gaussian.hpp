@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gaussiank: a threshold from mean and deviation, as if the entries had a normal distribution (Ok-Topk, sections
-// 2, 5.4).
+// Gaussiank: a threshold computed from mean and deviation, as if the entries had a normal distribution (Ok-Topk,
+// sections 2, 5.4).
 #pragma once
 
 #include <spar/selector/amount.hpp>
@@ -16,25 +16,27 @@
 
 namespace spar::selector {
 
-/// Selects what reaches a threshold t = |mean| + z * deviation in magnitude, where a normal variable is farther than z
-/// deviations from its mean with probability k/n. Where that selects fewer than 3/4 k entries, t is divided by 1.02
-/// until it selects as many, or all nonzeros. There is no bound from above. Mean and deviation are of the finite
-/// entries, summed up as doubles; NaN and infinity are always selected. Sorted by index; deterministic.
+/// Selects the entries whose magnitude reaches a threshold t = |mean| + z * deviation, where a normal variable is
+/// farther than z deviations from its mean with probability k/n. If that selects fewer than 3/4 k entries, the selector
+/// divides t by 1.02 until t selects at least as many, or all nonzeros. The number of entries has no upper bound. Mean
+/// and deviation cover the finite entries, summed as doubles; NaN and infinity are always selected. The result is
+/// sorted by index, and deterministic.
 struct gaussian {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
 
   std::uint64_t k = 0;
-  double density = 0; ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
+  double density = 0; ///< instead of `k`: the share of n in [0, 1]; at least one entry unless 0
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
-  /// How many of n entries a call should select; a schedule that keeps the largest of the sum keeps about as many.
+  /// The number of entries that a call should select out of n. A schedule that keeps the largest entries of the sum
+  /// keeps about the same number.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0.25);
   }
 
-  /// Calls `f(name, value)` with what all ranks must have alike.
+  /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("density", density);
@@ -48,8 +50,8 @@ struct gaussian {
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
     if (count < least) {
-      // Where the divisions end is known at once. Close to zero they may end before, where they change nothing any
-      // more.
+      // t only has to fall to the magnitude `enough`. Close to zero, a division may leave t unchanged before that; then
+      // t becomes 0.
       const auto enough = kernel::largest<T>(x, least, memory).threshold;
       for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
       if (nearest<T>(t) > enough) t = 0;
@@ -70,7 +72,7 @@ struct gaussian {
       return true;
   }
 
-  /// The magnitude of t >= 0 as a T; of the largest T where t is beyond.
+  /// The magnitude of t >= 0 converted to T; an integer T is clamped to its greatest magnitude.
   template <class T>
   static kernel::magnitude<T> nearest(double t) {
     if constexpr (is_floating<T>)
@@ -80,10 +82,10 @@ struct gaussian {
                                                                     : kernel::greatest_magnitude<T>;
   }
 
-  /// |mean| + z * deviation; finite.
+  /// |mean| + z * deviation, clamped to the largest finite double.
   template <class T>
-  [[gnu::noinline]] static double normal_threshold(std::span<const T> x, double share) {
-    constexpr std::size_t lanes = 8; // sums that do not wait for each other, always in the same order
+  static double normal_threshold(std::span<const T> x, double share) {
+    constexpr std::size_t lanes = 8; // independent sums, to hide latency; always added in the same order
     double sum[lanes] = {}, squares[lanes] = {}, count[lanes] = {};
     for (std::size_t e = 0; e < x.size(); ++e) {
       const bool finite = is_finite(x[e]);
@@ -96,7 +98,7 @@ struct gaussian {
     const double mean = count[0] == 0 ? 0 : sum[0] / count[0];
     const double variance = count[0] == 0 ? 0 : squares[0] / count[0] - mean * mean;
     double low = 0, high = 40; // P(|normal| > 40 deviations) is 0 in double precision
-    // Built in, because <cmath> with its special functions costs every program 0.1 s to compile.
+    // Compiler builtins, because <cmath>, with its special functions, costs every program 0.1 s of compile time.
     for (int i = 0; i < 60; ++i) {
       const double z = (low + high) / 2;
       (__builtin_erfc(z / std::numbers::sqrt2) > share ? low : high) = z;

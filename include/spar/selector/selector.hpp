@@ -15,7 +15,7 @@ namespace spar {
 
 namespace selector {
 
-/// For values that are there before they are selected from.
+/// The `prepare` argument for values that exist before the selector is called.
 struct nothing_to_prepare {
   void operator()(std::size_t, std::size_t) const noexcept {}
 };
@@ -38,24 +38,26 @@ concept selects_with_state = requires(const Selector& select, std::span<T> x, po
 
 } // namespace detail
 
-/// Moves entries out of `x` into a stream: what is selected plus what is left in `x` is the input, bit for bit, so `x`
-/// is the residual afterwards. Zeros are never selected; NaN ranks above every number. Rejects a selector that only
-/// reads: the caller could not tell what was left.
+/// Moves entries out of `x` into a stream. The selected entries and what is left in `x` together equal the input, bit
+/// for bit, so `x` is the residual afterwards. Zeros are never selected; NaN ranks above every number. The concept
+/// rejects a selector that only reads `x`: its caller could not tell what was left.
 ///
-/// - `validate(n)` throws `invalid_argument` for options that do not fit a vector of n values, before anything is sent;
-/// - `options(f)` calls `f(name, value)` with each option that all ranks must have alike;
+/// - `validate(n)` throws `invalid_argument`, before anything is sent, for options that do not fit a vector of n
+///   values;
+/// - `options(f)` calls `f(name, value)` with each option that must be equal on all ranks;
 /// - a selector that changes from call to call (`threshold_reuse`) has a copyable type `state`, which the call takes as
-///   a third argument: who keeps one copies it, and keeps the copy only where the whole call succeeded. The state names
-///   its numbers: `shared_state(f)` those that are alike on all ranks, `own_state(f)` the others;
-/// - `bounds(n)`, where there is one, says how many of n entries it selects (see topk_bounds), and `period` after how
-///   many calls it looks for a threshold anew: for schedules that keep the largest entries of the sum.
+///   a third argument. A caller that keeps a state passes a copy, and keeps the copy only if the whole call succeeds.
+///   The state lists its numbers: `shared_state(f)` those that are equal on all ranks, `own_state(f)` the others;
+/// - the optional `bounds(n)` returns how many of n entries the selector selects (see topk_bounds), and the optional
+///   `period` is the number of calls after which it finds a new threshold. Schedules that keep the largest entries of
+///   the sum use both.
 template <class Selector, class T, class Index>
 concept selects = element<T> && index_type<Index> && part_for<Selector, slot::selector> &&
                   requires(const Selector& select, std::uint64_t n) { select.validate(n); } &&
                   (detail::selects_at_once<Selector, T, Index> || detail::selects_with_state<Selector, T, Index>);
 
-/// Calls a selector of either kind; `prepare(begin, end)` makes the values of [begin, end), once for each, before they
-/// are looked at.
+/// Calls a selector with or without a state. `prepare(begin, end)` computes the values of [begin, end); it is called
+/// once for each value, before the selector reads the value.
 template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
 sparse_stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
                                     const Prepare& prepare = {}) {

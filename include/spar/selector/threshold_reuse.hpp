@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Top-k by a threshold that is found now and then and reused in between (Ok-Topk, section 3.1.3).
+// About the k largest entries, by a threshold that is found in some calls and reused in the calls between them
+// (Ok-Topk, section 3.1.3).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -17,33 +18,35 @@
 
 namespace spar::selector {
 
-/// Selects what reaches the magnitude of the k-th largest entry of an earlier call: one pass over the vector. Every
-/// `period` calls, the first included, it is found anew: then exactly the k largest entries are selected, as by
-/// `exact_topk`. So they are, and the period starts again, in any call where the old threshold would select more than
-/// k + floor(epsilon * k) entries (still in one pass while they are no more than twice as many: the k largest are among
-/// them), or fewer than k - floor(epsilon * k) and not all nonzeros. (In the authors'
-/// program the number is not bounded.) Entries at the threshold are selected. Sorted by index; deterministic.
+/// Selects the entries whose magnitude is at least a threshold, the k-th largest magnitude of an earlier call, in one
+/// pass over the vector. The first call and then every `period`-th call find a new threshold, and select exactly the k
+/// largest entries, like `exact_topk`. So does any call in which the old threshold would select more than
+/// k + floor(epsilon * k) entries, or fewer than k - floor(epsilon * k) although there are more nonzeros; then the
+/// period starts again. If the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the call
+/// still takes one pass, since the k largest are among them. (In the program of the paper's authors, the number of
+/// entries is not bounded.) The result is sorted by index, and deterministic.
 ///
-/// Its state changes from call to call. A caller whose call may fail copies the state, and keeps the copy on success.
+/// The state changes from call to call. A caller whose call may fail passes a copy of the state, and keeps the copy on
+/// success.
 struct threshold_reuse {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "threshold_reuse";
 
   std::uint64_t k = 0;
-  double density = 0;        ///< instead of `k`: a share of the entries in [0, 1], at least one of them unless it is 0
-  std::uint64_t period = 32; ///< the paper's tau'; 1 finds the threshold in every call
+  double density = 0;        ///< instead of `k`: the share of n in [0, 1]; at least one entry unless 0
+  std::uint64_t period = 32; ///< the paper's tau'; 1: find the threshold in every call
   double epsilon = 0.1;      ///< in [0, 1); with 0 every call selects exactly min(k, nonzeros) entries
-  int threads = 1;           ///< that share the passes over the vector, in [1, max_threads]: docs/selectors.md
+  int threads = 1;           ///< threads that share the passes over the vector, in [1, max_threads]: docs/selectors.md
 
-  /// Two numbers, which may be saved and loaded. Any threshold is safe: a wrong one is found anew.
+  /// Two numbers, which can be saved and loaded. Any threshold is safe: the selector replaces a wrong one.
   struct state {
-    std::uint64_t threshold = 0; ///< as kernel::magnitude_of
-    std::uint64_t calls = 0;     ///< since it was found, that one included; 0: find one
+    std::uint64_t threshold = 0; ///< a magnitude, as kernel::magnitude_of returns it
+    std::uint64_t calls = 0;     ///< since the threshold was found, including that call; 0: find one
     bool operator==(const state&) const = default;
 
     template <class F>
     void shared_state(F&&) const noexcept {}
-    /// Calls `f` with what each rank has for itself.
+    /// Calls `f` with the numbers that each rank has for itself.
     template <class F>
     void own_state(F&& f) {
       f(threshold), f(calls);
@@ -55,24 +58,25 @@ struct threshold_reuse {
     check_threads(threads);
     if (period == 0) raise<invalid_argument>({"the period is 0 calls; expected at least 1"});
     if (!(epsilon >= 0 && epsilon < 1)) {
-      raise<invalid_argument>({"a tolerance of ", epsilon, " for the number of selected entries is not in [0, 1)"});
+      raise<invalid_argument>({"epsilon is ", epsilon, "; expected a value in [0, 1)"});
     }
   }
 
-  /// How many of n entries a call selects; a schedule that keeps the largest of the sum keeps as many.
+  /// The number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps the
+  /// largest entries of the sum keeps the same number.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }
 
-  /// Calls `f(name, value)` with what all ranks must have alike.
+  /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     f("k", k), f("density", density), f("period", period), f("epsilon", epsilon);
   }
 
-  /// Replaces `now` by the state for the next call. `prepare(begin, end)` is called once for each value, before it is
-  /// looked at, block by block: whoever makes the values then needs no pass of his own. It throws nothing; the threads
-  /// call it at the same time.
+  /// Replaces `now` by the state for the next call. Calls `prepare(begin, end)` block by block, once for each value,
+  /// before reading the value, so that a caller that computes the values needs no pass of its own. `prepare` must not
+  /// throw, and several threads call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
   sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
     static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
@@ -83,7 +87,7 @@ struct threshold_reuse {
     const std::size_t limit = std::min<std::uint64_t>(bounds.k + bounds.most, n);
     const std::size_t room = kernel::part_room(limit, n, sharing);
     const std::size_t rooms = static_cast<std::size_t>(sharing) * room;
-    auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms); // as large in every call
+    auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms); // the same size in every call
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
     if (now.calls != 0 && now.calls < period) {
@@ -112,12 +116,11 @@ struct threshold_reuse {
   }
 
  private:
-  /// Prepares the values of [begin, end), all of them, and takes those that reach the threshold, as long as there is
-  /// room.
+  /// Prepares all values of [begin, end), and takes the values that reach the threshold until the room is full.
   template <class T, class Index, class Prepare>
   static kernel::taken take_part(T* x, std::size_t begin, std::size_t end, kernel::magnitude<T> threshold,
                                  Index* indices, T* values, std::size_t room, const Prepare& prepare) {
-    constexpr bool made = !std::is_same_v<Prepare, nothing_to_prepare>; // then by blocks that stay in the first cache
+    constexpr bool made = !std::is_same_v<Prepare, nothing_to_prepare>; // blocks then stay in the first-level cache
     kernel::taken all;
     bool fits = true;
     for (std::size_t next = begin; begin < end; begin = next) {
@@ -133,7 +136,8 @@ struct threshold_reuse {
     return all;
   }
 
-  /// The old threshold has become too low: the k largest are among the entries that reach it.
+  /// Corrects a threshold that has become too low: the k largest entries are among the selected ones, so this keeps
+  /// those, returns the others to `x`, and stores a new threshold.
   template <kernel::ranked T, index_type Index>
   static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
                               state& now) {

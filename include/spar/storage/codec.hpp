@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Block codecs: how blocks of dense values travel (SparCML, sections 5.3.3 and 6).
+// Block codecs: how blocks of dense values are encoded in messages (SparCML, sections 5.3.3 and 6).
 #pragma once
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
@@ -19,35 +20,36 @@
 
 namespace spar {
 
-/// Where a block that is encoded lies: rounding may depend on these alone.
+/// The position of a block that is encoded. A codec's rounding may depend on these two numbers, but on no other state.
 struct block_position {
   std::uint64_t call = 0;  ///< number of the collective on its communicator
   std::uint64_t first = 0; ///< index of the block's first value in the vector
 };
 
-/// A lossy or lossless code for blocks of dense values. The size in bytes is known from the number of values, so that
-/// blocks are received in place; every rank, the sender too, goes on with the decoded values. Rejects a code of
-/// variable length. The library's throw `invalid_argument` for fewer bytes than that, and from `encoded_bytes` for bad
-/// options. `options(f)` calls `f(name, value)` for each option that all ranks must have alike.
+/// A lossy or lossless encoding of blocks of dense values. The number of values determines the number of bytes, so that
+/// blocks are received in place. Every rank, including the sender, continues with the decoded values. The concept
+/// rejects a codec of variable length, and a codec whose options cannot be compared between ranks (see `policy`). The
+/// library's codecs throw `invalid_argument` if the encoded buffer is too small and, from `encoded_bytes`, for invalid
+/// options.
 ///
-/// A code may also have
-/// - `carries(values)`: false where it has no bytes for them (zfp for NaN), which then travel as they are; or it throws
-///   `invalid_argument`;
+/// A codec may also have
+/// - `carries(values)`: returns false if the codec cannot encode the values (zfp for NaN), which are then sent
+///   uncompressed; or throws `invalid_argument`;
 /// - `relative_error<T>()`: a bound of |decoded - value| / the largest |value| of the block;
-/// - `cost<T>()`: the time of encoding or decoding a value, in passes over a dense one (gamma_dense).
+/// - `cost<T>()`: the time of encoding or decoding a value, in passes over a dense value (gamma_dense).
 template <class Codec, class T>
-concept block_codec = std::copyable<Codec> && requires(const Codec& codec, std::size_t count, std::span<const T> values,
-                                                       std::span<T> decoded, std::span<const std::byte> bytes,
-                                                       std::span<std::byte> encoded, block_position position) {
-  { Codec::name } -> std::convertible_to<std::string_view>;
-  { codec.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
-  codec.encode(values, encoded, position);
-  codec.decode(bytes, decoded);
-};
+concept block_codec =
+    std::copyable<Codec> && policy<Codec> &&
+    requires(const Codec& codec, std::size_t count, std::span<const T> values, std::span<T> decoded,
+             std::span<const std::byte> bytes, std::span<std::byte> encoded, block_position position) {
+      { codec.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
+      codec.encode(values, encoded, position);
+      codec.decode(bytes, decoded);
+    };
 
 namespace detail {
 
-/// Whether a code has bytes for these values.
+/// Whether the codec can encode these values.
 template <class Codec, class T>
 bool carries(const Codec& codec, std::span<const T> values) {
   if constexpr (requires { codec.carries(values); })
@@ -56,13 +58,13 @@ bool carries(const Codec& codec, std::span<const T> values) {
     return true;
 }
 
-/// Throws `invalid_argument` where so many bytes are too few for an encoding of so many values.
+/// Throws `invalid_argument` if a buffer of `bytes` bytes is too small for an encoding of `values` values.
 template <class T, class Codec>
 void check_room(const Codec& codec, std::size_t values, std::size_t bytes) {
-  const std::size_t due = codec.template encoded_bytes<T>(values);
-  if (bytes >= due) return;
-  raise<invalid_argument>({"an encoding of ", values, " values by the storage ", std::string(Codec::name), " has ", due,
-                           " bytes, not ", bytes});
+  const std::size_t expected = codec.template encoded_bytes<T>(values);
+  if (bytes >= expected) return;
+  raise<invalid_argument>({"the encoding of ", values, " values by the storage ", std::string(Codec::name), " needs ",
+                           expected, " bytes, but the buffer has ", bytes});
 }
 
 } // namespace detail
@@ -71,13 +73,13 @@ namespace kernel {
 
 namespace detail {
 
-/// In which differences of T are exact, or nearly so.
+/// A wider type, in which the differences of values of T are exact, or nearly so.
 template <class T>
 using wider = std::conditional_t<sizeof(T) < 8, double, long double>;
 
 } // namespace detail
 
-/// `residual[e] += exact[e] - decoded[e]`, rounded once; not where that is no finite number.
+/// `residual[e] += exact[e] - decoded[e]`, rounded once; skips entries whose difference is not finite.
 template <element T>
 [[gnu::noinline]] void add_difference(T* __restrict residual, const T* __restrict exact, const T* __restrict decoded,
                                       std::size_t n) {
@@ -87,7 +89,7 @@ template <element T>
     if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
   }
 }
-/// The same where entry e has index indices[e] in the residual.
+/// Like `add_difference`, but entry e has index indices[e] in the residual.
 template <element T, class Index>
 [[gnu::noinline]] void scatter_difference(T* __restrict residual, const Index* __restrict indices,
                                           const T* __restrict exact, const T* __restrict decoded, std::size_t n) {
@@ -103,8 +105,8 @@ template <element T, class Index>
 
 namespace storage {
 
-/// Buckets of `Bits` bits a value and one scale a bucket, rounded stochastically without bias (Alistarh et al. 2017;
-/// SparCML, section 6). Each block begins a bucket. Floating-point values only.
+/// Buckets with `Bits` bits per value and one scale per bucket, rounded stochastically without bias (Alistarh et al.
+/// 2017; SparCML, section 6). Each block starts a new bucket. Only for floating-point values.
 template <int Bits>
 struct qsgd {
   static constexpr slot fills = slot::storage;
@@ -137,14 +139,15 @@ struct qsgd {
   [[nodiscard]] static constexpr double relative_error() noexcept {
     return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20;
   }
-  /// Encoding takes 7 passes, decoding 4; the ring decodes nearly twice as often.
+  /// In passes over a dense value: encoding takes 7, decoding 4, and the ring decodes nearly twice as often as it
+  /// encodes.
   template <element T>
   [[nodiscard]] static constexpr double cost() noexcept {
     return 5;
   }
 };
 
-/// Plain values: no compression.
+/// The values themselves, without compression.
 struct dense {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "dense";
@@ -176,8 +179,8 @@ struct dense {
   }
 };
 
-/// Floating-point values in two bytes each, rounded to the nearest. NaN and infinities stay; finite values that would
-/// become infinite are not carried. See spar/storage/kernel/short_floats.hpp.
+/// Floating-point values in two bytes each, rounded to nearest. NaN and infinities stay. Blocks with finite values that
+/// would become infinite are not encoded but sent uncompressed. See spar/storage/kernel/short_floats.hpp.
 template <class Code>
 struct short_float {
   static constexpr slot fills = slot::storage;
@@ -205,7 +208,7 @@ struct short_float {
     detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
-  /// Of each value; half has an absolute one of 2^-25 besides, below 2^-14.
+  /// A bound for each value; for values below 2^-14, half has an additional absolute error of up to 2^-25.
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
     return Code::relative_error;

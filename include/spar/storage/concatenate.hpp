@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Streams of adjacent index ranges joined into one (SparCML, section 5.1: the disjoint case of summation).
+// Joins streams of adjacent index ranges into one (SparCML, section 5.1: the disjoint case of summation).
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -12,8 +12,9 @@
 
 namespace spar {
 
-/// The parts, which lie one after the other in `range`, as one stream of a vector of dimension n: sparse while it has
-/// at most `limit` entries and no part is dense; else dense over the range, absent entries as `absent`.
+/// Joins `parts`, which lie one after the other in `range`, into one stream of dimension n. The result is sparse if it
+/// has at most `limit` entries and no part is dense; otherwise it is dense over the range, and absent entries become
+/// `absent`.
 template <element T, index_type Index>
 sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                     T absent, pool& memory, std::uint64_t limit) {
@@ -45,7 +46,7 @@ sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts
   return out;
 }
 
-/// The same, sparse while its entries are at most delta of the range.
+/// Like the function above, with the delta of the range as `limit`.
 template <element T, index_type Index>
 sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                     T absent, pool& memory) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The streams of many ranks side by side: the result of a sparse allgather (SparCML, section 5.3).
+// The streams of several ranks side by side: the result of a sparse allgather (SparCML, section 5.3).
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -14,11 +14,11 @@
 
 namespace spar {
 
-/// Sparse parts, one per rank, each with ascending indices, in two contiguous arrays.
+/// Sparse parts, one per rank, each with ascending indices, stored one after the other in two contiguous arrays.
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
-  /// One part, with room for `parts` in all.
+  /// Starts with one part, and has room for `parts` parts in total.
   gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
       : entries_(sparse_stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
     begin(0) = 0;
@@ -26,9 +26,9 @@ class gathered {
   }
 
   [[nodiscard]] std::uint64_t dimension() const noexcept { return entries_.dimension(); }
-  /// Number of parts.
+  /// The number of parts.
   [[nodiscard]] std::size_t size() const noexcept { return parts_; }
-  /// Entries of all parts together.
+  /// The number of entries of all parts together.
   [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
   [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
     const std::size_t length = begin(i + 1) - begin(i);
@@ -36,12 +36,12 @@ class gathered {
                                          entries_.values().subspan(begin(i), length));
   }
 
-  /// All entries as one stream; only where the parts' ranges ascend with their number.
+  /// All entries as one stream; valid only if the index ranges of the parts ascend in the order of the parts.
   [[nodiscard]] sparse_stream<T, Index> joined() && { return std::move(entries_); }
 
-  // For the algorithm.
+  // For the algorithms.
 
-  /// Room for parts, of which the i-th has `entries(i)` entries, to be filled through `room`.
+  /// Room for `parts` parts, of which the i-th has `entries(i)` entries; the caller fills them through `room(i)`.
   template <class Entries>
   gathered(std::uint64_t n, std::size_t parts, const Entries& entries, pool& memory)
       : begins_(memory, parts + 1), parts_(parts) {
@@ -54,7 +54,7 @@ class gathered {
     return {entries_.indices().subspan(begin(i), length), entries_.values().subspan(begin(i), length)};
   }
 
-  /// The message of the first `parts` parts.
+  /// The message with the first `parts` parts.
   [[nodiscard]] payload encode_first(std::size_t parts) const {
     return {wire_format::parts,
             begin(parts),
@@ -62,7 +62,8 @@ class gathered {
              std::as_bytes(entries_.values().first(begin(parts)))}};
   }
 
-  /// These parts and the `parts` that a message brings; `check(i, indices)` throws where the i-th of them is wrong.
+  /// Returns these parts followed by the `parts` parts of a received message. `check(i, indices)` throws if the i-th
+  /// received part is invalid. Throws `corrupt_message` if the message is malformed.
   template <class Check>
   [[nodiscard]] gathered joined(const message_buffer& in, std::size_t parts, const Check& check, pool& memory) const {
     const auto ends = in.piece<std::uint64_t>(0);
@@ -71,13 +72,13 @@ class gathered {
     const std::uint64_t total = in.head().count;
     if (in.head().format != wire_format::parts || ends.size() != parts || indices.size() != total ||
         values.size() != total || (parts > 0 ? ends.back() : 0) != total) {
-      raise<corrupt_message>({"a message that should bring ", parts, " streams brings ", ends.size(), " with ",
+      raise<corrupt_message>({"malformed message: expected ", parts, " streams, got ", ends.size(), " with ",
                               indices.size(), " indices and ", values.size(), " values"});
     }
     std::uint64_t last = 0;
     for (std::size_t i = 0; i < parts; last = ends[i++]) {
       if (ends[i] < last || ends[i] > total)
-        raise<corrupt_message>({"the sizes of streams in a message are out of order"});
+        raise<corrupt_message>({"malformed message: the ends of its streams are out of order or out of range"});
       check(i, indices.subspan(last, ends[i] - last));
     }
     gathered sum(dimension(), count() + total, begins_.size() - 1, memory);
@@ -88,7 +89,7 @@ class gathered {
     return sum;
   }
 
-  /// Makes part `first` the first one, the ones before it the last.
+  /// Rotates the parts: part `first` becomes the first one, and the parts before it become the last ones.
   void rotate(std::size_t first, pool& memory) {
     if (first == 0) return;
     gathered turned(dimension(), count(), parts_, memory);
@@ -102,7 +103,7 @@ class gathered {
   }
 
  private:
-  /// No part yet; room for `entries` in `parts`.
+  /// Starts without a part, and has room for `parts` parts with `entries` entries in total.
   gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, pool& memory)
       : entries_(sparse_stream<T, Index>::sparse(memory, n, entries)), begins_(memory, parts + 1) {
     begin(0) = 0;
@@ -112,7 +113,7 @@ class gathered {
   [[nodiscard]] std::uint64_t begin(std::size_t part) const noexcept { return begins_.data()[part]; }
 
   sparse_stream<T, Index> entries_;
-  buffer<std::uint64_t> begins_; // of each part in the arrays, and the end of the last
+  buffer<std::uint64_t> begins_; // where each part begins in the arrays; then the end of the last part
   std::size_t parts_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduction of streams, which turn dense where that is smaller (SparCML, section 5.1, "efficient summation").
+// Reduction of streams, which turn dense when dense values take fewer bytes (SparCML, section 5.1, "efficient
+// summation").
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -14,7 +15,7 @@
 
 namespace spar {
 
-/// Folds `part` into the dense values of `range`, as the right operand.
+/// Reduces `part` into the dense values of `range`; the values of `part` are the right operands.
 template <element T, index_type Index, reduction<T> Op>
 void accumulate(const stream_view<T, Index>& part, index_range range, T* values, Op op) {
   if (part.is_dense())
@@ -23,14 +24,15 @@ void accumulate(const stream_view<T, Index>& part, index_range range, T* values,
     kernel::scatter(part.entries(), range.begin, values, op);
 }
 
-/// The fold, from the left, of parts that lie in `range`, as its dense values.
+/// Reduces the parts, which lie in `range`, from left to right, into the dense values of the range. There is at least
+/// one part.
 template <element T, index_type Index, reduction<T> Op>
 void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* values, Op op) {
-  // A window at a time, which stays in the cache while one part after the other is folded into it.
+  // Works in windows that stay in the cache while all parts are folded into them.
   constexpr std::uint64_t window = 65536 / sizeof(T);
   std::uint64_t entries = 0;
   for (const auto& part : parts) entries += part.count();
-  const std::uint64_t step = entries < range.size() / 16 ? range.size() : window; // few entries: one sweep
+  const std::uint64_t step = entries < range.size() / 16 ? range.size() : window; // few entries: one pass
   for (index_range w{range.begin, range.begin}; w.begin < range.end; w.begin = w.end) {
     w.end = std::min(range.end, w.begin + step);
     T* const out = values + (w.begin - range.begin);
@@ -40,7 +42,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
       next = 1;
     } else {
       std::fill_n(out, w.size(), op.template neutral<T>());
-      if (!first.is_dense()) { // the neutral element needs no operation
+      if (!first.is_dense()) { // op with the neutral element: just assign
         kernel::scatter_assign(first.entries(), w.begin, out);
         next = 1;
       }
@@ -49,8 +51,8 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
   }
 }
 
-/// left op right, both in `range`: sparse while it may have at most `limit` entries, by the bound |left| + |right|;
-/// else dense over the range.
+/// left op right, both of which lie in `range`. The result is sparse if |left| + |right|, a bound of its number of
+/// entries, is at most `limit`; otherwise it is dense over the range.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right, index_range range,
                               std::uint64_t limit, Op op, pool& memory) {
@@ -67,14 +69,15 @@ sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_vi
   if (whole) {
     kernel::combine(out.values().data(), left.values().data(), right.values().data(), range.size(), op);
   } else {
-    // The operation commutes, so the dense operand, if any, comes first: it is copied rather than filled and folded.
+    // The operation commutes, so the dense operand, if any, comes first: copying it is cheaper than filling and
+    // folding.
     const stream_view<T, Index> parts[] = {right.is_dense() ? right : left, right.is_dense() ? left : right};
     reduce_dense(std::span<const stream_view<T, Index>>(parts), range, out.values().data(), op);
   }
   return out;
 }
 
-/// The fold, from the left, of many sparse parts that lie in `range`; stays sparse.
+/// Reduces many sparse parts, which lie in `range`, from left to right; the result is sparse.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                    Op op, pool& memory) {
@@ -90,7 +93,7 @@ sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts,
   return out;
 }
 
-/// The entries of a stream that differ from the neutral element (NaN does), by coordinates.
+/// The entries of a stream that differ from the neutral element, as a sparse stream; NaN differs.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& memory) {
   const T neutral = op.template neutral<T>();
@@ -107,7 +110,7 @@ sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& m
   return out;
 }
 
-/// The whole vector, absent entries as the neutral element.
+/// The whole vector as a dense stream, with absent entries as the neutral element.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
   auto out = sparse_stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A codec that is chosen by name at run time: for tools and for the settings of users.
+// A codec that is chosen by name at run time, for tools and user settings.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -19,14 +19,15 @@
 
 namespace spar::storage {
 
-/// `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8`, or `zfp:RATE` where the program is linked with spar::zfp. Each
-/// collective compiles once for all of them. What zfp cannot carry travels as it is.
+/// The codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`, or `zfp:RATE` if the program is
+/// linked with spar::zfp. Each collective is compiled once for all of them. Values that zfp cannot encode are sent
+/// uncompressed.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "named";
 
-  /// Throws `invalid_argument` for a name or an option that there is not.
+  /// Throws `invalid_argument` for an unknown name or an invalid option.
   explicit named_codec(std::string_view which = "none") : codec_(parse(which)) {}
 
   template <element T>
@@ -84,14 +85,15 @@ class named_codec {
         return code;
       }
 #else
-      raise<invalid_argument>({"the codec '", std::string(which), "' needs zfp, without which this was built"});
+      raise<invalid_argument>(
+          {"the codec '", std::string(which), "' needs zfp, but this program was built without zfp"});
 #endif
     }
-    raise<invalid_argument>({"there is no codec '", std::string(which),
-                             "': known are none, bf16, half, qsgd:2, qsgd:4, qsgd:8 and zfp:RATE"});
+    raise<invalid_argument>(
+        {"unknown codec '", std::string(which), "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});
   }
 
-  /// zfp, unlike the others, is for float and double alone.
+  /// Unlike the other codecs, zfp supports only float and double.
   template <class T, class F>
   auto visit(F f) const {
     using result = std::invoke_result_t<F&, const dense&>;
@@ -102,7 +104,7 @@ class named_codec {
     if constexpr (block_codec<Codec, T>)
       return f(c);
     else
-      raise<invalid_argument>({"zfp encodes float and double alone"});
+      raise<invalid_argument>({"zfp encodes only float and double"});
   }
 
   any codec_;

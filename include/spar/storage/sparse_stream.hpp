@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sparse streams: vectors stored by coordinates or densely (SparCML, section 5.1), as borrowed views and as owners.
+// Sparse streams: vectors stored as entries or as dense values (SparCML, section 5.1), as views and as owning objects.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -23,8 +23,8 @@
 
 namespace spar {
 
-/// delta: the number of entries above which n values of T take fewer bytes than entries of T with indices of Index
-/// (SparCML, section 5.1).
+/// delta: if a stream has more entries than this, n values of T take fewer bytes than its entries with indices of type
+/// Index (SparCML, section 5.1).
 template <element T, index_type Index>
 constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
   constexpr std::uint64_t value = sizeof(T);
@@ -32,8 +32,8 @@ constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
   return n / entry * value + n % entry * value / entry; // floor(n * value / entry) without overflow
 }
 
-/// A vector of dimension n, or the part of one, in borrowed memory: `count()` entries (index, value) with ascending
-/// indices, or the values of a contiguous range of indices.
+/// A view of a vector of dimension n, or of a part of one: `count()` entries (index, value) with ascending indices, or
+/// the values of a contiguous range of indices. The view does not own its memory, which must outlive the view.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream_view {
  public:
@@ -43,7 +43,7 @@ class stream_view {
 
   stream_view() = default;
 
-  /// Entries; the caller vouches for them (`validate` checks).
+  /// A view of entries, which are not checked; `validate` checks them.
   static stream_view sparse(std::uint64_t n, std::span<const Index> indices, std::span<const T> values) noexcept {
     stream_view v;
     v.n_ = n;
@@ -51,7 +51,7 @@ class stream_view {
     v.values_ = values;
     return v;
   }
-  /// The values of the indices from `first` on.
+  /// A view of the values at indices `first` and following.
   static stream_view dense(std::uint64_t n, std::uint64_t first, std::span<const T> values) noexcept {
     stream_view v;
     v.n_ = n;
@@ -62,17 +62,17 @@ class stream_view {
   }
 
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
-  /// Stored entries: nonzeros of a sparse stream, all values of a dense one.
+  /// The number of stored entries: those of a sparse stream, or all values of a dense one.
   [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
-  /// Of a sparse stream; empty for a dense one.
+  /// The indices of a sparse stream; empty for a dense one.
   [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
   [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
-  /// Index of the first value of a dense stream.
+  /// The index of the first value of a dense stream.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
   [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
 
-  /// The entries with indices from `begin` to before `end`; nothing is copied.
+  /// The entries with indices in [begin, end), without copying.
   [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
     if (dense_) {
       const std::uint64_t last = first_ + values_.size();
@@ -84,7 +84,7 @@ class stream_view {
     return sparse(n_, part.indices, part.values);
   }
 
-  /// Calls `f(index, value)` for each entry, in order of the indices.
+  /// Calls `f(index, value)` for each entry, in ascending order of the indices.
   template <class F>
   void for_each(F&& f) const {
     if (dense_) {
@@ -94,10 +94,11 @@ class stream_view {
     }
   }
 
-  /// Writes all n values, absent ones as `absent`. Throws `invalid_argument` where `out` has another length.
+  /// Writes all n values to `out`, absent entries as `absent`. Throws `invalid_argument` if `out` does not have length
+  /// n.
   void to_dense(std::span<T> out, T absent = T{}) const {
     if (out.size() != n_) {
-      raise<invalid_argument>({"a stream of dimension ", n_, " does not fit a span of length ", out.size()});
+      raise<invalid_argument>({"the stream has dimension ", n_, ", but the output has length ", out.size()});
     }
     if (dense_ && values_.size() == n_) {
       kernel::detail::copy(out.data(), values_.data(), n_);
@@ -118,37 +119,37 @@ class stream_view {
   bool dense_ = false;
 };
 
-/// Entries in the caller's memory: indices ascending, each once, below n.
+/// A view of entries in the caller's memory. The indices must be strictly ascending and below n.
 template <class Indices, class Values>
 auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) {
   const std::span i(indices);
   const std::span v(values);
   using Index = std::remove_const_t<typename decltype(i)::element_type>;
   using T = std::remove_const_t<typename decltype(v)::element_type>;
-  static_assert(index_type<Index>, "indices are std::uint32_t or std::uint64_t");
-  static_assert(element<T>, "values are of an element type (see spar/core/element.hpp)");
+  static_assert(index_type<Index>, "indices must be of type std::uint32_t or std::uint64_t");
+  static_assert(element<T>, "values must be of an element type (see spar/core/element.hpp)");
   return stream_view<T, Index>::sparse(n, i, v);
 }
 
-/// All values of a vector in the caller's memory, as a stream.
+/// A dense view of all values of a vector in the caller's memory.
 template <index_type Index = std::uint32_t, class Values>
 auto dense_view(const Values& values) {
   const std::span v(values);
   return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
 }
 
-/// Throws `invalid_argument` unless `v` is a whole vector as a collective takes it: lengths agree, indices ascend, each
-/// once, below n, and the index type can hold them.
+/// Throws `invalid_argument` unless `v` is a valid whole vector: the lengths agree, the indices are strictly ascending
+/// and below n, and the index type can represent all of them.
 template <element T, index_type Index>
 void validate(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();
   if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-    raise<invalid_argument>({"a dimension of ", n, " is beyond ", 8 * sizeof(Index), "-bit indices"});
+    raise<invalid_argument>({"the dimension ", n, " is too large for ", 8 * sizeof(Index), "-bit indices"});
   }
   if (v.is_dense()) {
     if (v.first() != 0 || v.count() != n) {
-      raise<invalid_argument>(
-          {"a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(), " on"});
+      raise<invalid_argument>({"a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(),
+                               " on; expected all from index 0 on"});
     }
     return;
   }
@@ -165,11 +166,12 @@ void validate(const stream_view<T, Index>& v) {
     raise<invalid_argument>({"index ", indices[bad], " at entry ", bad, what, value, rest});
   };
   if (indices[bad] >= n) wrong(" is not below the dimension ", n, "");
-  if (indices[bad] == indices[bad - 1]) wrong(" repeats index ", indices[bad - 1], " before it");
+  if (indices[bad] == indices[bad - 1])
+    wrong(" repeats the index ", indices[bad - 1], " before it: indices must be unique");
   wrong(" comes after index ", indices[bad - 1], ": indices must ascend");
 }
 
-/// A vector, or the part of one, in memory of its own. Movable; `view()` is valid until it is moved or destroyed.
+/// A vector, or a part of one, that owns its memory. Movable; `view()` is valid until the stream is moved or destroyed.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class sparse_stream {
  public:
@@ -184,19 +186,20 @@ class sparse_stream {
     return *this;
   }
 
-  /// Room for `capacity` entries; fill `indices()` and `values()`, then `shrink` to what was written.
+  /// An uninitialised sparse stream with `capacity` entries: fill `indices()` and `values()`, then call `shrink` with
+  /// the number of entries that were written.
   [[gnu::noinline]] static sparse_stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
     if (capacity > detail::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
     sparse_stream s;
     s.n_ = n;
-    // One block for both: a sparse stream takes as many blocks as a dense one.
+    // One allocation for both arrays: a sparse stream then takes as many allocations as a dense one.
     const std::size_t values_at = (capacity * sizeof(Index) + pool::alignment - 1) / pool::alignment * pool::alignment;
     s.storage_ = buffer<std::byte, Space>(memory, capacity == 0 ? 0 : values_at + capacity * sizeof(T));
     s.indices_ = {reinterpret_cast<Index*>(s.storage_.data()), capacity};
     s.values_ = {reinterpret_cast<T*>(s.storage_.data() + (capacity == 0 ? 0 : values_at)), capacity};
     return s;
   }
-  /// `count` uninitialised values from index `first` on.
+  /// A dense stream with `count` uninitialised values, for indices `first` and following.
   [[gnu::noinline]] static sparse_stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
     if (count > detail::max_bytes / sizeof(T)) throw std::bad_alloc();
     sparse_stream s;
@@ -228,7 +231,7 @@ class sparse_stream {
   [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
   [[nodiscard]] std::span<T> values() noexcept { return values_; }
 
-  /// Writes the entries of `v` from entry `at` on; both are sparse or both dense.
+  /// Writes the entries of `v` to entry `at` and following; both streams must be sparse, or both dense.
   void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept {
     kernel::detail::copy(values_.data() + at, v.values().data(), v.values().size());
     if (!dense_) kernel::detail::copy(indices_.data() + at, v.indices().data(), v.indices().size());
@@ -257,7 +260,7 @@ class sparse_stream {
   std::uint64_t n_ = 0;
   std::uint64_t first_ = 0;
   buffer<std::byte, Space> storage_;
-  std::span<Index> indices_; // in the storage
+  std::span<Index> indices_; // refers to `storage_`
   std::span<T> values_;
   bool dense_ = false;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The storage of a collective's messages: how sparse streams travel, and how blocks of dense values do.
+// The storage of a collective: how its messages encode sparse streams and blocks of dense values.
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
@@ -15,7 +15,7 @@ namespace spar {
 
 namespace storage {
 
-/// Sparse streams by one codec, sums that have turned dense by another.
+/// Encodes sparse streams by one codec, and sums that have turned dense by another.
 template <class StreamCodec, class BlockCodec>
 struct then {
   static constexpr slot fills = slot::storage;
@@ -32,19 +32,19 @@ struct then {
 
 } // namespace storage
 
-/// Whether a storage names a stream codec. The codecs are asked about float and double: all carry one of these.
+/// Whether a storage has a stream codec. Checked for float and double only, because every codec supports one of these.
 template <class Storage>
 concept has_stream_codec =
     stream_codec<Storage, float, std::uint32_t> || stream_codec<Storage, double, std::uint32_t> ||
     requires(const Storage& store) { store.streams; };
-/// Whether a storage names a block codec.
+/// Whether a storage has a block codec.
 template <class Storage>
 concept has_block_codec =
     block_codec<Storage, float> || block_codec<Storage, double> || requires(const Storage& store) { store.blocks; };
 
 namespace storage {
 
-/// How the sparse streams of a storage travel: by coordinates where it is a block codec alone.
+/// The codec for sparse streams: `coo` if the storage is only a block codec.
 template <class Storage>
 [[nodiscard]] constexpr auto streams_of(const Storage& store) {
   if constexpr (requires { store.streams; })
@@ -54,7 +54,7 @@ template <class Storage>
   else
     return coo{};
 }
-/// How its blocks of dense values travel: as they are where it is a stream codec alone.
+/// The codec for blocks of dense values: `dense` if the storage is only a stream codec.
 template <class Storage>
 [[nodiscard]] constexpr auto blocks_of(const Storage& store) {
   if constexpr (requires { store.blocks; })
@@ -65,7 +65,8 @@ template <class Storage>
     return dense{};
 }
 
-/// How slices of what ranks contribute travel: by the stream codec; by the block codec where there is no other.
+/// The codec for the slices of the ranks' contributions: the stream codec, or the block codec if there is no stream
+/// codec.
 template <class Storage>
 [[nodiscard]] constexpr auto slices_of(const Storage& store) {
   if constexpr (has_stream_codec<Storage>)
@@ -81,17 +82,18 @@ using streams_type = decltype(streams_of(std::declval<const Storage&>()));
 template <class Storage>
 using blocks_type = decltype(blocks_of(std::declval<const Storage&>()));
 
-/// Whether blocks of dense values travel as they are.
+/// Whether blocks of dense values are sent uncompressed.
 template <class Storage>
 inline constexpr bool plain_blocks = std::same_as<blocks_type<Storage>, dense>;
-/// Whether what arrives has the bits of what was sent.
+/// Whether received values have the same bits as the sent ones.
 template <class Storage>
 inline constexpr bool is_exact = streams_type<Storage>::exact && plain_blocks<Storage>;
-/// Whether streams of either form are sent from the memory in which they lie and read where they arrive.
+/// Whether sparse and dense streams are sent from the memory of the stream, and read in the buffer in which they are
+/// received.
 template <class Storage, class T, class Index>
 inline constexpr bool copies_nothing = lending_codec<streams_type<Storage>, T, Index> && plain_blocks<Storage>;
 
-/// Throws `invalid_argument` for bad options of a codec.
+/// Throws `invalid_argument` for invalid options of the block codec.
 template <element T, class Storage>
 void validate(const Storage& store) {
   if constexpr (!plain_blocks<Storage> && block_codec<blocks_type<Storage>, T>)
@@ -107,7 +109,8 @@ template <element T, index_type Index, class Storage>
 } // namespace storage
 
 /// The storage of messages with values of T and indices of Index: a stream codec, a block codec, or
-/// `storage::then{streams, blocks}`. Rejects a codec that cannot carry T, as one that rounds for integers.
+/// `storage::then{streams, blocks}`. The concept rejects a codec that does not support T, such as a codec that rounds
+/// for an integer T.
 template <class Storage, class T, class Index>
 concept storage_policy =
     std::copyable<Storage> && (has_stream_codec<Storage> || has_block_codec<Storage>) &&
@@ -115,11 +118,11 @@ concept storage_policy =
 
 namespace detail {
 
-/// What is against a storage for a schedule that sends entries and never dense values.
+/// The reason why a schedule that sends entries and never dense values rejects a storage, if there is one.
 template <class Storage>
 auto accepts_entries_alone() {
   if constexpr (!has_stream_codec<Storage>)
-    return because<"this schedule sends entries and never dense values: take a stream codec such as storage::coo">();
+    return because<"this schedule sends entries and never dense values: use a stream codec such as storage::coo">();
   else if constexpr (!storage::plain_blocks<Storage>)
     return because<"this schedule never sends dense values, so the block codec has nothing to encode">();
   else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stream codecs: how the entries of sparse streams travel. The concept, and coordinates, its first model.
+// Stream codecs: how the entries of sparse streams are encoded in messages. The concept, and its first model,
+// coordinates.
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -18,27 +19,29 @@
 
 namespace spar {
 
-/// Where a codec writes the entries that it decodes: as many as the message says that it has.
+/// The output of a decoder. Its size is the number of entries that the header of the message gives.
 template <element T, index_type Index>
 struct entry_room {
   std::span<Index> indices;
   std::span<T> values;
 };
 
-/// A code for the entries of sparse streams, of any size in bytes. The index range of the entries is known on both
-/// sides, so that indices may be coded relative to its begin. Rejects a code that must keep a state between messages.
+/// An encoding of the entries of sparse streams, of any size in bytes. Both sides know the index range of the entries,
+/// so indices may be encoded relative to its begin. The concept rejects a codec that must keep a state between
+/// messages.
 ///
-/// - `bound<T, Index>(range, count)`: the most bytes of any `count` entries in `range`.
-/// - `encode(entries, range, bytes)` writes at most so many and returns how many it wrote.
-/// - `decode(bytes, range, to)` gets exactly these bytes, at any address. They come from another rank and may be
-///   damaged: only `to.indices.size() <= range.size()` holds. Fills `to` with ascending indices, each once, inside
-///   `range`, or throws `corrupt_message`; never reads beyond `bytes`.
-/// - `exact`: false where values may be rounded; indices never change. Then every rank, the sender too, goes on with
-///   the decoded values.
-/// - `entry_bits<T, Index>(n, count)`: bits of one of `count` entries spread over n indices, for the cost model.
-/// - `delta<T, Index>(n)`: the number of entries above which n plain values are fewer bytes. From whole numbers only:
-///   all ranks must compute the same.
-/// - `options(f)` calls `f("name", value)` for each option, a whole number that all ranks must have alike.
+/// - `bound<T, Index>(range, count)`: an upper bound of the bytes for any `count` entries in `range`.
+/// - `encode(entries, range, bytes)` writes at most that number of bytes, and returns how many it wrote.
+/// - `decode(bytes, range, to)` gets exactly the bytes that `encode` wrote, at any alignment. The bytes come from
+/// another
+///   rank and may be damaged: only `to.indices.size() <= range.size()` is guaranteed. Fills `to` with strictly
+///   ascending indices inside `range`, or throws `corrupt_message`; never reads beyond `bytes`.
+/// - `exact`: false if values may be rounded; indices never change. If false, every rank, including the sender,
+///   continues with the decoded values.
+/// - `entry_bits<T, Index>(n, count)`: the bits of one of `count` entries spread over n indices, for the cost model.
+/// - `delta<T, Index>(n)`: the number of entries above which n plain values take fewer bytes. Must be computed with
+///   integers only, because all ranks need the same result.
+/// - `options(f)` calls `f("name", value)` for each option, an integer that must be equal on all ranks.
 template <class Codec, class T, class Index>
 concept stream_codec = part_for<Codec, slot::storage> &&
                        requires(const Codec& codec, std::uint64_t n, kernel::coo_span<T, Index> entries,
@@ -54,8 +57,9 @@ concept stream_codec = part_for<Codec, slot::storage> &&
                          codec.options(each_option);
                        };
 
-/// A stream codec that need not copy either: `lend(entries)` is a message of the stream's own memory, and
-/// `borrow<T, Index>(message, range)` a view of the entries in a message that has arrived, once they are validated.
+/// A stream codec that can also work without copying: `lend(entries)` is a message that refers to the stream's own
+/// memory, and `borrow<T, Index>(message, range)` is a view of the entries in a received message, after they were
+/// validated.
 template <class Codec, class T, class Index>
 concept lending_codec =
     stream_codec<Codec, T, Index> && Codec::exact &&
@@ -66,7 +70,8 @@ concept lending_codec =
 
 namespace storage {
 
-/// Coordinates: indices and values as they lie in memory. Lends them; copies them where many streams share a message.
+/// Coordinates: indices and values as they are in memory. Sends from the stream's own memory; copies only if several
+/// streams share a message.
 struct coo {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "coo";
@@ -108,8 +113,8 @@ struct coo {
   static void decode(std::span<const std::byte> in, index_range range, entry_room<T, Index> to) {
     const std::size_t indices = to.indices.size_bytes(), values = to.values.size_bytes();
     if (in.size() != indices + values) {
-      raise<corrupt_message>(
-          {"a stream of ", to.indices.size(), " entries arrived in ", in.size(), " bytes, not ", indices + values});
+      raise<corrupt_message>({"a received stream of ", to.indices.size(), " entries has ", in.size(),
+                              " bytes; expected ", indices + values});
     }
     if (in.empty()) return;
     std::memcpy(to.indices.data(), in.data(), indices);

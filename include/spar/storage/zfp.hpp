@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fixed-rate ZFP blocks as a storage (Zhou et al., section II-C; Lindstrom 2014), by libzfp: link spar::zfp.
+// Fixed-rate zfp blocks as a storage (Zhou et al., section II-C; Lindstrom 2014), by libzfp: link spar::zfp.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -28,15 +28,15 @@ namespace spar {
 
 namespace detail {
 
-/// Bits for four values, as zfp rounds a rate.
+/// The bits of a block of four values, with the rate rounded as zfp does.
 inline std::size_t zfp_block_bits(double rate) noexcept { return static_cast<std::size_t>(std::floor(4 * rate + 0.5)); }
 
-/// zfp's stream over a little memory of its own, through which blocks go in portions: what others give may lie
-/// anywhere.
+/// A zfp stream with a small buffer of its own, which encodes and decodes a portion of blocks at a time. The caller's
+/// memory can then have any alignment.
 template <class T>
 class zfp_portion {
  public:
-  /// As many blocks fill whole words at any rate.
+  /// This number of blocks fills whole 64-bit words at any rate.
   static constexpr std::size_t blocks = 64;
   static constexpr std::size_t values = 4 * blocks;
 
@@ -54,7 +54,7 @@ class zfp_portion {
     stream_close(bits_);
   }
 
-  /// Bytes of so many values, at most `values`: whole words.
+  /// The bytes of `count` values, at most `values`, rounded up to whole 64-bit words.
   static std::size_t bytes(double rate, std::size_t count) noexcept {
     return ((count + 3) / 4 * zfp_block_bits(rate) + 63) / 64 * 8;
   }
@@ -77,7 +77,8 @@ class zfp_portion {
 
  private:
   void encode_block(const T* x, std::size_t count) {
-    // zfp scales a block by 2^30 (2^62) over its largest value: for less than this one that is infinite.
+    // zfp scales a block by 2^30 (double: 2^62) divided by its largest value. If that value is less than `smallest`,
+    // the scale would be infinite.
     constexpr T smallest = std::same_as<T, double> ? static_cast<T>(0x1p-962) : static_cast<T>(0x1p-98);
     static constexpr std::array<T, 4> zeros{};
     T top = 0;
@@ -109,7 +110,7 @@ class zfp_portion {
     }
   }
 
-  std::array<std::uint64_t, 32 * values / 64> words_; // 32 bits a value at most
+  std::array<std::uint64_t, 32 * values / 64> words_; // at most 32 bits per value
   bitstream* bits_;
   zfp_stream* zfp_ = nullptr;
 };
@@ -118,24 +119,25 @@ class zfp_portion {
 
 namespace storage {
 
-/// What to do with values that zfp cannot carry: NaN, infinities, and values above an eighth of the largest number.
+/// What to do with values that zfp cannot encode: NaN, infinities, and values above an eighth of the largest number.
 enum class uncarried {
   rejected, ///< throw `invalid_argument`
-  exact     ///< send their piece of the vector as it is
+  exact     ///< send the piece of the vector that contains them uncompressed
 };
 
-/// Fixed-rate zfp of one dimension, for float and double: blocks of four values in 4 `rate` bits, of any length.
+/// Fixed-rate zfp in one dimension, for float and double: blocks of four values take 4 `rate` bits; any number of
+/// values is possible.
 ///
-/// |decoded - value| is at most `relative_error` of the largest |value| of its four, plus 2^-98 (double: 2^-962), as
-/// blocks below that become zeros. Encoding what was decoded again gives other values: zfp is not idempotent.
-/// Throws `invalid_argument` for a rate outside [4, 32] or a number of threads outside [1, 256].
+/// |decoded - value| is at most `relative_error` of the largest |value| of its block of four, plus 2^-98 (double:
+/// 2^-962), because smaller blocks become zeros. zfp is not idempotent: encoding decoded values again gives other
+/// values. Throws `invalid_argument` for a rate outside [4, 32] or a number of threads outside [1, 256].
 struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
-  double rate = 16; ///< bits a value
+  double rate = 16; ///< bits per value
   uncarried non_finite = uncarried::rejected;
-  int threads = 1; ///< that share the work on large blocks
+  int threads = 1; ///< threads that share the work on large blocks
 
   template <element T>
     requires std::floating_point<T>
@@ -145,16 +147,16 @@ struct zfp {
   }
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
-    // Of numbers only: a sum of differences with NaN or infinities is NaN.
+    // NaN fails both comparisons, so `others` counts NaN, too.
     constexpr T most = std::numeric_limits<T>::max() / 8;
     std::size_t others = 0;
     for (const T x : values) others += static_cast<std::size_t>(!(x <= most && x >= -most));
     if (others == 0) return true;
     if (non_finite == uncarried::exact) return false;
     const auto bad = std::find_if(values.begin(), values.end(), [&](T x) { return !(x <= most && x >= -most); });
-    raise<invalid_argument>({"zfp cannot carry ", bad[0] != bad[0] ? "NaN" : "values as large as those here", ": ",
+    raise<invalid_argument>({"zfp cannot encode ", bad[0] != bad[0] ? "NaN" : "infinite or very large values", ": ",
                              others, " of ", values.size(), " values, the first at ", bad - values.begin(),
-                             " of its piece (the option uncarried::exact sends such pieces as they are)"});
+                             " of its piece (the option uncarried::exact sends such pieces uncompressed)"});
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position) const {
@@ -176,13 +178,14 @@ struct zfp {
     f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == uncarried::exact});
   }
 
-  /// Measured over blocks of all kinds, with a reserve: a block's exponent takes 9 bits (12), each bit plane about 4.
+  /// Measured on blocks of all kinds, with a safety margin: the exponent of a block takes 9 bits (double: 12), each bit
+  /// plane about 4.
   template <element T>
   [[nodiscard]] double relative_error() const noexcept {
     const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
     return 1.5 * std::exp2((sizeof(T) == 8 ? 7 : 6) - bits) + 0x1p-25;
   }
-  /// By what libzfp 1.0 takes: 2.2 ns a bit and 1.5 ns a value.
+  /// From measurements of libzfp 1.0: 2.2 ns per bit and 1.5 ns per value.
   template <element T>
   [[nodiscard]] double cost() const noexcept {
     return 22 * rate + 15;
@@ -191,7 +194,7 @@ struct zfp {
  private:
   void check() const {
     if (!(rate >= 4 && rate <= 32)) {
-      raise<invalid_argument>({"a zfp rate of ", rate, " bits a value is not in [4, 32]"});
+      raise<invalid_argument>({"a zfp rate of ", rate, " bits per value is not in [4, 32]"});
     }
     check_threads(threads);
   }
@@ -201,12 +204,12 @@ struct zfp {
     return count / whole * detail::zfp_portion<T>::bytes(rate, whole) +
            detail::zfp_portion<T>::bytes(rate, count % whole);
   }
-  /// Calls `work` on one portion after the other, with a stream of each thread.
+  /// Calls `work` for one portion after the other; each thread has a zfp stream of its own.
   template <class T, class Work>
   void in_portions(std::size_t n, const Work& work) const {
     constexpr std::size_t whole = detail::zfp_portion<T>::values;
     const std::size_t portions = (n + whole - 1) / whole;
-    const int parts = spar::detail::useful_threads(threads, 32 * n); // a value takes as long as many elsewhere
+    const int parts = spar::detail::useful_threads(threads, 32 * n); // zfp takes about 32 times as long per value
     const auto part = [&](detail::zfp_portion<T>& blocks, int p) {
       const std::size_t end = spar::detail::part_begin(portions, p + 1, parts);
       for (std::size_t i = spar::detail::part_begin(portions, p, parts); i < end; ++i) {
@@ -218,7 +221,7 @@ struct zfp {
       part(blocks, 0);
       return;
     }
-    // Made before threads share the work, which throws nothing.
+    // Created before the threads share the work, because their work must not throw.
     fixed_vector<detail::zfp_portion<T>> of_part(*std::pmr::new_delete_resource(), static_cast<std::size_t>(parts));
     for (int p = 0; p < parts; ++p) of_part.emplace_back(rate);
     spar::detail::in_parallel(0, parts, [&](int p) { part(of_part[static_cast<std::size_t>(p)], p); });

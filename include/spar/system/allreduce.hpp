@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The front door: allreduce of sparse streams and of dense values, blocking or not, with a name or without.
+// The functions `allreduce` and `start_allreduce`: allreduce of sparse streams and of dense values, blocking or
+// non-blocking, with or without a name.
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -19,23 +20,23 @@ namespace spar {
 
 namespace detail {
 
-/// Of a composition with a selector; false for other algorithms.
+/// Whether Algorithm is a composition whose selector takes entries from dense values; false for other algorithms.
 template <class Algorithm>
 inline constexpr bool selects_entries = false;
 template <class Selector, class Storage, class Topology, class Schedule>
 inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
     composition<Selector, Storage, Topology, Schedule>::selects_entries;
 
-/// The forms of an allreduce, each begun in a mode: blocking or not, with a name or without.
+/// The overloads of an allreduce. `begin` starts the call in its mode: blocking or non-blocking, with or without a
+/// name.
 struct allreduce_forms {
   template <class Mode, transport Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
   auto operator()(Mode begin, Net& net, const stream_view<T, Index>& mine, Given given = {}, Op op = {}) const {
     auto algorithm = as_algorithm(std::move(given));
     using Algorithm = decltype(algorithm);
     check_protocol<Algorithm, T, Op>();
-    static_assert(!selects_entries<Algorithm>,
-                  "a selector takes entries from dense values: a stream is reduced as it is, so its composition has "
-                  "the selector everything");
+    static_assert(!selects_entries<Algorithm>, "a selector takes entries from dense values; to reduce a stream, use a "
+                                               "composition with the selector everything");
     static_assert(
         stream_allreduce<Algorithm, Net, T, Index, Op>,
         "this algorithm does not allreduce sparse streams of these values: it must be callable as "
@@ -59,14 +60,13 @@ struct allreduce_forms {
     const std::span x(values);
     using T = typename decltype(x)::element_type;
     static_assert(element<T> && reduction<Op, T>,
-                  "an allreduce in place takes values that can be written, of an element type, "
-                  "and an operation on them");
+                  "an allreduce in place needs writable values of an element type, and an operation that reduces them");
     check_protocol<Algorithm, T, Op>();
     static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                   "this algorithm does not allreduce dense values of this type: it must be callable as "
                   "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and a storage that rounds takes "
                   "floating-point values only");
-    algorithm.template validate<T>(x.size(), net.size(), op);
+    validate_values<Net, T>(algorithm, x.size(), net.size(), op);
     const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
     return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), op);
   }
@@ -75,7 +75,8 @@ struct allreduce_forms {
     const std::span in(input);
     const std::span out(output);
     if (in.size() != out.size()) {
-      raise<invalid_argument>({"the input of an allreduce has length ", in.size(), ", its output ", out.size()});
+      raise<invalid_argument>(
+          {"the input of an allreduce has length ", in.size(), ", but its output has length ", out.size()});
     }
     std::copy(in.begin(), in.end(), out.begin());
     return (*this)(begin, net, output, std::forward<Rest>(rest)...);
@@ -84,23 +85,25 @@ struct allreduce_forms {
 
 } // namespace detail
 
-/// The sum, or another reduction, of what every rank brings; the same bits on every rank. What is borrowed must outlive
-/// the call.
+/// Reduces the contributions of all ranks to their sum or another reduction; all ranks get the same bits. The arguments
+/// must outlive the call.
 ///
-/// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` for a stream or a view of one: the result is a new
-///   stream. Throws `invalid_argument` for a stream that is not well formed (see `validate`), before anything is sent.
-/// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` for a span, vector or array of the same length on
-///   every rank: in place. The values are unspecified after an error.
-/// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})`: out of place. Throws `invalid_argument` where
-///   the lengths differ.
+/// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` reduces a stream or a view of one and returns the result
+///   as a new stream. Throws `invalid_argument` for a malformed stream (see `validate`), before anything is sent.
+/// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` reduces a span, vector or array of the same length on
+///   every rank in place. The values are unspecified after an error.
+/// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})` leaves `input` unchanged and writes the result
+///   to `output`. Throws `invalid_argument` if the lengths differ.
 ///
-/// `algorithm` is a composition (see `compose`), one part of it such as `ring{}`, or any struct that keeps the protocol
-/// in collective/algorithm.hpp. With `named{"..."}` before the values, ranks may make such calls in any order.
+/// `algorithm` is a composition (see `compose`), one part of it such as `ring{}`, or any struct that follows the
+/// protocol in collective/algorithm.hpp. With `named{"..."}` before the values, ranks may make such calls in different
+/// orders.
 template <communicates Net, class... Args>
 auto allreduce(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-/// The non-blocking form of each: a `pending` handle. The arguments are borrowed until the call has ended.
+/// The non-blocking form of each `allreduce`, which returns a `pending` handle. The arguments must stay valid until the
+/// call has ended.
 template <communicates Net, class... Args>
 auto start_allreduce(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The front door of the pieces of an allreduce: reduce-scatter, allgather, reduce, broadcast. All collectives take
-// their arguments in one order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
+// The building blocks of an allreduce as collectives: reduce-scatter, allgather, reduce, broadcast. All collectives
+// take their arguments in one order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -31,7 +31,7 @@ inline constexpr bool is_stream = false;
 template <element T, index_type Index>
 inline constexpr bool is_stream<sparse_stream<T, Index>> = true;
 
-/// Begins a blocking call: a name, where it comes first, goes into the mode.
+/// Starts a blocking call. If the first argument is a name, it becomes part of the mode.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
   if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
@@ -39,19 +39,21 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
   else
     return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
 }
-/// Begins a non-blocking call. Refuses a stream that goes away while it is borrowed.
+/// Starts a non-blocking call. Rejects a temporary stream, which would be destroyed while the call still reads it.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
   if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
-    static_assert(!(is_stream<Rest> || ...), "a stream is borrowed until its call has ended: give it a name first");
+    static_assert(!(is_stream<Rest> || ...),
+                  "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
     return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);
   } else {
-    static_assert(!is_stream<First>, "a stream is borrowed until its call has ended: give it a name first");
+    static_assert(!is_stream<First>,
+                  "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
     return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
   }
 }
 
-/// What calls without a reduction have in its place.
+/// Takes the place of the operation in calls without a reduction.
 struct no_operation {
   static constexpr std::string_view name = "none";
 };
@@ -63,7 +65,7 @@ void check_root(const Net& net, rank_t root) {
   }
 }
 
-/// An algorithm with its root.
+/// An algorithm together with its root rank.
 template <class Algorithm>
 struct rooted {
   static constexpr std::string_view name = Algorithm::name;
@@ -85,13 +87,13 @@ struct rooted {
   }
 };
 
-/// Begins a call of dense values or of a stream; `rest` are the algorithm's arguments behind them.
+/// Starts a call on dense values or on a stream; `rest` are the algorithm's further arguments.
 template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
 auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
   if constexpr (dense_values<Values>) {
     const std::span x(values);
     using T = typename decltype(x)::element_type;
-    static_assert(element<T>, "a collective takes values that can be written, of an element type");
+    static_assert(element<T>, "a collective needs writable values of an element type");
     check_protocol<Algorithm, T, Op>();
     algorithm.template validate<T>(x.size(), net.size(), Op{});
     return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm), with_finalize<Op, T>(std::move(algorithm)),
@@ -134,7 +136,7 @@ struct allgather_forms {
         validate(values);
       if (values.is_dense()) {
         raise<invalid_argument>(
-            {"a sparse allgather takes sparse streams, not a dense one of ", values.count(), " values"});
+            {"a sparse allgather takes sparse streams, got a dense stream of ", values.count(), " values"});
       }
     }
     return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(algorithm));
@@ -161,10 +163,10 @@ struct broadcast_forms {
 
 } // namespace detail
 
-/// `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` of dense values in place: afterwards block
-/// `rank` of uniform_ownership{x.size(), P} is reduced.
-/// `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` of streams: this rank's block of the
-/// sum, sparse.
+/// - `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` reduces dense values in place: afterwards
+///   block `rank` of uniform_ownership{x.size(), P} is reduced.
+/// - `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` reduces streams and returns this
+///   rank's block of the sum, sparse.
 template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -174,10 +176,10 @@ auto start_reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
-/// `allgather(net, x, algorithm = bruck_allgather{})` of dense values in place: rank r brings block r of
-/// uniform_ownership{x.size(), P}.
-/// `allgather(net, mine, ...)` of sparse streams: every rank's stream on every rank, as a `gathered`. Throws
-/// `invalid_argument` for a dense stream.
+/// - `allgather(net, x, algorithm = bruck_allgather{})` gathers dense values in place: rank r contributes block r of
+///   uniform_ownership{x.size(), P}.
+/// - `allgather(net, mine, ...)` gathers sparse streams: returns every rank's stream on every rank, as a `gathered`.
+///   Throws `invalid_argument` for a dense stream.
 template <communicates Net, class... Args>
 auto allgather(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -187,9 +189,9 @@ auto start_allgather(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
-/// `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` of dense values in place; on ranks other than the
-/// root `x` is unspecified afterwards.
-/// `reduce(net, mine, root, ...)` of streams: on ranks other than the root the result is an empty stream.
+/// - `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` reduces dense values in place; on ranks other
+///   than the root `x` is unspecified afterwards.
+/// - `reduce(net, mine, root, ...)` reduces streams; on ranks other than the root the result is an empty stream.
 template <communicates Net, class... Args>
 auto reduce(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -199,9 +201,9 @@ auto start_reduce(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
-/// `broadcast(net, x, root, algorithm = binomial_broadcast{})`: the root's `x` on every rank.
-/// `broadcast(net, mine, root, ...)`: the root's stream on every rank; the others bring a stream of the same dimension,
-/// which may be empty.
+/// - `broadcast(net, x, root, algorithm = binomial_broadcast{})` copies the root's `x` to every rank.
+/// - `broadcast(net, mine, root, ...)` returns the root's stream on every rank; the others pass a stream of the same
+///   dimension, which may be empty.
 template <communicates Net, class... Args>
 auto broadcast(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);

@@ -13,13 +13,14 @@ namespace spar {
 
 struct eager_sgd_options {
   partial_options rounds{};
-  /// Steps after which the ranks average their weights; 0: never. Ranks get every round's result, so weights that began
-  /// equal stay equal, and averaging them is for what else a program does to its weights.
+  /// The ranks average their weights after every `period` steps; 0 means never. All ranks get the result of every
+  /// round, so weights that start equal stay equal; averaging only corrects what else a program does to its weights.
   std::uint64_t period = 0;
 };
 
-/// The optimizer on one rank, for n weights. Any participation, and any algorithm for dense values, compositions
-/// and `error_feedback` among them, make another one: all ranks make the same, and as many steps.
+/// The optimizer on one rank, for n weights. `Participation` may be any participation, and `Algorithm` any algorithm
+/// for dense values, including compositions and `error_feedback`. All ranks must use the same ones and make the same
+/// number of steps.
 template <element T, communicates Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {
  public:
@@ -28,14 +29,14 @@ class eager_sgd {
       : net_(&detail::port_of(net)), period_(options.period),
         reduce_(partial_allreduce<T>(net, n, who, std::move(algorithm), average{}, options.rounds)) {}
 
-  /// One step (see sgd_step). Throws `invalid_argument` where lengths differ, before anything is sent.
+  /// Makes one step (see sgd_step). Throws `invalid_argument` if lengths differ, before anything is sent.
   participants step(std::span<T> weights, std::span<T> gradient, T rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
     if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});
     return by;
   }
 
-  /// After the last step: the gradients that have come too late for it.
+  /// Call it on all ranks after the last step: subtracts the gradients that missed their rounds from the weights.
   participants finish(std::span<T> weights) {
     buffer<T> rest(net_->memory(), weights.size());
     participants by = reduce_.drain(rest.span());
@@ -43,7 +44,7 @@ class eager_sgd {
     return by;
   }
 
-  /// Looks for what has come in (see partial::progress).
+  /// Makes progress on messages that have arrived (see partial::progress).
   bool progress() { return reduce_.progress(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return reduce_.calls(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Many small tensors in few messages: buckets of tensors, each reduced as one vector.
+// Reduces many small tensors with few messages: buckets of tensors, each reduced as one vector.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -17,23 +17,24 @@
 namespace spar {
 
 struct fusion_options {
-  std::size_t bucket_bytes = std::size_t{1} << 20; ///< tensors are put together up to this size
-  std::string_view name = "fused";                 ///< of its collectives; each fusion on a communicator has its own
+  std::size_t bucket_bytes = std::size_t{1} << 20; ///< the maximum size of a bucket of several tensors
+  std::string_view name = "fused"; ///< prefix of its calls' names; fusions on one communicator need different names
 };
 
-/// The allreduce of a list of tensors, the gradients of a network's layers for instance, round by round: `ready(i, x)`
-/// as tensor i becomes known, in any order and in another one on each rank, then `wait()`. A bucket of tensors that
-/// follow each other in the list is reduced by one collective as soon as the last of them is ready. A tensor that fills
-/// a bucket by itself is reduced where it lies, others are copied there and back.
+/// Allreduces a list of tensors, such as the gradients of a network's layers, round by round: call `ready(i, x)` once
+/// tensor i is computed, in any order, which may differ between ranks, then `wait()`. Neighbouring tensors of the list
+/// share a bucket of up to `bucket_bytes`; each bucket is reduced by one collective as soon as all its tensors are
+/// ready. A tensor that is alone in its bucket is reduced in place; other tensors are copied to the bucket and back.
 template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
-  /// `sizes`: how many values each tensor has, the same on every rank. Throws `invalid_argument` for buckets of 0
-  /// bytes.
+  /// `sizes` is the number of values of each tensor, the same on every rank. Throws `invalid_argument` if
+  /// `bucket_bytes` is 0.
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
       : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op) {
-    if (options.bucket_bytes == 0) raise<invalid_argument>({"a fusion's buckets have 0 bytes: no tensor fits"});
+    if (options.bucket_bytes == 0)
+      raise<invalid_argument>({"bucket_bytes is 0, so no tensor fits into a bucket; expected at least 1"});
     const std::size_t room = std::max<std::size_t>(1, options.bucket_bytes / sizeof(T));
     for (const std::size_t size : sizes) {
       if (buckets_.empty() || buckets_.back().size + size > room) {
@@ -53,30 +54,31 @@ class fused_allreduce {
 
   [[nodiscard]] std::size_t buckets() const noexcept { return buckets_.size(); }
 
-  /// Tensor `i` is known: it is borrowed until `wait()` has returned. Throws `invalid_argument` where there is no such
-  /// tensor, where it has another length, and where it is ready already.
+  /// Marks tensor `i` as computed. `x` is borrowed until `wait()` returns. Throws `invalid_argument` if there is no
+  /// tensor `i`, if its length differs from the one given to the constructor, or if it is already marked as ready.
   void ready(std::size_t i, std::span<T> x) {
     if (i >= tensors_.size()) {
-      raise<invalid_argument>({"tensor ", i, " is ready, but there are ", tensors_.size(), " tensors"});
+      raise<invalid_argument>({"tensor ", i, " is out of range: there are ", tensors_.size(), " tensors"});
     }
     tensor& t = tensors_[i];
     if (x.size() != t.size) {
-      raise<invalid_argument>({"tensor ", i, " has ", x.size(), " values; it was announced with ", t.size});
+      raise<invalid_argument>({"tensor ", i, " has ", x.size(), " values; expected ", t.size});
     }
-    if (t.is_ready) raise<invalid_argument>({"tensor ", i, " is ready for the second time in a round"});
+    if (t.is_ready) raise<invalid_argument>({"tensor ", i, " was marked as ready twice in one round"});
     t.values = x.data();
     bucket& b = buckets_[t.bucket];
     if (b.count > 1) std::copy(x.begin(), x.end(), b.values.data() + t.begin);
     if (b.ready + 1 == b.count) start(b);
-    ++b.ready; // it has started, or is not complete yet
+    ++b.ready; // after `start`: if that throws, the tensor is not ready yet
     t.is_ready = true;
   }
 
-  /// Waits until all tensors hold their sums; then a new round begins. Throws `invalid_argument` where one was not
-  /// ready: it can still become so. Throws the error of a call that failed.
+  /// Waits until all tensors hold their sums; then a new round begins. Throws `invalid_argument` if a tensor is not
+  /// ready; the program may then mark it as ready and call `wait()` again. Throws the error of a call that failed.
   void wait() {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (!tensors_[i].is_ready) raise<invalid_argument>({"tensor ", i, " is not ready, so its round cannot end"});
+      if (!tensors_[i].is_ready)
+        raise<invalid_argument>({"tensor ", i, " is not ready, so wait() cannot end the round"});
     }
     for (bucket& b : buckets_) b.ready = 0;
     for (tensor& t : tensors_) t.is_ready = false;
@@ -91,16 +93,16 @@ class fused_allreduce {
  private:
   struct tensor {
     std::size_t bucket;
-    std::size_t begin; // in the bucket
+    std::size_t begin; // offset in the bucket
     std::size_t size;
     T* values;
     bool is_ready = false;
   };
   struct bucket {
     std::string name;
-    std::size_t first; // tensor
-    std::size_t size;  // values
-    std::size_t count; // tensors
+    std::size_t first; // index of the first tensor
+    std::size_t size;  // in values
+    std::size_t count; // number of tensors
     buffer<T> values;
     std::size_t ready = 0;
   };
@@ -115,7 +117,7 @@ class fused_allreduce {
   Op op_;
   std::vector<tensor> tensors_;
   std::vector<bucket> buckets_;
-  std::vector<pending<Net, void>> calls_; // of this round
+  std::vector<pending<Net, void>> calls_; // started in this round
 };
 
 } // namespace spar

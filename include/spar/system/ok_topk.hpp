@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk: the k largest entries of the sum of every rank's k largest, in O(k) words (Ok-Topk, algorithm 1).
+// Ok-Topk: the k largest entries of the sum of every rank's k largest entries, in O(k) words (Ok-Topk, algorithm 1).
 #pragma once
 
 #include <spar/collective/composition.hpp>
@@ -11,12 +11,12 @@
 
 namespace spar {
 
-/// `Topology`: flat, or on_tree.
+/// `Topology` is flat or on_tree.
 template <class Topology = flat>
 using ok_topk_allreduce = composition<selector::threshold_reuse, storage::coo, Topology, balanced_owners>;
 
-/// Keeps the state: `ok_topk<float> reduce{{.select = {.density = 0.01}}}`, then `reduce(net, gradient)` again and
-/// again.
+/// Ok-Topk with error feedback, which keeps the residual and the state: create `ok_topk<float> reduce{{.select =
+/// {.density = 0.01}}}` once, then call `reduce(net, gradient)` in each step.
 template <element T, index_type Index = std::uint32_t, class Topology = flat>
 using ok_topk = error_feedback<T, ok_topk_allreduce<Topology>, Index>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any allreduce as a partial collective: solo, majority, quorum or everyone (eager-SGD, section 4).
+// Runs any allreduce as a partial collective: solo, majority, quorum or everyone (eager-SGD, section 4).
 #pragma once
 
 #include <spar/collective/partial/partial.hpp>
@@ -15,21 +15,23 @@ namespace spar {
 
 namespace detail {
 
-/// What is held back of values of T, or of a stream.
+/// Maps the argument of a partial allreduce, values of T or a stream, to the type of its backlog, which holds the calls
+/// that missed their rounds.
 template <class T, class Op>
-struct held_back {
-  using type = held_values<T, Op>;
+struct backlog_for {
+  using type = value_backlog<T, Op>;
   using value = T;
   using index = std::uint32_t;
 };
 template <class T, class Index, class Op>
-struct held_back<sparse_stream<T, Index>, Op> {
-  using type = held_stream<T, Index, Op>;
+struct backlog_for<sparse_stream<T, Index>, Op> {
+  using type = stream_backlog<T, Index, Op>;
   using value = T;
   using index = Index;
 };
 
-/// A composition in a partial allreduce: its rounds run one after the other, so a state is kept from one to the next.
+/// A composition in a partial allreduce. Its rounds run one after the other, so its state is kept from round to round;
+/// a round that fails leaves the state unchanged.
 template <class Composition>
 struct with_state {
   static constexpr std::string_view name = Composition::name;
@@ -69,41 +71,48 @@ constexpr auto as_partial(Algorithm given) {
   }
 }
 
-/// An algorithm of a partial allreduce may have a state, as its rounds run one after the other.
+/// Whether `algorithm` reduces `Argument`. The algorithm may change when it is called: the rounds of a partial
+/// allreduce run one after the other.
 template <class Algorithm, class Net, class Argument, class Op>
 concept reduces =
     requires(Algorithm& algorithm, channel<Net> net, Argument mine, Op op) { algorithm(net, mine, op).done(); };
 
 } // namespace detail
 
-/// A partial allreduce of n values of T in place, `partial_allreduce<float>(net, n, majority{})`, or of streams,
-/// `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for what it returns. `given` is
-/// any algorithm that `allreduce` takes, or an error_feedback. Collective: all ranks make theirs in the same order.
-/// Throws `invalid_argument` for a quorum that is no number of ranks, and for an algorithm's options.
+/// Creates a partial allreduce of n values of T in place, `partial_allreduce<float>(net, n, majority{})`, or of
+/// streams, `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for the calls and their
+/// results. `given` is any algorithm that `allreduce` takes, or an error_feedback. Collective: all ranks create their
+/// partial allreduces in the same order. Throws `invalid_argument` for a quorum that is not in [1, P] and for invalid
+/// options of the algorithm.
 template <class T, communicates Net, class Participation = solo, class Given = sparcml, class Op = sum>
 auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},
                        const partial_options& options = {}) {
-  using held = detail::held_back<T, Op>;
-  using value = typename held::value;
-  using index = typename held::index;
-  using argument = typename held::type::argument;
+  using backlog = detail::backlog_for<T, Op>;
+  using value = typename backlog::value;
+  using index = typename backlog::index;
+  using argument = typename backlog::type::argument;
   using port_type = detail::port_type_of<Net>;
   port_type& net = detail::port_of(on);
   auto algorithm = detail::as_partial(std::move(given));
   using Algorithm = decltype(algorithm);
-  static_assert(participation<Participation>,
-                "this participation does not say who must take part: it must be everyone, or have initiates(rank, "
-                "round, P), or q and counter(round, P); and a name, options(f) and validate(P)");
-  static_assert(reduction<Op, value>, "a partial allreduce needs an operation on its values");
+  static_assert(
+      participation<Participation>,
+      "this participation does not define which calls start a round: it must be everyone, or have initiates(rank, "
+      "round, P), or have q and counter(round, P); and it needs a name, options(f) and validate(P)");
+  static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
   detail::check_protocol<Algorithm, value, Op>();
   static_assert(detail::reduces<Algorithm, port_type, argument, Op>,
-                "this algorithm does not allreduce what the partial allreduce is of: dense values or sparse streams");
+                "this algorithm does not allreduce the argument of the partial allreduce, which is dense values or a "
+                "sparse stream");
   who.validate(net.size());
-  algorithm.template validate<value>(n, net.size(), op);
+  if constexpr (std::same_as<T, value>)
+    detail::validate_values<port_type, value>(algorithm, n, net.size(), op);
+  else
+    algorithm.template validate<value>(n, net.size(), op);
   const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
   const signature agreed = signature_of<value, index, Op>(n, terms);
-  return partial<port_type, typename held::type, Participation, Algorithm, Op>(
-      net, n, agreed, typename held::type(n, op, net.memory()), who, std::move(algorithm), op, options);
+  return partial<port_type, typename backlog::type, Participation, Algorithm, Op>(
+      net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(algorithm), op, options);
 }
 
 } // namespace spar

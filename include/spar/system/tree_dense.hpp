@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The dense allreduce over a tree that takes the cheapest of ring, Rabenseifner's algorithm, BlueConnect and
+// The dense allreduce over a tree that uses the cheapest of the ring, Rabenseifner's algorithm, BlueConnect and
 // FlexReduce.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace spar {
 
-/// The plans are borrowed until the last call has ended.
+/// `plans` must outlive the last call.
 inline auto tree_dense(const tree_plans& plans) { return compose(on_tree(plans), cheapest{}); }
-auto tree_dense(tree_plans&&) = delete; // they are borrowed
+auto tree_dense(tree_plans&&) = delete; // a temporary would not outlive the calls
 
 } // namespace spar

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SparCML's split-allgather over a tree: owners by the tree's portions of where the entries are. Beyond both papers.
+// SparCML's split-allgather over a tree: each owner gets the tree's portion of the entries. This combination is in
+// neither paper (SparCML, FlexReduce).
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -8,8 +9,8 @@
 
 namespace spar {
 
-/// The plans are borrowed until the last call has ended.
+/// `plans` must outlive the last call.
 inline auto tree_sparcml(const tree_plans& plans) { return compose(on_tree(plans), quantile_owners{}); }
-auto tree_sparcml(tree_plans&&) = delete; // they are borrowed
+auto tree_sparcml(tree_plans&&) = delete; // a temporary would not outlive the calls
 
 } // namespace spar

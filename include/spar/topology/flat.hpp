@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The topology of a network in which all ranks are alike.
+// The flat topology, which assumes that all ranks are equally well connected.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -11,10 +11,10 @@
 
 namespace spar {
 
-/// The default of the slot. A topology has
+/// The default topology. A topology has
 /// - `order()`: the order in which a schedule that knows no topology numbers the ranks;
-/// - `due(n, P)`: how the entries of n indices should be shared by their owners;
-/// - `validate(n, P)`: throws `invalid_argument` where it is for other ranks, or for another n.
+/// - `owners(n, P)`: how large a share of n indices each of the P owners should have;
+/// - `validate(n, P)`: throws `invalid_argument` if the topology is for another dimension or number of ranks.
 struct flat {
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "flat";
@@ -23,21 +23,21 @@ struct flat {
   template <class F>
   void options(F&&) const noexcept {}
   [[nodiscard]] static constexpr rank_order order() noexcept { return {}; }
-  [[nodiscard]] static uniform_ownership due(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
+  [[nodiscard]] static uniform_ownership owners(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
 };
 
-/// A topology that says what owners of indices share.
+/// A topology that defines the shares of owners. Rejects `on_plan`, whose plan is for one dimension only.
 template <class Topology>
-concept topology_with_owners = requires(const Topology& over, std::uint64_t n, rank_t ranks) { over.due(n, ranks); };
+concept topology_with_owners = requires(const Topology& over, std::uint64_t n, rank_t ranks) { over.owners(n, ranks); };
 
-/// One whose owners get entries straight from all ranks, one block each, in the topology's order: any without a plan of
-/// which ranks merge entries on their way.
+/// A topology whose owners receive entries directly from all ranks, one block each, in the order of the topology.
+/// Rejects a topology with a plan, where other ranks merge entries on the way to the owner.
 template <class Topology>
 concept straight_topology =
     topology_with_owners<Topology> && !requires(const Topology& over, std::uint64_t n) { over.plan(n); };
 
-/// The verdict of a schedule with owners on a topology without `due()`.
+/// Why a schedule with owners rejects a topology without `owners()`.
 using needs_owners =
-    because<"this schedule shares indices among owners, and the topology does not say how: take flat or on_tree">;
+    because<"this schedule divides indices among owners, but the topology does not define owners: use flat or on_tree">;
 
 } // namespace spar

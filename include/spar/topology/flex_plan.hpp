@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plan of an uneven reduce-scatter and all-gather over a tree: FlexReduce_plan (FlexReduce, section III-B, figure
+// The plan of an uneven reduce-scatter and allgather over a tree: FlexReduce_plan (FlexReduce, section III-B, figure
 // 3).
 #pragma once
 
@@ -18,50 +18,52 @@
 
 namespace spar {
 
-/// What every rank does in an allreduce of n values over a tree. Made once and used for many calls, and the same on all
-/// ranks, as it depends on the tree and on n alone. A plain value.
+/// What each rank does in an allreduce of n values over a tree. A plan depends on the tree and n alone, so it is the
+/// same on all ranks, is built once and serves many calls. A plain value.
 ///
-/// A *call* reduces one subrange along a chain of ranks, one from each child of a branch, to the rank that owns it from
-/// then on: the chain's last one, its root. A node's chains begin with the child after the root's and go round, so that
-/// together they are the ring reduce-scatter of equation 2; where one has a much slower link than the others, children
-/// with slower ones come first in every chain that they do not end. A root that holds nothing of the subrange itself
-/// gets it from the holder in its own child, which stands before it.
+/// A *call* reduces one subrange along a chain of ranks, one rank from each child of a branch. The last rank of the
+/// chain, its root, owns the subrange from then on. The chains of a branch begin with the child after the root's child
+/// and go round, so that together they form the ring reduce-scatter of equation 2. If one child has a much slower link
+/// than the others, children with slower links come first in every chain, except that the root's child stays last. If
+/// the root itself holds no values of the subrange, the rank in the root's child that holds them comes just before the
+/// root.
 class flex_plan {
  public:
   struct call {
     index_range range;
-    std::size_t first = 0; ///< its chain is chains[first, last)
+    std::size_t first = 0; ///< the chain is chains[first, last)
     std::size_t last = 0;
-    bool root_holds = true; ///< whether the root adds anything
+    bool root_holds = true; ///< whether the root adds values of its own
     friend bool operator==(const call&, const call&) = default;
   };
-  /// A rank's place in the chain of a call.
+  /// The place of a rank in the chain of a call.
   struct part {
-    std::size_t call = 0; ///< of calls()
-    std::size_t place = 0;
+    std::size_t call = 0;  ///< index among the calls of all levels
+    std::size_t place = 0; ///< position in the chain, from 0
     friend bool operator==(const part&, const part&) = default;
   };
-  /// Calls of a rank, as their root, on a level.
+  /// How many calls on one level have the same rank as their root.
   struct call_counts {
     double mean = 0;
     std::size_t most = 0;
   };
 
+  /// The plan of FlexReduce for n values.
   flex_plan(const tree& topology, std::uint64_t n) : flex_plan(topology, n, false) {}
 
-  /// The plan with which each branch but the root reduces everything to its first rank, its master: masters alone do
-  /// the allreduce above (Jia et al. 2018; FlexReduce, section II-A).
+  /// The hierarchical plan: each branch except the root reduces all values to its first rank, its master, and only
+  /// masters take part in the allreduce above (Jia et al. 2018; FlexReduce, section II-A).
   static flex_plan hierarchical(const tree& topology, std::uint64_t n) { return {topology, n, true}; }
 
-  /// The subrange and the chain of a call, as `calls` and `chain` of a plan give them.
+  /// The subrange and the chain of a call, as `calls` and `chain` return them.
   struct given_call {
     index_range range;
     std::vector<rank_t> chain;
   };
-  /// The plan with these calls, by level. Throws `invalid_argument`, which names the call, where they do not reduce
-  /// every rank's values to exactly one owner each.
+  /// Builds a plan from the calls of each level. Throws `invalid_argument`, naming the call, unless the calls reduce
+  /// the values of every rank to exactly one owner each.
   static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<given_call>>& levels) {
-    if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks"});
+    if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks; expected at least 1"});
     flex_plan plan(n, ranks);
     for (const auto& level : levels) {
       for (const given_call& c : level) plan.add_given(c);
@@ -72,10 +74,11 @@ class flex_plan {
     return plan;
   }
 
-  /// Throws `invalid_argument` for another number of values or ranks than the plan's.
+  /// Throws `invalid_argument` unless the plan is for `n` values and `ranks` ranks.
   void check(std::uint64_t n, rank_t ranks) const {
-    if (ranks != ranks_) raise<invalid_argument>({"a plan for ", ranks_, " ranks is used on ", ranks});
-    if (n != n_) raise<invalid_argument>({"a plan for ", n_, " values is used for ", n});
+    if (ranks != ranks_)
+      raise<invalid_argument>({"a plan is for ", ranks_, " ranks, but the number of ranks is ", ranks});
+    if (n != n_) raise<invalid_argument>({"a plan is for ", n_, " values, but the dimension is ", n});
   }
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
   [[nodiscard]] rank_t ranks() const noexcept { return ranks_; }
@@ -89,22 +92,24 @@ class flex_plan {
   [[nodiscard]] std::span<const rank_t> chain(const call& c) const noexcept {
     return std::span(chains_).subspan(c.first, c.last - c.first);
   }
-  /// Whether a rank is the root of the call, and whether it adds something to what it receives.
+  /// Whether the rank is the root of the call.
   [[nodiscard]] bool is_root(const part& p) const noexcept {
     return p.place + 1 == calls_[p.call].last - calls_[p.call].first;
   }
+  /// Whether the rank adds values of its own in the call.
   [[nodiscard]] bool adds(const part& p) const noexcept { return !is_root(p) || calls_[p.call].root_holds; }
-  /// The longest chain of a level: its messages go out in one round less.
+  /// Number of ranks in the longest chain of a level, which takes one round less.
   [[nodiscard]] std::size_t longest_chain(std::size_t level) const noexcept { return levels_[level].longest; }
-  /// In which calls of a level a rank takes part, in the calls' order.
+  /// The calls of a level in which a rank takes part, in the order of the calls.
   [[nodiscard]] std::span<const part> parts(std::size_t level, rank_t rank) const noexcept {
     const std::size_t i = level * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank);
     return std::span(parts_).subspan(part_bounds_[i], part_bounds_[i + 1] - part_bounds_[i]);
   }
-  /// What each rank owns in the end.
+  /// The range that a rank owns in the end.
   [[nodiscard]] index_range operator[](rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
-  /// The same for equal plans, and hardly ever for others.
+  /// A hash of the plan, the same for equal plans and hardly ever for different ones.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
+  /// The mean and the maximum of `call_counts` over all ranks and levels.
   [[nodiscard]] call_counts counts() const {
     call_counts all;
     std::vector<std::size_t> of_rank(static_cast<std::size_t>(ranks_));
@@ -120,7 +125,7 @@ class flex_plan {
 
   friend bool operator==(const flex_plan&, const flex_plan&) = default;
 
-  /// A call a line: its level, its subrange, and its chain.
+  /// A picture of the plan, one call per line: its level, subrange and chain.
   [[nodiscard]] std::string picture() const {
     std::string text;
     for (std::size_t level = 0; level < levels(); ++level) {
@@ -136,7 +141,7 @@ class flex_plan {
  private:
   struct bounds {
     std::size_t last_call = 0;
-    std::size_t longest = 0; // chain
+    std::size_t longest = 0; // number of ranks in the longest chain
     friend bool operator==(const bounds&, const bounds&) = default;
   };
 
@@ -154,12 +159,12 @@ class flex_plan {
     digest_ = hash();
   }
 
-  /// Divides [0, n) among the leaves of a branch: each gets its portion of what it holds, in the order of what they
-  /// hold, so that it keeps as much as can be (figure 3b).
+  /// Divides [0, n) among the leaves of a branch. Each leaf gets its portion of the range it holds; the leaves are in
+  /// the order of the ranges they hold, so that each one keeps as much of its range as possible (figure 3b).
   void assign_ranges(const tree& topology, std::size_t branch, bool to_master, std::vector<index_range>& next) {
     const tree::node& self = topology.nodes()[branch];
     const std::uint64_t degree = self.children.size();
-    std::vector<std::vector<rank_t>> holders; // of each child, in the order of what they hold, which is [0, n)
+    std::vector<std::vector<rank_t>> holders; // per child, in order of the ranges they hold; together these are [0, n)
     std::vector<std::size_t> child_of(static_cast<std::size_t>(ranks_));
     for (const std::size_t c : self.children) {
       const auto leaves = topology.leaves_of(topology.nodes()[c]);
@@ -177,10 +182,10 @@ class flex_plan {
     });
     const auto master = std::find_if(leaves.begin(), leaves.end(), [&](rank_t r) { return held(r).size() > 0; });
 
-    std::vector<std::size_t> at(holders.size()); // the holder of `progress` in each child
+    std::vector<std::size_t> at(holders.size()); // index of the holder of `progress` in each child
     std::uint64_t progress = 0, lengths = 0, rest = 0;
     for (const rank_t owner : sorted) {
-      // floor(lengths / degree), where the lengths may be beyond 64 bits together.
+      // floor(sum of lengths / degree), where the sum may exceed 64 bits.
       lengths += held(owner).size() / degree;
       rest += held(owner).size() % degree;
       const bool is_master = master != leaves.end() && owner == *master;
@@ -198,9 +203,10 @@ class flex_plan {
     }
   }
 
-  /// The children of a branch, those with slower links first, where one link has at most a quarter of the bandwidth of
-  /// any other; else nothing. Chains that all begin with the same child are a pipeline behind it, and the others' links
-  /// carry up to d/(d-1) of the ring's values in each half: no loss only where all wait for the slow link anyhow.
+  /// The children of a branch, those with slower links first, if one link has at most a quarter of the bandwidth of any
+  /// other; otherwise empty. Chains that all begin with the same child form a pipeline behind it, in which the other
+  /// links carry up to d/(d-1) of the values of the ring in each half. This is no loss only if all ranks wait for the
+  /// slow link anyway.
   static std::vector<std::size_t> slow_first(const tree& topology, const tree::node& branch) {
     const auto bandwidth = [&](std::size_t c) { return topology.nodes()[branch.children[c]].up.bandwidth; };
     std::vector<std::size_t> order(branch.children.size());
@@ -234,31 +240,34 @@ class flex_plan {
     const auto what = [&] { return sentence("call ", calls_.size(), " of a plan"); };
     const auto& [range, chain] = given;
     if (range.begin >= range.end || range.end > n_) {
-      raise<invalid_argument>({what(), " is for [", range.begin, ", ", range.end, ") of ", n_, " values"});
+      raise<invalid_argument>(
+          {what(), " has the range [", range.begin, ", ", range.end, "); expected a non-empty part of [0, ", n_, ")"});
     }
-    if (chain.empty()) raise<invalid_argument>({what(), " has no ranks"});
+    if (chain.empty()) raise<invalid_argument>({what(), " has no ranks in its chain"});
     std::vector<rank_t> sorted(chain);
     std::sort(sorted.begin(), sorted.end());
     if (sorted.front() < 0 || sorted.back() >= ranks_) {
-      raise<invalid_argument>(
-          {what(), " has rank ", sorted.front() < 0 ? sorted.front() : sorted.back(), " of ", ranks_});
+      raise<invalid_argument>({what(), " has rank ", sorted.front() < 0 ? sorted.front() : sorted.back(),
+                               " in its chain, but the number of ranks is ", ranks_});
     }
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end()) raise<invalid_argument>({what(), " has rank ", *twice, " twice"});
     const index_range root = held(chain.back());
     const bool root_holds = root.begin <= range.begin && range.end <= root.end;
     if (!root_holds && chain.size() == 1) {
-      raise<invalid_argument>({what(), " is of rank ", chain.back(), " alone, which does not have these values"});
+      raise<invalid_argument>({what(), " has only rank ", chain.back(),
+                               " in its chain, but this rank does not hold the values of the range"});
     }
     if (!root_holds && std::max(root.begin, range.begin) < std::min(root.end, range.end)) {
-      raise<invalid_argument>(
-          {what(), " has the root ", chain.back(), ", which has some of these values and not others"});
+      raise<invalid_argument>({what(), " has the root ", chain.back(),
+                               ", which holds only some of the values of the range; expected all or none"});
     }
     calls_.push_back({range, chains_.size(), chains_.size() + chain.size(), root_holds});
     chains_.insert(chains_.end(), chain.begin(), chain.end());
   }
 
-  /// What ranks hold after the calls of a level since `first`; those in none of them keep what they have.
+  /// Updates the ranges that ranks hold after the calls of a level, which begin with `first`. Ranks in none of these
+  /// calls keep their ranges.
   void take_over_ranges(std::size_t first) {
     for (rank_t r = 0; r < ranks_; ++r) {
       const auto mine = parts(levels() - 1, r);
@@ -267,24 +276,26 @@ class flex_plan {
       std::uint64_t given = held(r).begin;
       for (const part& p : mine) {
         const index_range range = (*this)[p].range;
-        const auto what = [&] { return sentence("call ", p.call, " (", p.call - first, " of its level) of a plan"); };
+        const auto what = [&] {
+          return sentence("call ", p.call, " of a plan (call ", p.call - first, " of its level)");
+        };
         if (adds(p)) {
           if (range.begin != given) {
-            raise<invalid_argument>({what(), " begins at ", range.begin, ", where rank ", r, " has values from ", given,
-                                     " on that are in no call, or in two"});
+            raise<invalid_argument>({what(), " begins at ", range.begin, ", but the next value of rank ", r, " is ",
+                                     given, "; each value must be in exactly one call of a level"});
           }
           given = range.end;
         }
         if (!is_root(p)) continue;
         if (owned.size() > 0 && owned.end != range.begin) {
-          raise<invalid_argument>(
-              {what(), " leaves a gap in what rank ", r, " owns: ", owned.end, " to ", range.begin});
+          raise<invalid_argument>({what(), " does not continue the range of its root, rank ", r, ": the range ends at ",
+                                   owned.end, ", the call begins at ", range.begin});
         }
         owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};
       }
       if (given != held(r).end) {
-        raise<invalid_argument>({"level ", levels() - 1, " of a plan leaves values of rank ", r, " from ", given,
-                                 " on in no call, or in two"});
+        raise<invalid_argument>({"on level ", levels() - 1, " of a plan, the calls of rank ", r, " end at ", given,
+                                 ", but its values do not; each value must be in exactly one call of a level"});
       }
       held_[static_cast<std::size_t>(r)] = owned;
     }
@@ -299,14 +310,18 @@ class flex_plan {
     for (const index_range& range : owned) {
       if (range.size() == 0) continue;
       if (range.begin != covered) {
-        raise<invalid_argument>({"the owners of a plan do not have each of ", n_, " values once, from ", covered});
+        raise<invalid_argument>(
+            {"each of the ", n_,
+             " values of a plan must have exactly one owner, but owned ranges overlap or leave a gap at ", covered});
       }
       covered = range.end;
     }
-    if (covered != n_) raise<invalid_argument>({"the owners of a plan have ", covered, " of ", n_, " values"});
+    if (covered != n_)
+      raise<invalid_argument>({"the owners of a plan own only ", covered, " of ", n_, " values; expected all"});
   }
 
-  /// Notes the calls since the last level as one, and who takes part in which; returns the first.
+  /// Makes the calls since the last level a level, and records which ranks take part in which call. Returns the first
+  /// of these calls.
   std::size_t close_level() {
     const std::size_t before = levels_.empty() ? 0 : levels_.back().last_call;
     std::size_t longest = 0;
@@ -336,7 +351,7 @@ class flex_plan {
 
   [[nodiscard]] index_range held(rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
 
-  /// Of all that ranks do.
+  /// A hash of all calls and chains.
   [[nodiscard]] std::uint64_t hash() const noexcept {
     std::uint64_t hash = 14695981039346656037U;
     const auto add = [&](std::uint64_t word) {
@@ -353,12 +368,12 @@ class flex_plan {
 
   std::uint64_t n_;
   rank_t ranks_;
-  std::vector<index_range> held_; // by each rank, so far
+  std::vector<index_range> held_; // by each rank after the levels so far
   std::vector<call> calls_;
   std::vector<rank_t> chains_;
   std::vector<bounds> levels_;
   std::vector<part> parts_;
-  std::vector<std::size_t> part_bounds_; // of each rank at each level
+  std::vector<std::size_t> part_bounds_; // bounds in `parts_`, for each rank on each level
   std::uint64_t digest_ = 0;
 };
 

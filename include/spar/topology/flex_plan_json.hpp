@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Plans as JSON, to keep them or to hand them on. Needs nlohmann's json; spar.hpp does not include this header.
+// Writes plans to JSON and reads them back. Needs nlohmann's json; spar.hpp does not include this header.
 #pragma once
 
 #include <spar/topology/flex_plan.hpp>
@@ -15,8 +15,9 @@
 
 namespace spar {
 
-/// An object with `n` and `ranks`; `ranges`, what each rank owns in the end; `subranges` and `participants` (the chain,
-/// its root last) of each level's calls; `calls_mean` and `calls_max`, of a rank on a level. Ranges are [begin, end].
+/// Returns the plan as a JSON object with `n` and `ranks`; `ranges`, the range that each rank owns in the end; for each
+/// level the `subranges` and `participants` of its calls (the chain, with the root last); `calls_mean` and `calls_max`,
+/// the calls of a rank on a level. A range is [begin, end], without `end` itself.
 inline std::string to_json(const flex_plan& plan) {
   using json = nlohmann::ordered_json;
   const auto range = [](const index_range& r) { return json::array({r.begin, r.end}); };
@@ -45,38 +46,41 @@ inline std::string to_json(const flex_plan& plan) {
 namespace detail {
 
 inline std::uint64_t count_of_json(const nlohmann::json& from) {
-  if (!from.is_number_unsigned()) raise<invalid_argument>({"a plan has ", from.dump(), " where a number is due"});
+  if (!from.is_number_unsigned())
+    raise<invalid_argument>({"a plan has ", from.dump(), " where a non-negative integer is expected"});
   return from.get<std::uint64_t>();
 }
 inline rank_t rank_of_json(const nlohmann::json& from) {
   if (count_of_json(from) > static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max())) {
-    raise<invalid_argument>({"a plan has ", from.dump(), " where a rank is due"});
+    raise<invalid_argument>({"a plan has ", from.dump(), " where a rank is expected"});
   }
   return from.get<rank_t>();
 }
 inline index_range range_of_json(const nlohmann::json& from) {
-  if (from.size() != 2) raise<invalid_argument>({"a plan has ", from.dump(), " where a range is due"});
+  if (from.size() != 2)
+    raise<invalid_argument>({"a plan has ", from.dump(), " where a range [begin, end] is expected"});
   return {count_of_json(from.at(0)), count_of_json(from.at(1))};
 }
 
 } // namespace detail
 
-/// The plan that `to_json` wrote: equal to it. Throws `invalid_argument` for a text that is no plan (see
-/// `flex_plan::of_calls`), and where `ranges` are not what its calls come to.
+/// Reads a plan that `to_json` wrote; the result is equal to the original. Throws `invalid_argument` if the text is
+/// malformed, the plan is invalid (see `flex_plan::of_calls`), or `ranges` do not match the result of the calls.
 inline flex_plan parse_plan(const std::string& text) {
   try {
     const auto from = detail::json_without_doubles(text, "a plan");
     const auto& subranges = from.at("subranges");
     const auto& participants = from.at("participants");
     if (subranges.size() != participants.size()) {
-      raise<invalid_argument>(
-          {"a plan has subranges on ", subranges.size(), " levels, participants on ", participants.size()});
+      raise<invalid_argument>({"a plan has subranges for ", subranges.size(),
+                               " levels, but the number of levels with participants is ", participants.size()});
     }
     std::vector<std::vector<flex_plan::given_call>> levels(subranges.size());
     for (std::size_t l = 0; l < levels.size(); ++l) {
       if (subranges.at(l).size() != participants.at(l).size()) {
         raise<invalid_argument>({"level ", l, " of a plan has ", subranges.at(l).size(),
-                                 " subranges, and participants of ", participants.at(l).size()});
+                                 " subranges, but the number of chains in its participants is ",
+                                 participants.at(l).size()});
       }
       for (std::size_t c = 0; c < subranges.at(l).size(); ++c) {
         auto& call = levels[l].emplace_back();
@@ -85,20 +89,20 @@ inline flex_plan parse_plan(const std::string& text) {
       }
     }
     if (from.at("ranges").size() != detail::count_of_json(from.at("ranks"))) {
-      raise<invalid_argument>({"a plan has ", from.at("ranges").size(), " ranges, for ",
+      raise<invalid_argument>({"a plan has ", from.at("ranges").size(), " ranges; expected one for each of ",
                                detail::count_of_json(from.at("ranks")), " ranks"});
     }
     const flex_plan plan =
         flex_plan::of_calls(detail::count_of_json(from.at("n")), detail::rank_of_json(from.at("ranks")), levels);
     for (rank_t r = 0; r < plan.ranks(); ++r) {
       if (detail::range_of_json(from.at("ranges").at(static_cast<std::size_t>(r))) != plan[r]) {
-        raise<invalid_argument>({"a plan gives rank ", r, " another range than its calls do, which is [", plan[r].begin,
-                                 ", ", plan[r].end, ")"});
+        raise<invalid_argument>({"a plan gives rank ", r, " a range that does not match its calls; expected [",
+                                 plan[r].begin, ", ", plan[r].end, ")"});
       }
     }
     return plan;
   } catch (const nlohmann::json::exception& e) {
-    raise<invalid_argument>({"a text is no plan: ", e.what()});
+    raise<invalid_argument>({"malformed plan: ", e.what()});
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which rank owns which index range (SparCML, section 5.3.2: the uniform split of the dimension; Ok-Topk, section
-// 3.1.1: a balanced one).
+// 3.1.1: a balanced split).
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -13,13 +13,13 @@
 
 namespace spar {
 
-/// [0, n) in `blocks` contiguous blocks whose sizes differ by at most one, the larger ones first.
+/// Divides [0, n) into `blocks` contiguous blocks whose sizes differ by at most one, the larger ones first.
 struct uniform_ownership {
   std::uint64_t n = 0;
   rank_t blocks = 1;
 
   [[nodiscard]] constexpr rank_t count() const noexcept { return blocks; }
-  [[nodiscard, gnu::noinline]] constexpr std::uint64_t begin(rank_t block) const noexcept {
+  [[nodiscard]] constexpr std::uint64_t begin(rank_t block) const noexcept {
     const auto p = static_cast<std::uint64_t>(blocks);
     const auto b = static_cast<std::uint64_t>(block);
     return b * (n / p) + std::min(b, n % p);
@@ -27,25 +27,26 @@ struct uniform_ownership {
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     return {begin(block), begin(block + 1)};
   }
-  /// What a block has where the blocks have so many in the mean.
+  /// Expected entries of a block, given the mean over all blocks.
   [[nodiscard]] constexpr std::uint64_t of_mean(std::uint64_t mean, rank_t) const noexcept { return mean; }
-  /// The union of the blocks from `first` to before `last`.
+  /// The union of the blocks [first, last).
   [[nodiscard]] constexpr index_range range(rank_t first, rank_t last) const noexcept {
     return {begin(first), begin(last)};
   }
 };
 
-/// [0, n) in contiguous blocks that are to each other as given portions: block b begins at floor(n * p[b] / W) for its
-/// first unit p[b] of W = p[blocks] <= 2^32.
+/// Divides [0, n) into contiguous blocks of given proportions: with W = portions[number of blocks] <= 2^32, block b
+/// begins at floor(n * portions[b] / W).
 struct portioned_ownership {
   std::uint64_t n = 0;
-  std::span<const std::uint64_t> portions; ///< ascending from 0; one more than there are blocks
+  std::span<const std::uint64_t> portions; ///< bounds in units of n / W: ascending from 0, one more than blocks
 
   [[nodiscard]] rank_t count() const noexcept { return static_cast<rank_t>(portions.size() - 1); }
   [[nodiscard]] std::uint64_t begin(rank_t block) const noexcept {
     const std::uint64_t all = portions.back(), first = portions[static_cast<std::size_t>(block)];
     return n / all * first + n % all * first / all;
   }
+  /// Expected entries of a block, given the mean over all blocks.
   [[nodiscard]] std::uint64_t of_mean(std::uint64_t mean, rank_t block) const noexcept {
     const auto b = static_cast<std::size_t>(block);
     const double share = static_cast<double>(portions[b + 1] - portions[b]) / static_cast<double>(portions.back());
@@ -53,7 +54,7 @@ struct portioned_ownership {
   }
 };
 
-/// Contiguous blocks with the given bounds: block b is [bounds[b], bounds[b + 1]).
+/// Contiguous blocks with given bounds: block b is [bounds[b], bounds[b + 1]).
 struct bounded_ownership {
   std::span<const std::uint64_t> bounds;
 

@@ -19,19 +19,20 @@ namespace spar {
 
 /// A link of a tree, the same in both directions.
 struct tree_link {
-  double bandwidth = 1e9; ///< bytes a second, each way
+  double bandwidth = 1e9; ///< bytes per second, in each direction
   double latency = 1e-6;  ///< seconds
   friend bool operator==(const tree_link&, const tree_link&) = default;
 };
 
-/// A leaf, which is a rank, or a branch: a host or a switch, with a link to each of its children. Composed by hand:
+/// A node from which a `tree` is built: a leaf, which is a rank, or a branch, which is a host or a switch with a link
+/// to each child. Example:
 ///
 ///     const tree_node host_a{.links = {.bandwidth = 1e10}, .children = {tree_node{0}, tree_node{1}}};
 struct tree_node {
-  rank_t rank = -1;     ///< of a leaf
-  tree_link links = {}; ///< of a branch, to each child
+  rank_t rank = -1;     ///< rank of a leaf; -1 for a branch
+  tree_link links = {}; ///< links of a branch to its children
   std::vector<tree_node> children = {};
-  std::optional<tree_link> link = {}; ///< to its parent, where that differs from the parent's `links`
+  std::optional<tree_link> link = {}; ///< link to the parent, if it differs from the parent's `links`
 };
 
 /// A tree whose leaves are exactly the ranks 0 to P - 1. A plain value.
@@ -39,29 +40,30 @@ class tree {
  public:
   /// A node of the tree; nodes are numbered so that a parent comes before its children.
   struct node {
-    std::size_t parent = 0;     ///< the root is its own
-    std::size_t depth = 0;      ///< links to the root
+    std::size_t parent = 0;     ///< the root is its own parent
+    std::size_t depth = 0;      ///< number of links to the root
     tree_link up = {};          ///< the link to the parent
-    std::size_t first_leaf = 0; ///< its leaves are leaves()[first_leaf, last_leaf)
+    std::size_t first_leaf = 0; ///< the leaves of the node are leaves()[first_leaf, last_leaf)
     std::size_t last_leaf = 0;
-    std::vector<std::size_t> children = {}; ///< none of a leaf
+    std::vector<std::size_t> children = {}; ///< empty for a leaf
     friend bool operator==(const node&, const node&) = default;
   };
 
-  /// Throws `invalid_argument` for a branch without children, a link without bandwidth or with a negative latency, a
-  /// root with a link to a parent, and leaves that are not exactly the ranks; names the place, as in
-  /// "root.children[1]".
+  /// Throws `invalid_argument` if a branch has no children, the bandwidth of a link is not positive or a latency is
+  /// negative, the root has a link to a parent, or the leaves are not exactly the ranks 0 to P - 1. The message names
+  /// the node, as in "root.children[1]".
   explicit tree(const tree_node& root) {
-    if (root.link) raise<invalid_argument>({"root of the tree has a link to a parent"});
+    if (root.link) raise<invalid_argument>({"root of the tree has a link to a parent; expected none"});
     add(root, 0, {}, 0, "root");
     check_ranks();
   }
-  /// Throws `invalid_argument` for nodes deeper than any network, which would end the program.
+  /// Throws `invalid_argument` if `depth`, in links from the root, is more than any network has: the recursion would
+  /// overflow the stack.
   static void check_depth(std::size_t depth) {
     constexpr std::size_t deepest = 100;
     if (depth > deepest) raise<invalid_argument>({"a tree is deeper than ", deepest, " links"});
   }
-  /// All ranks at one switch.
+  /// The tree with all ranks at one switch.
   static tree flat(rank_t ranks, const tree_link& links = {}) {
     tree_node root{.links = links};
     for (rank_t r = 0; r < ranks; ++r) root.children.push_back({.rank = r});
@@ -75,9 +77,10 @@ class tree {
   [[nodiscard]] std::span<const rank_t> leaves_of(const node& of) const noexcept {
     return leaves().subspan(of.first_leaf, of.last_leaf - of.first_leaf);
   }
-  /// L: branches on the longest way from the root down.
+  /// L, the number of branches on the longest path from the root down.
   [[nodiscard]] std::size_t levels() const noexcept { return levels_; }
-  /// The branches of a level, 0 for the deepest ones, levels() - 1 for the root (section III-B: reverse level order).
+  /// The branches of a level: level 0 has the deepest ones, level levels() - 1 the root (section III-B: reverse level
+  /// order).
   [[nodiscard]] std::vector<std::size_t> branches(std::size_t level) const {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -86,7 +89,7 @@ class tree {
     return found;
   }
 
-  /// Whether all branches of a level have as many children, and all ranks the same depth.
+  /// Whether all branches of a level have the same number of children, and all ranks the same depth.
   [[nodiscard]] bool is_symmetric() const {
     std::vector<std::size_t> degrees(levels_);
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const node& n) {
@@ -96,7 +99,7 @@ class tree {
     });
   }
 
-  /// The links alone, as the simulator takes them.
+  /// The links of the tree, in the form that the simulator takes.
   [[nodiscard]] network_tree network() const {
     network_tree links;
     links.at.resize(leaves_.size());
@@ -110,7 +113,7 @@ class tree {
 
   friend bool operator==(const tree&, const tree&) = default;
 
-  /// An indented picture, a node a line.
+  /// An indented picture of the tree, one node per line.
   [[nodiscard]] std::string picture() const {
     std::string text;
     for (const node& n : nodes_) {
@@ -131,11 +134,12 @@ class tree {
     nodes_.push_back({.parent = parent, .depth = depth, .up = up, .first_leaf = leaves_.size()});
     if (what.rank >= 0) {
       if (!what.children.empty()) {
-        raise<invalid_argument>({place, " of the tree is rank ", what.rank, " and has children as well"});
+        raise<invalid_argument>(
+            {place, " of the tree is rank ", what.rank, " and has children; expected one or the other"});
       }
       leaves_.push_back(what.rank);
     } else {
-      if (what.rank != -1) raise<invalid_argument>({place, " of the tree has rank ", what.rank});
+      if (what.rank != -1) raise<invalid_argument>({place, " of the tree has the invalid rank ", what.rank});
       if (what.children.empty()) raise<invalid_argument>({place, " of the tree has neither a rank nor children"});
       check_link(what.links, place, " of the tree has links");
       levels_ = std::max(levels_, depth + 1);
@@ -144,7 +148,7 @@ class tree {
         const std::string child_place = sentence(place, ".children[", c, "]");
         if (child.link) check_link(*child.link, child_place, " of the tree has a link");
         const std::size_t added = add(child, self, child.link.value_or(what.links), depth + 1, child_place);
-        nodes_[self].children.push_back(added); // which `add` may have moved
+        nodes_[self].children.push_back(added); // indexed again, as `add` may have moved the nodes
       }
     }
     nodes_[self].last_leaf = leaves_.size();
@@ -154,10 +158,12 @@ class tree {
   static void check_link(const tree_link& link, const std::string& place, const char* has) {
     constexpr double infinite = std::numeric_limits<double>::infinity();
     if (!(link.bandwidth > 0 && link.bandwidth < infinite)) {
-      raise<invalid_argument>({place, has, " of ", link.bandwidth, " bytes a second"});
+      raise<invalid_argument>(
+          {place, has, " of ", link.bandwidth, " bytes per second; expected a finite bandwidth above 0"});
     }
     if (!(link.latency >= 0 && link.latency < infinite)) {
-      raise<invalid_argument>({place, has, " with a latency of ", link.latency, " s"});
+      raise<invalid_argument>(
+          {place, has, " with a latency of ", link.latency, " s; expected a finite latency of at least 0 s"});
     }
   }
 
@@ -166,7 +172,7 @@ class tree {
     for (const rank_t r : leaves_) {
       if (r >= ranks()) {
         raise<invalid_argument>(
-            {"a tree with ", ranks(), " leaves has rank ", r, ": its leaves are the ranks from 0 to ", ranks() - 1});
+            {"a tree with ", ranks(), " leaves has rank ", r, "; expected the ranks from 0 to ", ranks() - 1});
       }
       if (seen[static_cast<std::size_t>(r)]) raise<invalid_argument>({"a tree has rank ", r, " twice"});
       seen[static_cast<std::size_t>(r)] = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce's plan for any number of values: in cells whose bounds are found where the entries are.
+// A plan of FlexReduce for any number of values, in cells whose bounds depend on where the entries are.
 #pragma once
 
 #include <spar/topology/flex_plan.hpp>
@@ -13,15 +13,16 @@
 
 namespace spar {
 
-/// FlexReduce's plan for a tree in cells, which are what lies between two of its boundaries: who owns a cell depends on
-/// the tree alone, and which indices are in it on where the entries are, so that each rank's portion of them is what
-/// the tree says. Made once, the same on all ranks.
+/// The plan of FlexReduce for a tree, in cells. A cell is the range between two adjacent boundaries of the plan. The
+/// owner of a cell depends on the tree alone, and the indices in a cell depend on where the entries are, so that each
+/// rank gets the portion of the entries that the tree prescribes. Built once; the same on all ranks.
 class tree_cells {
  public:
   explicit tree_cells(const tree& topology) : tree_cells(flex_plan(topology, std::uint64_t{1} << 30)) {}
 
+  /// The plan, which has cells as its values.
   [[nodiscard]] const flex_plan& plan() const noexcept { return plan_; }
-  /// Of all entries together, as `portioned_ownership` has it.
+  /// The bounds of the cells as portions of all entries, as in `portioned_ownership`.
   [[nodiscard]] std::span<const std::uint64_t> portions() const noexcept { return portions_; }
 
  private:

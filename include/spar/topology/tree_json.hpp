@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Trees in JSON files. Needs nlohmann's json; spar.hpp does not include this header.
+// Reads trees from JSON. Needs nlohmann's json; spar.hpp does not include this header.
 #pragma once
 
 #include <spar/topology/tree.hpp>
@@ -21,10 +21,11 @@ namespace spar {
 
 namespace detail {
 
-/// Takes `bandwidth` and `latency`, or says that it is none of them.
+/// Stores `value` in the link if `key` is `bandwidth` or `latency`; returns false for any other key.
 inline bool read_link(tree_link& link, const std::string& key, const nlohmann::json& value, const std::string& place) {
   if (key != "bandwidth" && key != "latency") return false;
-  if (!value.is_number()) raise<invalid_argument>({place, ".", key, " of the tree is no number: ", value.dump()});
+  if (!value.is_number())
+    raise<invalid_argument>({place, ".", key, " of the tree must be a number, not ", value.dump()});
   (key == "bandwidth" ? link.bandwidth : link.latency) = value.get<double>();
   return true;
 }
@@ -32,35 +33,36 @@ inline bool read_link(tree_link& link, const std::string& key, const nlohmann::j
 inline tree_node node_of_json(const nlohmann::json& from, const std::string& place, const tree_link& above,
                               std::size_t depth) {
   tree::check_depth(depth);
-  if (!from.is_object()) raise<invalid_argument>({place, " of the tree is no object"});
+  if (!from.is_object()) raise<invalid_argument>({place, " of the tree is not a JSON object"});
   tree_node node;
   if (from.contains("rank") && (from.contains("bandwidth") || from.contains("latency"))) {
-    raise<invalid_argument>({place, " of the tree is a rank, and has links"});
+    raise<invalid_argument>({place, " of the tree is a rank, but has links; expected a rank or links"});
   }
   for (const auto& [key, value] : from.items()) {
     if (read_link(node.links, key, value, place) || key == "children") continue;
     if (key == "rank") {
       constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max());
       if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) {
-        raise<invalid_argument>({place, ".rank of the tree is no rank: ", value.dump()});
+        raise<invalid_argument>({place, ".rank of the tree is not a valid rank: ", value.dump()});
       }
       node.rank = value.get<rank_t>();
     } else if (key == "link") {
-      if (!value.is_object()) raise<invalid_argument>({place, ".link of the tree is no object"});
+      if (!value.is_object()) raise<invalid_argument>({place, ".link of the tree is not a JSON object"});
       node.link = above;
       for (const auto& [its, number] : value.items()) {
         if (!read_link(*node.link, its, number, place + ".link")) {
-          raise<invalid_argument>({place, ".link of the tree has '", its, "'; a link has bandwidth and latency"});
+          raise<invalid_argument>(
+              {place, ".link of the tree has the unknown key '", its, "'; expected bandwidth or latency"});
         }
       }
     } else {
-      raise<invalid_argument>({place, " of the tree has '", key,
-                               "'; a node has rank, or bandwidth, latency and children, and perhaps a link"});
+      raise<invalid_argument>({place, " of the tree has the unknown key '", key,
+                               "'; expected rank, or bandwidth, latency and children, and optionally link"});
     }
   }
   if (!from.contains("children")) return node;
   const nlohmann::json& children = from["children"];
-  if (!children.is_array()) raise<invalid_argument>({place, ".children of the tree is no array"});
+  if (!children.is_array()) raise<invalid_argument>({place, ".children of the tree is not a JSON array"});
   for (std::size_t c = 0; c < children.size(); ++c) {
     node.children.push_back(node_of_json(children[c], sentence(place, ".children[", c, "]"), node.links, depth + 1));
   }
@@ -71,15 +73,15 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
 
 namespace detail {
 
-/// The JSON in a text of `what`; a key twice in an object is an error as well.
+/// Parses a JSON text. Throws `invalid_argument`, naming the text as `what`, if an object has the same key twice.
 inline nlohmann::json json_without_doubles(const std::string& text, const char* what) {
-  std::vector<std::set<std::string>> keys; // of the objects that are open
+  std::vector<std::set<std::string>> keys; // of each object that is open
   using json = nlohmann::json;
   return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      raise<invalid_argument>({what, " has an object with '", value.get<std::string>(), "' twice"});
+      raise<invalid_argument>({what, " has an object with the key '", value.get<std::string>(), "' twice"});
     }
     return true;
   });
@@ -87,19 +89,20 @@ inline nlohmann::json json_without_doubles(const std::string& text, const char* 
 
 } // namespace detail
 
-/// The tree in a text like `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`: a branch has
-/// children and the bandwidth, in bytes a second, and latency, in seconds, of the link to each of them, by default
-/// those of `tree_link`; a leaf has its rank; either may have a `"link": {"bandwidth": 1e7}` of its own, whose other
-/// number is that of its parent. Throws `invalid_argument`, which names the place, as `tree` does.
+/// Reads a tree from a JSON text such as `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`. A
+/// branch has `children`, and the `bandwidth` (bytes per second) and `latency` (seconds) of the link to each of them,
+/// by default those of `tree_link`. A leaf has a `rank`. Both may have a `"link": {"bandwidth": 1e7}` to the parent; a
+/// value that this link lacks is that of the parent's links. Throws `invalid_argument`, which names the node, as `tree`
+/// does.
 inline tree parse_tree(const std::string& text) {
   try {
     return tree(detail::node_of_json(detail::json_without_doubles(text, "a tree"), "root", {}, 0));
   } catch (const nlohmann::json::exception& e) {
-    raise<invalid_argument>({"a tree is no JSON: ", e.what()});
+    raise<invalid_argument>({"malformed JSON of a tree: ", e.what()});
   }
 }
 
-/// The tree in a file. Throws `invalid_argument` with the file's name.
+/// Reads a tree from a JSON file, see `parse_tree`. Throws `invalid_argument` with the name of the file.
 inline tree read_tree(const std::string& path) {
   std::ifstream file(path);
   if (!file) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});

@@ -10,10 +10,10 @@
 
 namespace spar {
 
-/// Messages and their bytes.
+/// A number of messages and their bytes.
 struct counted_traffic {
   std::uint64_t messages = 0;
-  std::uint64_t bytes = 0; ///< of payload; a header is sizeof(header) more per message
+  std::uint64_t bytes = 0; ///< of payload; each message has sizeof(header) bytes more
   friend bool operator==(const counted_traffic&, const counted_traffic&) = default;
 };
 
@@ -49,19 +49,16 @@ class counting_port : public decorated_port<Net> {
 
  private:
   template <class Inner>
-  class counted_receive {
+  class counted_receive : public detail::forwarding_awaiter<Inner> {
    public:
     counted_receive(Inner inner, counting_port& counter, const message_buffer& in, rank_t peer) noexcept
-        : inner_(std::move(inner)), counter_(&counter), in_(&in), peer_(peer) {}
-    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
-    void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
+        : counted_receive::forwarding_awaiter(std::move(inner)), counter_(&counter), in_(&in), peer_(peer) {}
     void await_resume() const {
-      inner_.await_resume();
+      counted_receive::forwarding_awaiter::await_resume();
       add(counter_->received_, peer_, in_->head().payload_bytes());
     }
 
    private:
-    Inner inner_;
     counting_port* counter_;
     const message_buffer* in_;
     rank_t peer_;
@@ -86,7 +83,7 @@ class counting_port : public decorated_port<Net> {
 };
 
 /// Counts the logical messages (one per send or receive of a collective) that its rank exchanges with each peer, and
-/// their payload; a receive counts when it has ended. The communicator that it wraps must outlive it.
+/// the bytes of their payloads. A receive counts when it has ended. The wrapped communicator must outlive this object.
 template <communicates Net>
 class counting : public communicator_rank<counting_port<detail::port_type_of<Net>>> {
  public:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What transports that wrap another one have in common.
+// The base of transports that wrap another transport.
 #pragma once
 
 #include <spar/runtime/communicator_rank.hpp>
+#include <spar/runtime/tasks/forwarding_awaiter.hpp>
 
 #include <atomic>
 #include <coroutine>
@@ -10,8 +11,8 @@
 
 namespace spar {
 
-/// Forwards everything but `send` and `receive`, which a decorator has of its own, to the transport that it wraps,
-/// which must outlive it.
+/// Forwards everything except `send` and `receive`, which each decorator defines, to the wrapped transport. The wrapped
+/// transport must outlive the decorator.
 template <transport Net>
 class decorated_port {
  public:
@@ -28,14 +29,14 @@ class decorated_port {
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
 
-  // In a simulated program.
+  // For simulated programs, if the wrapped transport is simulated.
   auto sleep(double seconds)
     requires requires(Net& net) { net.sleep(seconds); }
   {
     return inner_->sleep(seconds);
   }
 
-  // For a progress thread, where the wrapped transport can have one.
+  // For a progress thread, if the wrapped transport supports one.
   void share() const
     requires requires(Net& net) { net.share(); }
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A decorator for tests of what fails: it damages, delays or loses planned messages of a rank, or ends the rank.
+// A decorator for failure tests: it damages, delays or drops planned messages of a rank, or crashes the rank.
 #pragma once
 
 #include <spar/transport/decorator.hpp>
@@ -19,28 +19,28 @@
 
 namespace spar {
 
-/// One thing that goes wrong on a rank.
+/// A fault that is injected on a rank.
 struct fault {
   enum class kind : std::uint8_t {
-    corrupt_header,  ///< one bit is wrong in the header of a message that this rank receives
-    corrupt_payload, ///< one bit of its payload, where it has any
-    delay,           ///< a message that this rank sends is held back
-    drop,            ///< a message that this rank sends never leaves
-    crash            ///< from a message on, sent or received, this rank does nothing any more
+    corrupt_header,  ///< flips one bit in the header of a message that this rank receives
+    corrupt_payload, ///< flips one bit in the payload of such a message, if it has a payload
+    delay,           ///< holds back a message that this rank sends
+    drop,            ///< discards a message that this rank sends
+    crash            ///< from a message on, sent or received, the rank does nothing any more
   };
 
   kind what{};
-  std::uint64_t message = 0; ///< which of those that the rank sends, or receives, in the order of their starts, from 0
-  std::uint64_t bit = 0;     ///< of a corruption, modulo the number of bits
-  double seconds = infinity; ///< for which a delay holds it back,
-  std::uint64_t messages = UINT64_MAX / 2; ///< or until so many more have been sent
+  std::uint64_t message = 0; ///< index of the send or receive, from 0 in order of starts; a crash counts both
+  std::uint64_t bit = 0;     ///< the bit that is flipped, modulo the number of bits
+  double seconds = infinity; ///< duration of a delay
+  std::uint64_t messages = UINT64_MAX / 2; ///< a delay also ends when this many more messages have been sent
 
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 };
 
 namespace detail {
 
-/// A payload in memory of its own.
+/// A copy of a payload.
 struct payload_copy {
   explicit payload_copy(const payload_views& from) {
     for (std::size_t i = 0; i < max_pieces; ++i) pieces[i].assign(from[i].begin(), from[i].end());
@@ -54,7 +54,8 @@ inline void flip(std::span<std::byte> bytes, std::uint64_t bit) noexcept {
   bytes[bit / 8 % bytes.size()] ^= static_cast<std::byte>(1U << bit % 8);
 }
 
-/// One bit of what has arrived is wrong; the sender, whose memory it may be, keeps it as it was.
+/// Flips one bit of the received payload, in a copy: the payload may be in the memory of the sender, where it must not
+/// change.
 inline void flip(message_buffer& in, std::uint64_t bit) {
   payload_copy copy({in.piece<std::byte>(0), in.piece<std::byte>(1), in.piece<std::byte>(2)});
   std::uint64_t bits = 0;
@@ -74,14 +75,15 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 
 } // namespace detail
 
-/// Does to the messages of a rank what a plan says, and forwards the rest to the transport it wraps, which must outlive
-/// it. Damage is found only where the ranks check payloads: `net.node().set_checksums(true)` belongs to every such
-/// test.
+/// Injects the faults of a plan into the messages of a rank and forwards everything else to the wrapped transport,
+/// which must outlive this object. Ranks notice damage only if they check payloads, so every such test needs
+/// `net.node().set_checksums(true)`.
 ///
-/// - The sender of a message that is delayed or dropped believes that it has left. What follows to the same peer with
-///   the same tag stays behind it. Delays end when the rank calls `progress`, in the simulator at their virtual time
-///   (where the decorator wraps the simulator's rank itself); what is then still held back goes with the decorator.
-/// - A crash ends this rank's own calls in `peer_failed`; to the others the rank is silent.
+/// - The sender of a delayed or dropped message sees its send complete. Later messages to the same peer with the same
+///   tag stay behind a delayed one. Delays end when the rank calls `progress`, in the simulator at their virtual time
+///   (if the decorator directly wraps the simulator's rank). Destroying the decorator discards messages that are still
+///   held back.
+/// - A crash ends this rank's own calls in `peer_failed`; to its peers the rank is silent.
 template <transport Net>
 class faulty_port : public decorated_port<Net> {
   using decorated_port<Net>::inner;
@@ -103,10 +105,10 @@ class faulty_port : public decorated_port<Net> {
     detail::await_loans(inner());
   }
 
-  /// Messages that this rank has begun to send and to receive so far.
+  /// Numbers of messages that this rank has started to send, and to receive, so far.
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
-  /// Whether messages are held back or on their way thereafter: `progress` sends them.
+  /// Whether delayed messages are still held back or in flight; `progress` sends them.
   [[nodiscard]] bool holds_back() const noexcept { return !late_.empty(); }
 
   void post(const control_message& note, rank_t peer) {
@@ -115,7 +117,7 @@ class faulty_port : public decorated_port<Net> {
   void share() = delete; // a progress thread would sleep through the end of a delay
   void progress(bool block) {
     release();
-    inner().progress(block && (late_.empty() || node().dead())); // nobody wakes it when a delay is over
+    inner().progress(block && (late_.empty() || node().dead())); // as a delay that ends wakes no blocked rank
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
@@ -133,7 +135,7 @@ class faulty_port : public decorated_port<Net> {
 
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     const std::uint64_t number = received_++;
-    const rank_t source = crashes(sent_ + number) ? rank() : peer; // no rank sends to itself: that never ends
+    const rank_t source = crashes(sent_ + number) ? rank() : peer; // no rank sends to itself, so this never ends
     return receiving(inner().receive(in, source, tag), *this, in, number);
   }
 
@@ -142,7 +144,7 @@ class faulty_port : public decorated_port<Net> {
   using inner_receive = decltype(std::declval<Net&>().receive(std::declval<message_buffer&>(), rank_t{}, tag_t{}));
   static constexpr bool has_alarm = requires(Net& net) { net.on_alarm(nullptr, nullptr); };
 
-  /// A send that the transport has begun, or one that has ended as far as its sender knows.
+  /// A send that the wrapped transport has started, or one that is complete as far as its sender can see.
   class sending {
    public:
     sending() noexcept = default;
@@ -157,14 +159,12 @@ class faulty_port : public decorated_port<Net> {
     std::optional<inner_send> inner_;
   };
 
-  class receiving {
+  class receiving : public detail::forwarding_awaiter<inner_receive> {
    public:
     receiving(inner_receive inner, faulty_port& net, message_buffer& in, std::uint64_t number) noexcept
-        : inner_(std::move(inner)), net_(&net), in_(&in), number_(number) {}
-    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
-    void await_suspend(std::coroutine_handle<> waiting) const noexcept { inner_.await_suspend(waiting); }
+        : receiving::forwarding_awaiter(std::move(inner)), net_(&net), in_(&in), number_(number) {}
     void await_resume() const {
-      inner_.await_resume();
+      receiving::forwarding_awaiter::await_resume();
       if (const fault* f = net_->planned(fault::kind::corrupt_payload, number_)) detail::flip(*in_, f->bit);
       if (const fault* f = net_->planned(fault::kind::corrupt_header, number_)) {
         detail::flip(std::as_writable_bytes(std::span(&in_->arrived(), 1)), f->bit);
@@ -172,20 +172,19 @@ class faulty_port : public decorated_port<Net> {
     }
 
    private:
-    inner_receive inner_;
     faulty_port* net_;
     message_buffer* in_;
     std::uint64_t number_;
   };
 
-  /// A copy of a message that leaves later.
+  /// A copy of a delayed message.
   struct late_message {
     header head;
     detail::payload_copy payload;
     rank_t peer;
     tag_t tag;
-    double due;
-    std::uint64_t after; // so many that have been sent
+    double leaves;       // when the delay ends
+    std::uint64_t after; // the delay also ends when more messages than this have been sent
     std::optional<inner_send> begun;
   };
   using late_messages = std::list<late_message>;
@@ -196,34 +195,35 @@ class faulty_port : public decorated_port<Net> {
     return found != plan_.end() ? &*found : nullptr;
   }
 
-  /// Whether this rank has crashed, now that so many messages have been sent and received.
+  /// Crashes this rank if that is planned after `messages` sends and receives. Returns whether the rank has crashed.
   bool crashes(std::uint64_t messages) {
     if (!crashed_ && planned(fault::kind::crash, messages) != nullptr) {
       crashed_ = true;
-      node().mark_dead(rank(), "it has crashed, as planned");
+      node().mark_dead(rank(), "spar::faulty crashed the rank as planned");
     }
     return crashed_;
   }
 
-  /// Whether a message before `last` with that peer and tag has not left.
+  /// Whether a message before `last` to `peer` with `tag` is still held back.
   [[nodiscard]] bool is_behind(typename late_messages::const_iterator last, rank_t peer, tag_t tag) const noexcept {
     return std::any_of(late_.begin(), last,
                        [&](const late_message& m) { return !m.begun && m.peer == peer && m.tag == tag; });
   }
 
   void hold_back(const message_pieces& out, rank_t peer, tag_t tag, const fault& delay) {
-    const double due = now() + delay.seconds;
-    late_.push_back({out.head, detail::payload_copy(out.pieces), peer, tag, due, delay.message + delay.messages, {}});
+    const double leaves = now() + delay.seconds;
+    late_.push_back(
+        {out.head, detail::payload_copy(out.pieces), peer, tag, leaves, delay.message + delay.messages, {}});
     if constexpr (has_alarm) {
-      if (delay.seconds < fault::infinity) inner().wake_at(due);
+      if (delay.seconds < fault::infinity) inner().wake_at(leaves);
     }
   }
 
-  /// Sends what need not be held back any longer.
+  /// Sends the messages whose delay is over.
   void release() {
     for (auto m = late_.begin(); m != late_.end();) {
-      const bool due = now() >= m->due || sent_ > m->after;
-      if (!m->begun && due && !node().dead() && !is_behind(m, m->peer, m->tag)) {
+      const bool over = now() >= m->leaves || sent_ > m->after;
+      if (!m->begun && over && !node().dead() && !is_behind(m, m->peer, m->tag)) {
         m->begun.emplace(inner().send({m->head, m->payload.views()}, m->peer, m->tag));
       }
       m = m->begun && m->begun->await_ready() && !node().dead() ? late_.erase(m) : std::next(m);
@@ -237,16 +237,17 @@ class faulty_port : public decorated_port<Net> {
   late_messages late_;
 };
 
-/// Does to a rank's messages what a plan says. The communicator that it wraps must outlive it.
+/// Injects the faults of a plan into the messages of a rank, see `faulty_port`. The wrapped communicator must outlive
+/// this object.
 template <communicates Net>
 class faulty : public communicator_rank<faulty_port<detail::port_type_of<Net>>> {
  public:
   faulty(Net& net, std::vector<fault> plan) : faulty::communicator_rank(detail::port_of(net), std::move(plan)) {}
 
-  /// Messages that this rank has begun to send and to receive so far.
+  /// Numbers of messages that this rank has started to send, and to receive, so far.
   [[nodiscard]] std::uint64_t sent() const noexcept { return this->port().sent(); }
   [[nodiscard]] std::uint64_t received() const noexcept { return this->port().received(); }
-  /// Whether messages are still delayed: `progress` sends them.
+  /// Whether delayed messages are still held back or in flight; `progress` sends them.
   [[nodiscard]] bool holds_back() const noexcept { return this->port().holds_back(); }
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any number of ranks as coroutines on one thread, in virtual time over a network of links; deterministic from a seed.
+// The simulator: runs any number of ranks as coroutines on one thread, in virtual time over simulated links;
+// deterministic for a given seed.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
@@ -19,7 +20,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -28,36 +28,37 @@
 
 namespace spar {
 
-/// One rank of a simulator. Without a deadline unless one is set; a deadline counts virtual seconds.
+/// One rank of a simulator. It has no deadline unless one is set; a deadline counts virtual seconds.
 class sim : public communicator_rank<sim_port> {
  public:
   sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
       : communicator_rank(engine, rank, size, memory) {}
 
-  /// Awaited in a simulated program: it computes or rests for so many virtual seconds, while its rank handles what
-  /// arrives.
+  /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
+  /// still handles arriving messages.
   auto sleep(double seconds) { return port().sleep(seconds); }
 };
 
-/// The ranks, the links between them and the queue of events.
+/// A simulated machine: its ranks, the links between them and the queue of events.
 class simulator {
  public:
   struct trace_entry {
-    double time; ///< of arrival, seconds
+    double time; ///< of arrival, virtual seconds
     rank_t source;
     rank_t destination;
     tag_t tag;
-    std::uint64_t bytes;
+    std::uint64_t bytes; ///< of payload
     friend bool operator==(const trace_entry&, const trace_entry&) = default;
   };
 
-  /// Throws `invalid_argument` for less than one rank, a bandwidth that is not positive, and what is no tree.
+  /// Throws `invalid_argument` if `size` is less than 1, an option is out of range, or the tree is malformed or has
+  /// another number of ranks.
   explicit simulator(rank_t size, const simulator_options& options = {})
       : options_(detail::sim_network::checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         cores_(options.cores < size ? static_cast<std::size_t>(options.cores) : 0), shipments_(messages(size)),
         events_(3 * messages(size)), jitter_(options_.jitter, options_.seed) {
-    // All ranks share a thread, so they can share a pool: what one has used serves the others.
+    // All ranks run on one thread, so they can share one pool: memory that one rank has freed serves the others.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
   }
@@ -67,17 +68,17 @@ class simulator {
   [[nodiscard]] sim& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
   [[nodiscard]] const simulator_options& options() const noexcept { return options_; }
 
-  /// Virtual seconds at which the last rank has arrived.
+  /// The latest of the virtual clocks of all ranks, in seconds.
   [[nodiscard]] double time() const noexcept {
     double latest = 0;
     for (const auto& r : ranks_) latest = std::max(latest, r.port().clock_);
     return latest;
   }
-  /// Messages in order of arrival, where `record` is set.
+  /// The messages in order of arrival; empty unless the option `record` is set.
   [[nodiscard]] const std::vector<trace_entry>& trace() const noexcept { return trace_; }
 
-  /// Starts the coroutine `program(sim&) -> task<void>` on every rank and runs until all have ended. Throws the first
-  /// error of any rank, or `deadlock`, which says who waits for whom.
+  /// Starts the coroutine `program(sim&) -> task<void>` on every rank and returns when all of them have ended. Throws
+  /// the first error of any rank, or `deadlock`, whose message lists which rank waits for which.
   template <class Program>
   void run(Program&& program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
@@ -88,7 +89,7 @@ class simulator {
       for (std::size_t ended = 0; ended < programs.size();) {
         auto& its = programs[static_cast<std::size_t>(step(start))];
         const bool done = its && its->done();
-        if (done) its->result(); // a program's own error comes before what its unwinding did
+        if (done) its->result(); // throws the program's own error, which precedes a misuse during its unwinding
         if (!misuse_.empty()) throw error(misuse_);
         if (!done) continue;
         its.reset();
@@ -115,7 +116,7 @@ class simulator {
 
   using event_kind = detail::sim_event_kind;
   using event_queue = detail::sim_events<sim_port, sim_port::shipment>;
-  /// On their way at once, as a rule: from each rank to each other, of two calls.
+  /// Room for messages in flight: in two calls, one from each rank to each other rank, but at most 64 per rank.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
     return ranks * std::min<std::size_t>(2 * ranks, 64);
@@ -123,7 +124,7 @@ class simulator {
 
   void schedule(const event_queue::event& e, std::uint64_t tie) { events_.schedule(e, options_.seed != 0 ? tie : 0); }
 
-  /// One value per (seed, source, destination, tag): messages that must stay in order have the same.
+  /// A hash of (seed, source, destination, tag). Messages that must stay in order have equal hashes.
   [[nodiscard]] std::uint64_t hash(rank_t source, rank_t destination, tag_t tag) const noexcept {
     using detail::splitmix;
     return splitmix(splitmix(splitmix(options_.seed ^ static_cast<std::uint32_t>(source)) ^
@@ -171,7 +172,7 @@ class simulator {
     }
     case event_kind::awake: {
       const auto first = detail::least_of(rank.sleepers_, [](const auto& sleeper) { return sleeper.until; });
-      if (first == rank.sleepers_.end() || first->until > now_) break; // who slept has been destroyed
+      if (first == rank.sleepers_.end() || first->until > now_) break; // the sleeping coroutine has been destroyed
       rank.scheduler().post(first->program);
       rank.sleepers_.erase(first);
       rank.clock_ = std::max(rank.clock_, now_);
@@ -189,7 +190,7 @@ class simulator {
     return rank.rank();
   }
 
-  /// A message comes to a link.
+  /// The message reaches a link of its path.
   void transmit(sim_port::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
     const bool first = !m.way.begun;
@@ -199,7 +200,7 @@ class simulator {
     schedule({then, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer).port(), &m}, tie);
   }
 
-  /// The time of an arrival with jitter, which keeps messages of one (source, destination, tag) in order.
+  /// Adds jitter to an arrival time. Messages of one (source, destination, tag) stay in order.
   [[nodiscard]] double delayed(rank_t source, rank_t destination, tag_t tag, double arrival) {
     return jitter_.delayed(arrival, hash(source, destination, tag), events_.scheduled());
   }
@@ -209,8 +210,8 @@ class simulator {
     m->payload.reset();
     shipments_.recycle(m);
   }
-  static void give_back(void* lent) noexcept {
-    auto* m = static_cast<sim_port::shipment*>(lent);
+  static void give_back(void* lender) noexcept {
+    auto* m = static_cast<sim_port::shipment*>(lender);
     m->sender->engine_->drop(m);
   }
 
@@ -222,9 +223,9 @@ class simulator {
   event_queue events_;
   detail::sim_jitter jitter_;
   std::vector<trace_entry> trace_;
-  double now_ = 0; // of the event that is being processed
+  double now_ = 0; // time of the event that is being processed
   bool inside_ = false;
-  std::string misuse_; // of blocking calls inside a program; a destructor cannot report it
+  std::string misuse_; // error text for a blocking call inside a program; kept because a destructor cannot throw
 };
 
 inline void sim_port::compute(std::uint64_t entries) noexcept {
@@ -234,7 +235,7 @@ inline void sim_port::compute(std::uint64_t entries) noexcept {
 inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
     : endpoint(rank, size, memory), engine_(&engine) {
   notes_.reserve(64);
-  set_deadline(); // none: the simulator sees a deadlock at once
+  set_deadline(); // none: the simulator detects a deadlock at once
   set_neighbours(
       [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
   const simulator_options& o = engine.options_;
@@ -254,17 +255,11 @@ inline operation<sim_port, sim_port::shipment> sim_port::send(const message_piec
   s->head = out.head;
   s->sender = this;
   s->way = {};
-  // A copy, so that the sender's virtual time does not depend on when the receiver is done with the memory.
-  std::size_t padded = 0;
-  for (const auto& piece : out.pieces) padded += (piece.size() + 15) / 16 * 16;
-  s->payload = buffer<std::byte>(memory(), padded);
-  std::byte* to = s->payload.data();
-  for (std::size_t i = 0; i < max_pieces; ++i) {
-    if (!out.pieces[i].empty()) std::memcpy(to, out.pieces[i].data(), out.pieces[i].size());
-    s->pieces[i] = {to, out.pieces[i].size()};
-    to += (out.pieces[i].size() + 15) / 16 * 16;
-  }
-  s->holders = 3; // the operation, the `left` event or the synchronous end, the way to the receiver's buffer
+  // Copies the payload, so that the virtual time of the sender does not depend on when the receiver releases the
+  // buffer.
+  s->payload = buffer<std::byte>(memory(), padded_bytes(out.pieces));
+  s->pieces = pack(out.pieces, s->payload.data());
+  s->holders = 3; // the operation, the `left` event, and the path to the receiver's buffer
   engine_->schedule({clock_, simulator::event_kind::leave, this, s}, engine_->hash(rank(), peer, tag));
   return operation<sim_port, shipment>(*this, s);
 }
@@ -341,11 +336,11 @@ inline void sim_port::check_deadline() {
 inline void sim_port::abandon(shipment* s) noexcept { engine_->drop(s); }
 
 inline void sim_port::progress(bool block) {
-  if (engine_->inside_ && !block) return; // the simulation goes on by itself
+  if (engine_->inside_ && !block) return; // `run` processes the events
   if (engine_->inside_) {
     engine_->misuse_ =
-        sentence("rank ", rank(), " blocks inside a simulated program, or drops a collective that has not ended,",
-                 " where all ranks share one thread: co_await it instead");
+        sentence("rank ", rank(), " blocks inside a simulated program or destroys a pending call that has not ended;",
+                 " all ranks share one thread, so co_await the call instead");
     throw error(engine_->misuse_);
   }
   if (block || !engine_->events_.empty()) engine_->step([](rank_t) {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// In-process ranks, a thread each. Small messages are buffered; of large ones the receiver reads the sender's own
-// memory.
+// The transport between the threads of one process, one rank per thread. Small messages are buffered; the receiver
+// reads large ones directly from the memory of the sender.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
@@ -15,7 +15,6 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -25,9 +24,10 @@
 namespace spar {
 
 struct thread_options {
-  /// A send ends only when its message has been received, however small.
+  /// If set, a send ends only when its message has been received, however small the message is.
   bool synchronous = false;
-  /// Where each rank's pool takes its memory; used by all ranks at once, so it must be thread-safe.
+  /// Upstream resource of the memory pool of each rank. All ranks use the resource at the same time, so it must be
+  /// thread-safe.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
@@ -48,7 +48,7 @@ class threads_port : public endpoint {
   static constexpr std::size_t buffered_bytes = 4096;
   enum class offer { open, taken, withdrawn };
 
-  /// A message under way; it belongs to the sender and comes back to it.
+  /// A message in flight. The sender owns the record, and the receiver returns the record after use.
   struct shipment : detail::operation_record {
     shipment* next = nullptr;
     threads_port* owner = nullptr;
@@ -56,8 +56,8 @@ class threads_port : public endpoint {
     header head;
     payload_views pieces{};
     std::atomic<offer> state{offer::open};
-    bool awaited = false; // an operation still points here
-    bool left = false;    // its receiver reads our memory, and the operation has been given up
+    bool awaited = false; // an operation still refers to this record
+    bool left = false;    // the operation was abandoned while the receiver still reads the payload
     alignas(16) std::array<std::byte, buffered_bytes> storage;
   };
 
@@ -83,12 +83,12 @@ class threads_port : public endpoint {
   }
 
   void progress(bool block);
-  /// For a progress thread: `sleep` returns when there is something to progress, at that time, or, after `wake`, when
-  /// `stopped` is set.
+  /// For a progress thread. `sleep` returns when there is something to progress, at the time `until`, or when `stopped`
+  /// is set and `wake` is called.
   void share() const noexcept {}
   void sleep(double until, const std::atomic<bool>& stopped);
   void wake() {
-    const std::lock_guard lock(mutex_); // the sleeper has not looked yet, or is asleep
+    const std::lock_guard lock(mutex_); // the sleeper has yet to check `stopped`, or already waits for the signal
     signal_.notify_all();
   }
   void post(const control_message& text, rank_t peer);
@@ -96,9 +96,9 @@ class threads_port : public endpoint {
   void abandon(shipment* s) {
     offer expected = offer::open;
     const bool taken = !s->done && !s->state.compare_exchange_strong(expected, offer::withdrawn);
-    if (taken) collect(); // it may have come back
+    if (taken) collect(); // the receiver may have returned the record by now
     if (s->done) return shipments_.recycle(s);
-    s->awaited = false; // recycled when it comes back
+    s->awaited = false; // recycled when the receiver returns the record
     if (!taken) return;
     s->left = true;
     begin_loan();
@@ -110,9 +110,9 @@ class threads_port : public endpoint {
   }
 
  private:
-  [[gnu::noinline]] void deliver(shipment* s, expectation* r) {
+  void deliver(shipment* s, expectation* r) {
     offer expected = offer::open;
-    if (!s->state.compare_exchange_strong(expected, offer::taken)) { // its sender has failed
+    if (!s->state.compare_exchange_strong(expected, offer::taken)) { // the sender failed and has withdrawn the message
       give_back(s);
       if (shipment* next = matching_.post(r)) deliver(next, r);
       return;
@@ -134,8 +134,8 @@ class threads_port : public endpoint {
     }
   }
 
-  static void give_back(void* lent) noexcept {
-    auto* s = static_cast<shipment*>(lent);
+  static void give_back(void* lender) noexcept {
+    auto* s = static_cast<shipment*>(lender);
     threads_port& owner = *s->owner;
     const std::lock_guard lock(owner.mutex_);
     owner.returned_.push_back(s);
@@ -148,16 +148,16 @@ class threads_port : public endpoint {
     signal_.notify_all();
   }
 
-  /// Takes what others have left here; true where there was something.
+  /// Takes over what other ranks have deposited here. Returns whether a message arrived or a coroutine can resume.
   bool collect();
 
   thread_group* group_;
   bool synchronous_;
-  detail::slab<shipment> shipments_; // with room for two calls: receivers may be late
+  detail::slab<shipment> shipments_; // with room for the messages of two calls, as receivers may be late
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 
-  // What other ranks leave here.
+  // What other ranks deposit here; `mutex_` protects these members.
   std::mutex mutex_;
   detail::signal signal_;
   detail::record_queue<shipment> incoming_;
@@ -175,13 +175,13 @@ class threads : public communicator_rank<threads_port> {
       : communicator_rank(group, rank, size, options) {}
 };
 
-/// P ranks in this process.
+/// A group of P ranks in this process.
 class thread_group {
  public:
-  /// Throws `invalid_argument` where `size` is less than 1.
+  /// Throws `invalid_argument` if `size` is less than 1.
   explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-    if (size < 1) raise<invalid_argument>({"a group of threads needs at least one rank, not ", size});
+    if (size < 1) raise<invalid_argument>({"a thread_group needs at least one rank, not ", size});
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
@@ -189,8 +189,8 @@ class thread_group {
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
   [[nodiscard]] threads& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
 
-  /// Runs `program(threads&)` on each rank in a thread of its own and joins them. The first error of any rank is
-  /// rethrown; the ranks that wait meanwhile get `peer_failed`, and the group cannot be used again.
+  /// Runs `program(threads&)` on each rank in a thread of its own and joins the threads. Rethrows the first error of
+  /// any rank; calls of the other ranks that are waiting then end in `peer_failed`, and the group cannot be used again.
   template <class Program>
   void run(Program&& program) {
     std::vector<detail::thread> running;
@@ -205,7 +205,7 @@ class thread_group {
           }
         });
       }
-    } catch (...) { // no more threads to be had
+    } catch (...) { // the system cannot start another thread
       fail(ranks_[running.size()], std::current_exception());
     }
     for (auto& t : running) t.join();
@@ -213,9 +213,9 @@ class thread_group {
   }
 
  private:
-  /// A program has ended in an error: the other ranks must not wait for it.
+  /// The program of a rank has thrown: aborts, so that the other ranks do not wait for this rank.
   void fail(threads& net, std::exception_ptr why) noexcept {
-    const bool first = !net.dead() || net.failed_rank() == net.rank(); // else it is what another one's failure led to
+    const bool first = !net.dead() || net.failed_rank() == net.rank(); // else a consequence of another rank's failure
     {
       const std::lock_guard lock(mutex_);
       if (!first_error_ || (first && !error_is_first_)) {
@@ -239,22 +239,12 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
   s->owner = this;
   s->source = rank();
   s->head = out.head;
-  s->pieces = out.pieces;
   s->left = false;
   s->state.store(offer::open, std::memory_order_relaxed);
 
-  std::size_t padded = 0;
-  for (const auto& piece : out.pieces) padded += (piece.size() + 15) / 16 * 16;
-  s->awaited = synchronous_ || padded > buffered_bytes;
-  if (!s->awaited) {
-    std::byte* to = s->storage.data();
-    for (auto& piece : s->pieces) {
-      if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
-      piece = {to, piece.size()};
-      to += (piece.size() + 15) / 16 * 16;
-    }
-  }
-  const bool awaited = s->awaited; // once deposited, the record may be back at any time
+  s->awaited = synchronous_ || padded_bytes(out.pieces) > buffered_bytes;
+  s->pieces = s->awaited ? out.pieces : pack(out.pieces, s->storage.data());
+  const bool awaited = s->awaited; // after the deposit, the receiver may return the record at any time
   group_->rank(peer).port().deposit(s);
   return operation<threads_port, shipment>(*this, awaited ? s : nullptr);
 }
@@ -316,7 +306,7 @@ inline void threads_port::progress(bool block) {
     const double until = detail::poll_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();
-  } else if (!block || ++polls_ % 256 == 0) { // polls may be rare
+  } else if (!block || ++polls_ % 256 == 0) { // each non-blocking call polls, as such calls may be rare
     detail::poll_waits(*this, now());
   }
   scheduler().run();

@@ -21,14 +21,14 @@ namespace spar {
 
 namespace detail {
 
-/// Something that took time on a rank.
+/// A send, a receive or a computation of a rank.
 struct traced_event {
   enum class kind : std::uint8_t { send, receive, compute };
   kind what{};
   bool ended = false;
   bool cancelled = false;
-  std::int64_t begin = 0; // nanoseconds
-  std::int64_t waits = -1;
+  std::int64_t begin = 0;  // nanoseconds
+  std::int64_t waits = -1; // when its wait began; -1 if it did not wait
   std::int64_t end = 0;
   rank_t peer = 0;
   tag_t tag = 0;
@@ -37,7 +37,7 @@ struct traced_event {
   std::uint64_t flow = 0;   // the same for a send and its receive
 };
 
-/// Writes events as JSON, separated by commas.
+/// Writes events as JSON objects, separated by commas.
 class trace_writer {
  public:
   explicit trace_writer(rank_t rank) : rank_(rank) {}
@@ -67,7 +67,8 @@ class trace_writer {
       text_ += ",\"cat\":\"wait\"}";
     }
     if (e.cancelled) return;
-    // An arrow ends in what its time lies in, so just before the end.
+    // A viewer connects an arrow with the event at the time of the arrow, so an arrow ends just before its receive
+    // does.
     begin("message", sends ? 's' : 'f', e.row);
     time("ts", sends ? e.begin : std::max(e.begin, e.end - 1));
     text_ += sentence(",\"cat\":\"message\",\"id\":", e.flow, sends ? "}" : ",\"bp\":\"e\"}");
@@ -97,12 +98,13 @@ class trace_writer {
 
 } // namespace detail
 
-/// Records every send and receive from its start until its end was seen, the waits in them, and computations, each
-/// since the last of all these or since its call began. Forwards everything to the transport it wraps, which must
-/// outlive it. Times are the transport's: virtual in the simulator; else of a clock that the ranks of a host share.
+/// Records each send and receive from its start until the rank sees its end, the waits within them, and each
+/// computation, from the previous of these events or the start of its call. Forwards everything to the wrapped
+/// transport, which must outlive this object. Times are those of the transport: virtual in the simulator, otherwise of
+/// a clock that the ranks of a host share.
 ///
-/// In a viewer each rank is a process. Computations have the first of its rows; each operation is in the first row that
-/// is free, so that no two in a row overlap; arrows lead from sends to receives.
+/// A viewer shows each rank as a process. The first row of a rank has its computations. Each operation is in the first
+/// row that is free, so that operations in a row do not overlap. Arrows lead from sends to receives.
 template <transport Net>
 class tracing_port : public decorated_port<Net> {
   using decorated_port<Net>::inner;
@@ -113,7 +115,7 @@ class tracing_port : public decorated_port<Net> {
   explicit tracing_port(Net& net) : decorated_port<Net>(net) {}
   tracing_port(const tracing_port&) = delete;
 
-  /// What has ended so far, as JSON objects separated by commas: a part of a file of all ranks, see `trace_file`.
+  /// The events that have ended so far, as JSON objects separated by commas; `trace_file` makes a file of them.
   [[nodiscard]] std::string events() const {
     detail::trace_writer out(rank());
     out.name("process_name", 0, sentence("rank ", rank()));
@@ -148,29 +150,28 @@ class tracing_port : public decorated_port<Net> {
   using kind = detail::traced_event::kind;
 
   template <class Inner>
-  class traced {
+  class traced : public detail::forwarding_awaiter<Inner> {
+    using base = detail::forwarding_awaiter<Inner>;
+
    public:
     traced(Inner inner, tracing_port& net, std::size_t event, const message_buffer* in) noexcept
-        : inner_(std::move(inner)), net_(&net), event_(event), in_(in) {}
+        : base(std::move(inner)), net_(&net), event_(event), in_(in) {}
     traced(traced&& other) noexcept
-        : inner_(std::move(other.inner_)), net_(std::exchange(other.net_, nullptr)), event_(other.event_),
-          in_(other.in_) {}
+        : base(std::move(other)), net_(std::exchange(other.net_, nullptr)), event_(other.event_), in_(other.in_) {}
     ~traced() {
       if (net_ != nullptr) net_->end(event_, true);
     }
-    [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) const {
       net_->events_[event_].waits = net_->clock();
-      inner_.await_suspend(waiting);
+      base::await_suspend(waiting);
     }
     void await_resume() const {
-      inner_.await_resume();
+      base::await_resume();
       if (in_ != nullptr) net_->events_[event_].amount = in_->head().payload_bytes();
       net_->end(event_, false);
     }
 
    private:
-    Inner inner_;
     tracing_port* net_;
     std::size_t event_;
     const message_buffer* in_;
@@ -207,7 +208,7 @@ class tracing_port : public decorated_port<Net> {
     taken_[e.row - 1] = false;
   }
 
-  /// One number per message, the same on both ranks; 53 bits, which every reader of JSON keeps.
+  /// A number for each message, the same on both ranks. It has 53 bits, which every JSON reader preserves.
   [[nodiscard]] static std::uint64_t flow_of(rank_t source, rank_t destination, tag_t tag,
                                              std::uint64_t number) noexcept {
     std::uint64_t hash = 0;
@@ -220,23 +221,23 @@ class tracing_port : public decorated_port<Net> {
   }
 
   std::vector<detail::traced_event> events_; // in the order of their starts
-  std::vector<bool> taken_;                  // each row but the first: an operation in it has not ended
-  std::int64_t seen_ = 0;                    // when the last of them began or ended
+  std::vector<bool> taken_;                  // for each row but the first, whether an operation in it is in flight
+  std::int64_t seen_ = 0;                    // when the last event began or ended
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> received_;
 };
 
-/// Records a timeline of its rank. The communicator that it wraps must outlive it.
+/// Records a timeline of its rank. The wrapped communicator must outlive this object.
 template <communicates Net>
 class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>> {
  public:
   explicit tracing(Net& net) : tracing::communicator_rank(detail::port_of(net)) {}
 
-  /// What has ended so far, as JSON objects separated by commas: a part of a file of all ranks, see `trace_file`.
+  /// The events that have ended so far, as JSON objects separated by commas; `trace_file` makes a file of them.
   [[nodiscard]] std::string events() const { return this->port().events(); }
 };
 
-/// A file for the viewer, of what `events()` returned on one rank or several.
+/// The content of a trace file for viewers, from the results of `events()` on one or more ranks.
 inline std::string trace_file(std::span<const std::string> ranks) {
   std::string all = "[\n";
   for (const std::string& events : ranks) {

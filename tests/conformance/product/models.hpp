@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The library's own models of each slot of a composition. The test of the product walks these lists, and so does the
-// table in docs/composing.md.
+// The library's models of each slot of a composition. The tests of all compositions iterate over these lists, and the
+// table in docs/composing.md is made of them.
 #pragma once
 
 #include <spar/storage/codec.hpp>
@@ -16,7 +16,7 @@
 
 namespace spar_test {
 
-/// A part with the options that the tests give it, under the name that the table gives it.
+/// A part with the options that the tests use, and the name that the table uses.
 template <class Part>
 struct model {
   std::string_view name;
@@ -72,7 +72,7 @@ inline constexpr auto product_schedules = std::tuple{
     named_model("chains", spar::chains{}),
 };
 
-/// Whether the sum holds only the k largest entries of what ranks brought.
+/// Whether the sum holds only the k largest entries of what the ranks contributed.
 template <class Schedule>
 inline constexpr bool keeps_k =
     std::is_same_v<Schedule, spar::tree_of_topk> || std::is_same_v<Schedule, spar::balanced_owners>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inputs, runs and the file's format. Inputs come from a generator of this file's own, so that they are the same with
-// every standard library.
+// Makes the inputs, runs the systems, and reads and writes the file. The inputs come from a random generator in this
+// file, so that they are the same with every standard library.
 #include "conformance/recorded/driver.hpp"
 
 #include <spar/core/statistics.hpp>
@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::array<spar::rank_t, 6> numbers_of_ranks{1, 2, 3, 4, 5, 8};
 constexpr int most_steps = 5;
-constexpr std::uint64_t usual = 5000;   // dimension
-constexpr std::uint64_t large = 100000; // blocks of more than one piece, and other choices by the cost model
+constexpr std::uint64_t usual = 5000;   // a common dimension
+constexpr std::uint64_t large = 100000; // blocks have more than one piece, and the cost model chooses other algorithms
 
 /// Marsaglia's xorshift64.
 class generator {
  public:
   explicit generator(std::int64_t seed) : state_(88172645463325252U + static_cast<std::uint64_t>(seed)) {
-    for (int i = 0; i < 8; ++i) next(); // similar seeds begin alike
+    for (int i = 0; i < 8; ++i) next(); // generators with similar seeds begin with similar numbers
   }
   std::uint64_t next() {
     state_ ^= state_ << 13;
@@ -36,7 +36,7 @@ class generator {
   std::int64_t whole(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(high - low + 1));
   }
-  /// Few large values among many small ones; sums of them round.
+  /// Few large values among many small ones, so that sums round.
   double value() {
     const double x = static_cast<double>(whole(-1000, 1000)) / 37;
     return x * x * x;
@@ -46,14 +46,14 @@ class generator {
   std::uint64_t state_;
 };
 
-/// Where and when an input is made.
+/// The rank and the step for which an input is made.
 struct place {
   spar::rank_t rank;
   spar::rank_t ranks;
   int step;
-  /// Another sequence on each rank and in each step.
+  /// A generator that differs for each rank and step.
   [[nodiscard]] generator own() const { return generator(7919 * rank + 104729 * step); }
-  /// The same on all ranks.
+  /// A generator that is the same on all ranks.
   [[nodiscard]] generator common() const { return generator(104729 * step + 31); }
 };
 
@@ -84,7 +84,7 @@ contribution random_entries(const place& at, std::uint64_t n, double density) {
 
 // Dense values.
 
-contribution equal_places(const place& at) { // of the large ones
+contribution equal_places(const place& at) { // the large values are at equal indices
   generator own = at.own();
   generator common = at.common();
   return values_of(usual, [&](std::uint64_t) {
@@ -92,7 +92,7 @@ contribution equal_places(const place& at) { // of the large ones
     return common.chance(0.01) ? small + 1000 * static_cast<double>(own.whole(1, 100)) : small;
   });
 }
-contribution disjoint_places(const place& at) { // of what is not zero
+contribution disjoint_places(const place& at) { // the nonzero values are at disjoint indices
   generator own = at.own();
   return values_of(usual, [&](std::uint64_t i) {
     return i % static_cast<std::uint64_t>(at.ranks) == static_cast<std::uint64_t>(at.rank) ? own.value() : 0;
@@ -105,7 +105,7 @@ contribution ties(const place& at) {
   generator own = at.own();
   return values_of(usual, [&](std::uint64_t) { return static_cast<double>(own.whole(-2, 2)); });
 }
-contribution wide_range(const place& at) { // within what half can represent
+contribution wide_range(const place& at) { // within the range of half
   generator own = at.own();
   return values_of(usual, [&](std::uint64_t) {
     const double x = static_cast<double>(own.whole(-1000, 1000)) / 1000;
@@ -134,7 +134,7 @@ contribution clustered_indices(const place& at) {
 contribution empty_rank(const place& at) {
   return at.rank == at.ranks / 2 ? contribution{.n = usual} : random_entries(at, usual, 0.05);
 }
-contribution ties_and_zeros(const place& at) { // zeros are stored
+contribution ties_and_zeros(const place& at) { // entries may be zero
   generator own = at.own();
   return entries_of(
       usual, [&](std::uint64_t) { return own.chance(0.05); }, [&] { return static_cast<double>(own.whole(-2, 2)); });
@@ -185,7 +185,7 @@ struct measured {
   std::uint64_t bytes = 0;
 };
 using of_ranks = std::vector<measured>;
-using contributions = std::vector<std::vector<contribution>>; // of each rank in each step
+using contributions = std::vector<std::vector<contribution>>; // by rank and step
 
 std::vector<of_ranks> run(const system& which, spar::rank_t ranks, const contributions& given) {
   std::vector<of_ranks> steps(static_cast<std::size_t>(which.steps), of_ranks(static_cast<std::size_t>(ranks)));

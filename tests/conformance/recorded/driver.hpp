@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs allreduces on fixed inputs and records the result's bits and the traffic of every call. Knows nothing of how an
-// algorithm is composed: recorded/systems.hpp does.
+// Runs allreduces on fixed inputs and records the result's bits and the traffic of every call. How an algorithm is
+// composed is known to recorded/systems.hpp alone.
 #pragma once
 
 #include <spar/transport/threads.hpp>
@@ -16,8 +16,8 @@
 
 namespace spar_test::recorded {
 
-/// What one rank brings to one call: entries, or all values of a vector of dimension n. Adapters convert them to the
-/// types of their system.
+/// One rank's contribution to one call: entries, or all values of a vector of dimension n. Adapters convert the numbers
+/// to the types of their system.
 struct contribution {
   std::uint64_t n = 0;
   bool dense = false;                   ///< `values` has n values, and `indices` is empty
@@ -43,19 +43,19 @@ class hash {
   std::uint64_t value_ = 14695981039346656037U;
 };
 
-/// What one call left on one rank, as hashes.
+/// The outcome of one call on one rank, as hashes.
 struct outcome {
   std::uint64_t result = 0;
   bool has_residual = false;
-  std::uint64_t residual = 0; ///< of this rank
+  std::uint64_t residual = 0; ///< hash of this rank's residual
 };
 
-/// One rank's end of a system: called once for each step, and destroyed on the thread of its rank.
+/// A system on one rank: called once for each step, and destroyed on the thread of its rank.
 using call = std::function<outcome(const contribution&)>;
-/// Makes the end of a system on one rank.
+/// Makes a system on one rank.
 using program = std::function<call(spar::threads&)>;
 
-/// Which inputs a system gets.
+/// Which inputs a system takes.
 enum class takes { values, streams };
 
 struct system {
@@ -65,17 +65,17 @@ struct system {
   std::function<program(spar::rank_t ranks, std::uint64_t n)> prepare;
 };
 
-/// A call, summed over all ranks. Texts as in the file.
+/// A call, summed over all ranks; the texts are those of the file.
 struct record {
   std::string call;     ///< system, number of ranks, input and step
   std::string result;   ///< the hash, in hexadecimal digits
-  std::string residual; ///< of all ranks' residuals in the order of ranks; "-" where the system has none
+  std::string residual; ///< hash of all ranks' residuals in the order of ranks; "-" if the system has none
   std::uint64_t messages = 0;
-  std::uint64_t bytes = 0; ///< of payload
+  std::uint64_t bytes = 0; ///< payload bytes
 };
 
-/// Runs every system with every input for each number of ranks: records in the order of the systems. What goes wrong,
-/// an exception or ranks whose results differ, is added to `errors`.
+/// Runs every system with every input and number of ranks, and returns the records in the order of the systems. Adds to
+/// `errors` each exception, and each call whose results differ between ranks.
 std::vector<record> run_all(const std::vector<system>& systems, std::vector<std::string>& errors);
 
 /// Lines that begin with '#' are comments.

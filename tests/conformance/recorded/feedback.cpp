@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The recorded allreduces with error feedback, and optimizers: one line a system.
+// The recorded allreduces with error feedback, and the optimizers, one per line.
 #include "conformance/recorded/systems.hpp"
 
 #include <spar/selector/bucket_topk.hpp>
@@ -14,8 +14,8 @@
 namespace spar_test::recorded {
 namespace {
 
-/// eager-SGD in rounds of everyone, whose ranks average their weights after every second step. Its result is the
-/// weights.
+/// eager-SGD in rounds of everyone, whose ranks average their weights after every second step. The recorded result is
+/// the weights.
 system eager_sgd_of_everyone(std::string name) {
   return system_of(std::move(name), takes::values, 5, [](spar::threads& net, const topologies&, std::uint64_t n) {
     using optimizer = spar::eager_sgd<float, spar::threads, spar::everyone>;
@@ -40,7 +40,7 @@ std::vector<system> systems_with_feedback() {
   const select::exact_topk top{.density = 0.01};
   using quantised = store::then<store::coo, store::qsgd<4>>;
   return {
-      // Thresholds and boundaries are found in the first call only, or in some of the later ones as well.
+      // These systems find thresholds and boundaries in the first call only, or in some of the later calls as well.
       with_feedback<float>("ok_topk", ok_topk_allreduce<>{.select = one_percent}),
       with_feedback<float>(
           "ok_topk_renewed",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How a system becomes calls that the driver can make: one adapter for each kind, so that a system is one line in
+// Adapters that make a system callable by the driver, one for each kind, so that each system is one line in
 // streams.cpp, values.cpp or feedback.cpp.
 #pragma once
 
@@ -25,7 +25,7 @@ std::vector<system> systems_of_streams();
 std::vector<system> systems_of_values();
 std::vector<system> systems_with_feedback();
 
-/// Hosts of one to three ranks, not in the order of ranks.
+/// A tree of hosts with one to three ranks, not in the order of ranks.
 inline spar::tree uneven_hosts(spar::rank_t ranks) {
   const auto host = [](std::vector<spar::rank_t> its) {
     spar::tree_node made{.links = {1e10, 1e-6}};
@@ -54,7 +54,7 @@ inline spar::tree uneven_hosts(spar::rank_t ranks) {
   }
   return spar::tree(root);
 }
-/// Two hosts of as many ranks each; all ranks at one switch where their number is odd.
+/// A tree of two hosts with equal numbers of ranks, or all ranks at one switch if their number is odd.
 inline spar::tree even_hosts(spar::rank_t ranks) {
   if (ranks % 2 != 0) return spar::tree::flat(ranks);
   spar::tree_node root{.links = {1e8, 1e-5}, .children = {2, spar::tree_node{.links = {1e10, 1e-6}}}};
@@ -78,7 +78,7 @@ struct topologies {
   spar::flex_plan by_levels;
 };
 
-/// `Algorithm` is a composition or a part of one, or makes one from topologies.
+/// `Algorithm` is a composition, a part of one, or a function that makes one from topologies.
 template <class Algorithm>
 auto made(const Algorithm& algorithm, const topologies& on) {
   if constexpr (std::invocable<const Algorithm&, const topologies&>)
@@ -127,7 +127,7 @@ struct typed {
   std::vector<T> values;
 };
 
-/// `make_call(net, topologies, n)` is a `call`.
+/// `make_call(net, topologies, n)` returns a `call`.
 template <class MakeCall>
 system system_of(std::string name, takes input, int steps, MakeCall make_call) {
   const auto prepare = [make_call](spar::rank_t ranks, std::uint64_t n) {
@@ -165,7 +165,7 @@ system of_values(std::string name, Algorithm algorithm, Op op = {}) {
   });
 }
 
-/// The same with error feedback: the algorithm selects entries, or loses some of each value.
+/// An allreduce of dense values with error feedback: the algorithm selects entries, or rounds values.
 template <class T, class Index = std::uint32_t, class Algorithm, class Op = spar::sum>
 system with_feedback(std::string name, Algorithm algorithm, Op op = {}) {
   return system_of(std::move(name), takes::values, 5, [=](spar::threads& net, const topologies& on, std::uint64_t) {
@@ -179,8 +179,8 @@ system with_feedback(std::string name, Algorithm algorithm, Op op = {}) {
   });
 }
 
-/// Rounds of everyone: dense values where `T` is a type of values, streams where it is a stream. Where the algorithm is
-/// an error_feedback, with its residual.
+/// A partial allreduce with participation `everyone`, of dense values if `T` is an element type and of streams if `T`
+/// is a stream. Records the residual if the algorithm is an error_feedback.
 template <class T, class Algorithm>
 system partial_of_everyone(std::string name, Algorithm algorithm) {
   constexpr bool values = spar::element<T>;
@@ -211,7 +211,7 @@ system partial_of_everyone(std::string name, Algorithm algorithm) {
                    });
 }
 
-/// The same system on a network with other costs, on which algorithms that choose by the cost model choose otherwise.
+/// The same system on a network with other costs, on which algorithms that use the cost model choose otherwise.
 inline system on_slow_network(system its) {
   its.name += "_slow";
   its.prepare = [prepare = std::move(its.prepare)](spar::rank_t ranks, std::uint64_t n) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The recorded allreduces of dense values, one line a system.
+// The recorded allreduces of dense values, one per line.
 #include "conformance/recorded/systems.hpp"
 
 #include <spar/selector/exact_topk.hpp>

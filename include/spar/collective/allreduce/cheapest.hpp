@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule that takes the cheapest of others by the model of the network: for streams SparCML's choice (SparCML,
-// sections 5.3 and 8.1), for dense values the best dense algorithm, with compression where that pays.
+// The schedule that runs the cheapest of several algorithms by the model of the network: for streams SparCML's choice
+// (SparCML, sections 5.3 and 8.1), for dense values the best dense algorithm, with compression if that is faster.
 #pragma once
 
 #include <spar/collective/allreduce/rabenseifner.hpp>
@@ -23,11 +23,11 @@
 
 namespace spar {
 
-/// The algorithms among which SparCML chooses.
+/// The algorithms from which SparCML chooses.
 enum class sparcml_choice { doubling, ssar, dsar };
 
-/// The cheapest for P ranks with at most k of n entries each, where `second_phase_bytes` is a value's size in DSAR's
-/// second phase.
+/// The cheapest algorithm for P ranks with at most k of n entries each. `second_phase_bytes` is the size of a value in
+/// DSAR's second phase.
 inline sparcml_choice choose_sparcml(const network_model& net, const call_shape& p,
                                      double second_phase_bytes) noexcept {
   const double doubling = seconds_recursive_doubling(net, p);
@@ -37,28 +37,32 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
   return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
 }
 
-/// - Streams: ranks agree on the largest number of entries, and each makes the same choice among recursive doubling,
-///   SSAR and DSAR split-allgather. A block codec is that of DSAR's second phase.
-/// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring; all ranks know n. With a block codec that
-///   is not plain: the compressed ring or compressed recursive doubling, where the model expects either to be faster
-///   than the best without compression (`compression` tells what and why).
-/// - Dense values over a tree: by the tree's links, see tree_dense. `pin` does not matter there.
+/// - Streams: ranks agree on the largest number of entries of a rank, and all make the same choice among recursive
+///   doubling and the SSAR and DSAR split-allgathers. A block codec is used in DSAR's second phase.
+/// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring, without an agreement, as all ranks know n.
+///   With a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling, if the model
+///   expects one of them to be faster than the best algorithm without compression (`compression` returns the choice and
+///   the reason).
+/// - Dense values over a tree: the choice depends on the tree's links (see tree_dense) and ignores `pin`.
 ///
-/// All choose by the same model of the network: that of the transport (see set_network), which may be measured anew in
-/// each run, so that two runs may choose differently and end with different bits. `pin` fixes the model.
+/// All ranks choose by the same model of the network, that of the transport (see set_network). A model that is measured
+/// again in each run may lead to other choices, and so to other bits, from run to run; `pin` fixes the model.
 struct cheapest {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "cheapest";
 
-  std::optional<network_model> pin{}; ///< the model to choose by, such as `read_network("file")`; else the transport's
+  std::optional<network_model>
+      pin{}; ///< the model to choose by, such as `read_network("file")`; by default the transport's
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
-  /// Throws `invalid_argument` where one of the pinned model's parameters is no number of seconds.
+  /// Throws `invalid_argument` if a parameter of the pinned model is negative, infinite or NaN.
   void validate(std::uint64_t) const {
     if (!pin) return;
     for (const double x : {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense}) {
-      if (!is_duration(x)) raise<invalid_argument>({"a parameter of a network is a number of seconds, not ", x});
+      if (!is_duration(x))
+        raise<invalid_argument>(
+            {"expected a finite, non-negative number of seconds as a parameter of the pinned network model, got ", x});
     }
   }
   template <class F>
@@ -68,7 +72,7 @@ struct cheapest {
     f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense);
   }
 
-  /// `residual`, where there is one, gets what this rank's encodings lose.
+  /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            std::span<T> residual = {}) const& {
@@ -94,7 +98,7 @@ struct cheapest {
         return dsar(net.with_algorithm("dsar"), mine, op, store, residual);
       }
     };
-    auto running = start(); // one wait for all three: each costs every user time to compile
+    auto running = start(); // one co_await for all three algorithms, as each adds to the compile time of every user
     co_return co_await std::move(running);
   }
 
@@ -108,7 +112,7 @@ struct cheapest {
       return compressed(net, x, op, storage::blocks_of(store), residual);
   }
 
-  /// Over a topology that brings a choice of its own.
+  /// For a topology that defines its own choice, in a function `cheapest_over`.
   template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
     requires requires(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store) {
       cheapest_over(net, over, x, op, store, x);
@@ -118,7 +122,7 @@ struct cheapest {
     return cheapest_over(net, over, x, op, store, residual);
   }
 
-  /// Whether and how n values of T would be compressed by that codec, and why.
+  /// Whether and how n values of T would be compressed with `codec` on `ranks` ranks, and why.
   template <element T, class Codec>
   [[nodiscard]] static compression_choice compression(const Codec& codec, const network_model& model, rank_t ranks,
                                                       std::size_t n) {
@@ -134,7 +138,7 @@ struct cheapest {
   [[nodiscard]] network_model model_of(const channel<Net>& net) const {
     return pin ? *pin : net.net().node().network();
   }
-  /// A value's bytes in a dense block.
+  /// Bytes per value in a dense block.
   template <element T, class Storage>
   static double block_bytes(const Storage& store) {
     if constexpr (storage::plain_blocks<Storage>)
@@ -149,8 +153,8 @@ struct cheapest {
     const network_model model = model_of(net);
     const double by_doubling = seconds_dense_recursive_doubling(model, call);
     const double by_halving = seconds_rabenseifner(model, call);
-    // Where latency makes hardly a difference, the ring: on real networks its messages, which go one way on each
-    // connection, are faster than exchanges, which the model does not see.
+    // The ring wins if latency hardly matters: on real networks its messages, which go one way on each connection, are
+    // faster than pairwise exchanges, but the model does not show that.
     const double by_ring = 0.99 * seconds_ring(model, call);
     const recursive_doubling doubling;
     const rabenseifner halving;

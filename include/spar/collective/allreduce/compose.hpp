@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Makes a composition from its parts, in any order.
+// Creates a composition from its parts, in any order.
 #pragma once
 
 #include <spar/collective/allreduce/cheapest.hpp>
@@ -18,7 +18,7 @@ using selector::everything;
 
 namespace detail {
 
-/// The part for a slot, or its default.
+/// The part for a slot, or the slot's default.
 template <slot Which, class Default>
 constexpr Default part_or(const Default& otherwise) {
   return otherwise;
@@ -33,7 +33,7 @@ constexpr auto part_or(const Default& otherwise, const First& first, const Rest&
   }
 }
 
-// A function, as clang++ before 17 deduces no template arguments of aggregates.
+// A function because clang++ before 17 does not deduce template arguments of aggregates.
 template <class Selector, class Storage, class Topology, class Schedule>
 constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Selector select, Storage store,
                                                                             Topology over, Schedule by) {
@@ -42,8 +42,9 @@ constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Sele
 
 } // namespace detail
 
-/// The composition of these parts, at most one for each slot; the others are `everything`, `storage::coo`, `flat` and
-/// `cheapest`. What cannot mean anything together does not compile, with one sentence: docs/composing.md.
+/// Returns the composition of these parts, at most one for each slot; the defaults of the others are `everything`,
+/// `storage::coo`, `flat` and `cheapest`. Parts that have no meaning together do not compile, and the compiler prints
+/// one sentence that gives the reason: docs/composing.md.
 ///
 ///     auto reduce = compose(selector::exact_topk{.density = 0.01}, storage::qsgd<4>{}, split_allgather{});
 template <class... Parts>
@@ -63,7 +64,7 @@ constexpr auto compose(const Parts&... parts) {
 
 namespace detail {
 
-/// What the front door takes as an algorithm: one, or a single part of a composition.
+/// Converts what `allreduce` takes as an algorithm: a single part becomes a composition, an algorithm stays as it is.
 template <class Algorithm>
 constexpr auto as_algorithm(Algorithm algorithm) {
   if constexpr (part<Algorithm>)

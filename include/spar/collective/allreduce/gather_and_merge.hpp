@@ -18,7 +18,7 @@
 
 namespace spar {
 
-/// ceil(log2 P) rounds; a rank sends and receives P - 1 times k entries.
+/// ceil(log2 P) rounds. With k entries on each rank, a rank sends and receives (P - 1) k entries.
 struct gather_and_merge {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
@@ -31,7 +31,7 @@ struct gather_and_merge {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
-  /// `residual`, where it is not empty, gets what the encoding of this rank's stream loses.
+  /// Adds the rounding errors of the encoding of this rank's stream to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -48,7 +48,8 @@ struct gather_and_merge {
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};
     auto sum = merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
-    net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1)); // three or more cost two merges
+    net.compute(all.count() *
+                std::min<std::size_t>(2, all.size() - 1)); // three or more streams cost as much as two merges
     co_return sum;
   }
 

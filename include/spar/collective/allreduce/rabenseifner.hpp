@@ -3,6 +3,7 @@
 // SparCML, section 5.3.2).
 #pragma once
 
+#include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -20,8 +21,9 @@
 
 namespace spar {
 
-/// 2 log2 P rounds and 2 n (P - 1) / P values at powers of two; otherwise ranks are folded in pairs before and after,
-/// which costs two rounds and, on the folded ranks, n values each way. The lower ranks' sum is the left operand.
+/// If P is a power of two: 2 log2 P rounds, in which each rank sends 2 n (P - 1) / P values. Otherwise ranks are folded
+/// in pairs before and get the result after, which costs two more rounds and, on the folded ranks, n values each way.
+/// The lower ranks' sum is the left operand.
 struct rabenseifner {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "rabenseifner";
@@ -32,7 +34,8 @@ struct rabenseifner {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
-  /// In place. Dense values that a block codec encodes go as a stream.
+  /// In place. Only for storages that send dense values unencoded; with any other block codec, a composition sends
+  /// dense values as a dense stream.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
     requires storage::plain_blocks<Storage>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage = {}, std::span<T> = {}) const& {
@@ -40,23 +43,14 @@ struct rabenseifner {
     const rank_t active = folded.active_ranks();
     const uniform_ownership owner{x.size(), active};
     const auto part = [x](index_range r) { return x.subspan(r.begin, r.size()); };
-    message_buffer theirs(net.memory());
-
     if (folded.has_partner()) {
-      const rank_t partner = folded.partner();
-      if (!folded.active()) {
-        co_await net.send(partner, encode<T>(x));
-        theirs.place(0, x);
-        co_await net.receive(partner, theirs);
-        co_return;
-      }
-      theirs.expect(x.size_bytes());
-      co_await net.receive(partner, theirs);
-      kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
-      net.compute(x.size());
+      auto folding = fold_in(net, folded, x, op);
+      co_await std::move(folding);
     }
+    if (!folded.active()) co_return;
 
-    rank_t first = 0; // this rank is reducing the blocks [first, first + blocks)
+    message_buffer theirs(net.memory());
+    rank_t first = 0; // this rank reduces the blocks [first, first + blocks)
     for (rank_t blocks = active; blocks > 1;) {
       blocks /= 2;
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
@@ -80,10 +74,10 @@ struct rabenseifner {
     for (rank_t blocks = 1; blocks < active; blocks *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const rank_t theirs_first = first ^ blocks;
-      const index_range due = owner.range(theirs_first, theirs_first + blocks);
+      const index_range arriving = owner.range(theirs_first, theirs_first + blocks);
       auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
       message_buffer in(net.memory());
-      in.place(0, part(due));
+      in.place(0, part(arriving));
       co_await net.receive(peer, in);
       co_await sending;
       first &= ~blocks;
@@ -92,7 +86,7 @@ struct rabenseifner {
     if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));
   }
 
-  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -100,26 +94,15 @@ struct rabenseifner {
     const fold folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const std::uint64_t n = mine.dimension();
-    const index_range all{0, n};
     const uniform_ownership owner{n, active};
     pool& memory = net.memory();
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = mine;
 
     if (folded.has_partner()) {
-      const rank_t partner = folded.partner();
-      if (!folded.active()) {
-        outgoing<Storage, T, Index> out;
-        co_await net.send(partner, out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_lost(net, store, have, all, residual);
-      } else {
-        incoming<Storage, T, Index> theirs(memory);
-        co_await net.receive(partner, theirs);
-        const auto lower = theirs.view(net, store, all);
-        sum = merge(lower, have, all, storage::delta<T, Index>(store, n), op, memory);
-        net.compute(lower.count() + have.count());
-        have = sum.view();
-      }
+      auto folding = fold_in(net, folded, mine, storage::delta<T, Index>(store, n), op, store, residual);
+      sum = co_await std::move(folding);
+      have = std::as_const(sum).view();
     }
 
     rank_t first = 0;
@@ -155,17 +138,16 @@ struct rabenseifner {
   void operator()(Args&&...) && = delete;
 
  private:
-  /// Each active rank's block, by doubling, and then the whole to the folded ranks. Absent entries of what turns dense
-  /// become `absent`.
+  /// Gathers each active rank's block by recursive doubling, then sends the whole result to the folded ranks. Where the
+  /// result turns dense, missing entries become `absent`.
   template <transport Net, element T, index_type Index, class Storage>
     requires storage::copies_nothing<Storage, T, Index>
   static task<sparse_stream<T, Index>> gather(channel<Net> net, fold folded, sparse_stream<T, Index> sum,
                                               uniform_ownership owner, T absent, Storage store, std::span<T>) {
     const std::uint64_t n = owner.n;
     if (!folded.active()) {
-      incoming<Storage, T, Index> whole(net.memory());
-      co_await net.receive(folded.partner(), whole);
-      co_return sparse_stream<T, Index>::copy(net.memory(), whole.view(net, store, {0, n}));
+      auto receiving = fold_out<Index, T>(net, folded, n, store);
+      co_return co_await std::move(receiving);
     }
     for (rank_t blocks = 1, first = folded.number(); blocks < folded.active_ranks(); blocks *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
@@ -187,7 +169,8 @@ struct rabenseifner {
     if (folded.has_partner()) co_await net.send(folded.partner(), encode(std::as_const(sum).view()));
     co_return sum;
   }
-  /// The same of encoded blocks: encoded once, and decoded by all ranks in the end.
+  /// Like the overload above, for encoded blocks: each is encoded once, by its owner, and all ranks decode all blocks
+  /// at the end.
   template <transport Net, element T, index_type Index, class Storage>
     requires(!storage::copies_nothing<Storage, T, Index>)
   static task<sparse_stream<T, Index>> gather(channel<Net> net, fold folded, sparse_stream<T, Index> sum,

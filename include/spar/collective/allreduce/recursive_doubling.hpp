@@ -2,6 +2,7 @@
 // Allreduce by recursive doubling, sparse and dense, for any number of ranks (SparCML, section 5.3.1).
 #pragma once
 
+#include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/compressed/compressed_recursive_doubling.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -10,7 +11,6 @@
 #include <spar/storage/merge.hpp>
 #include <spar/topology/fold.hpp>
 
-#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -18,22 +18,23 @@
 
 namespace spar {
 
-/// ceil(log2 P) rounds at powers of two; in round t ranks at a distance of 2^t exchange all that they have. Otherwise
-/// one round more before, in which ranks are folded in pairs, and one after. The lower ranks' sum is the left operand.
+/// If P is a power of two: log2 P rounds; in round t, ranks at distance 2^t exchange their sums. Otherwise one more
+/// round before, in which ranks are folded in pairs, and one after, in which the folded ranks get the result. The lower
+/// ranks' sum is the left operand.
 ///
-/// A rank sends, with k entries on each of P = 2^m ranks, between k log2 P entries (equal indices) and k (P - 1)
-/// (disjoint ones), as long as no more than delta come together: then a sum turns dense.
+/// With k entries on each of P = 2^m ranks, a rank sends between k log2 P entries (equal indices) and k (P - 1) entries
+/// (disjoint indices), as long as no sum has more than delta entries; such a sum turns dense.
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
 
-  /// The fraction of delta above which a sum turns dense: less than 1 where merging costs more than the bytes saved.
+  /// The fraction of delta above which a sum turns dense; less than 1 if merging costs more than the saved bytes.
   double dense_from = 1;
-  std::uint64_t piece = 32768; ///< dense values that a block codec encodes together
+  std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
-  /// Throws `invalid_argument` for pieces of no values and for a fraction below 0.
+  /// Throws `invalid_argument` if `piece` is 0 or `dense_from` is not 0 or more.
   void validate(std::uint64_t) const {
     detail::check_piece(piece);
     if (!(dense_from >= 0)) raise<invalid_argument>({"dense_from is ", dense_from, "; expected 0 or more"});
@@ -43,14 +44,12 @@ struct recursive_doubling {
     f("dense_from", dense_from), f("piece", piece);
   }
 
-  /// Encodings that a contribution of dense values passes on P ranks.
-  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept {
-    const fold folded(0, ranks);
-    return std::bit_width(static_cast<std::uint32_t>(folded.active_ranks())) - 1 + (folded.extra() > 0 ? 2 : 0);
-  }
+  /// How often a contribution of dense values is encoded on its way, on P ranks.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return fold(0, ranks).hops(); }
 
-  /// In each round both ranks go on with what is decoded of both sums. `residual`, where it is not empty, gets what
-  /// this rank's encodings lose; where ranks encode the same sum, what the first of them loses.
+  /// In each round both ranks continue with the decoded values of both sums. Adds the rounding errors of this rank's
+  /// encodings to `residual`, unless `residual` is empty; if several ranks encode the same sum, only the first of them
+  /// adds the errors.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -64,22 +63,16 @@ struct recursive_doubling {
     stream_view<T, Index> have = mine;
 
     if (folded.has_partner()) {
-      const rank_t partner = folded.partner();
-      incoming<Storage, T, Index> theirs(memory);
-      outgoing<Storage, T, Index> out;
+      auto folding = fold_in(net, folded, mine, limit, op, store, residual);
+      sum = co_await std::move(folding);
       if (!folded.active()) {
-        co_await net.send(partner, out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_lost(net, store, have, all, residual);
+        auto receiving = fold_out<Index, T>(net, folded, mine.dimension(), store);
+        co_return co_await std::move(receiving);
       }
-      co_await net.receive(partner, theirs);
-      const auto lower = theirs.view(net, store, all);
-      if (!folded.active()) co_return sparse_stream<T, Index>::copy(memory, lower);
-      sum = merge(lower, have, all, limit, op, memory);
-      net.compute(lower.count() + have.count());
       have = sum.view();
     }
 
-    // Before the round at a distance d, d ranks have the same sum: those whose numbers differ modulo d alone.
+    // Before the round at distance d, groups of d ranks have the same sum: those with the same number / d.
     const auto group = [&](rank_t ranks) {
       return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
     };
@@ -106,7 +99,7 @@ struct recursive_doubling {
       outgoing<Storage, T, Index> out;
       const payload last = out(net, store, have, all, group(folded.active_ranks()));
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
-      if constexpr (!exact) { // the folded ranks have what is decoded, so all take that
+      if constexpr (!exact) { // the folded ranks get decoded values, so all ranks continue with these
         const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));
         sum = sparse_stream<T, Index>::copy(memory, own);
       }
@@ -115,7 +108,7 @@ struct recursive_doubling {
     co_return sum;
   }
 
-  /// In place. `residual`, where there is one, gets what this rank's encodings lose.
+  /// In place. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
                         std::span<T> residual = {}) const& {
@@ -132,21 +125,14 @@ struct recursive_doubling {
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, std::span<T> x, Op op) {
     const fold folded(net.rank(), net.size());
-    message_buffer theirs(net.memory());
-    theirs.expect(x.size_bytes()); // in memory of its own: its sender is about to change x
-
     if (folded.has_partner()) {
-      const rank_t partner = folded.partner();
-      if (!folded.active()) {
-        co_await net.send(partner, encode<T>(x));
-        theirs.place(0, x);
-      }
-      co_await net.receive(partner, theirs);
-      if (!folded.active()) co_return;
-      kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
-      net.compute(x.size());
+      auto folding = fold_in(net, folded, x, op);
+      co_await std::move(folding);
     }
+    if (!folded.active()) co_return;
 
+    message_buffer theirs(net.memory());
+    theirs.expect(x.size_bytes()); // in memory of this rank, as the peer is about to change its own
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       auto sending = net.send(peer, encode<T>(x));

@@ -20,12 +20,12 @@
 
 namespace spar {
 
-/// P - 1 steps; block b starts at rank b + 1 and collects each rank's share on its way to rank b, its owner, so its sum
-/// has the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
+/// P - 1 steps. The sum of block b starts at rank b + 1 and collects each rank's part on its way to its owner, rank b,
+/// so its operands have the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
 struct ring_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "ring_reduce_scatter";
 
-  /// In place; afterwards block `rank` of `x` (see uniform_ownership) is reduced, the rest is unspecified.
+  /// In place: afterwards block `rank` of `x` (see uniform_ownership) is reduced, and the rest of `x` is unspecified.
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const rank_t p = net.size();
@@ -39,7 +39,7 @@ struct ring_reduce_scatter : algorithm_defaults {
       message_buffer in(net.memory());
       co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
-      if (partial.size() != mine.size()) raise<corrupt_message>({"a block of a ring has the wrong length"});
+      if (partial.size() != mine.size()) raise<corrupt_message>({"a block of a ring arrived with the wrong length"});
       kernel::reduce_left(x.data() + mine.begin, partial.data(), mine.size(), op);
       net.compute(mine.size());
       in.release();
@@ -47,7 +47,8 @@ struct ring_reduce_scatter : algorithm_defaults {
     }
   }
 
-  /// The entries of this rank's block. `residual`, where it is not empty, gets what this rank's encodings lose.
+  /// Returns the entries of this rank's block of the sum. Adds the rounding errors of this rank's encodings to
+  /// `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -85,11 +86,12 @@ struct ring_reduce_scatter : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// P - 1 steps, in each of which every rank passes on the block that it got last; n (P - 1) / P values.
+/// P - 1 steps, in each of which every rank forwards the block that it received last. Each rank sends n (P - 1) / P
+/// values.
 struct ring_allgather : algorithm_defaults {
   static constexpr std::string_view name = "ring_allgather";
 
-  /// In place: rank r brings block r of `x`.
+  /// In place: rank r contributes block r of `x`.
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x) const& {
     const rank_t p = net.size();
@@ -98,17 +100,18 @@ struct ring_allgather : algorithm_defaults {
     const rank_t left = (net.rank() + p - 1) % p;
     for (rank_t step = 0; step + 1 < p; ++step) {
       const index_range out = owner[(net.rank() + p - step) % p];
-      const index_range due = owner[(net.rank() + 2 * p - step - 1) % p];
+      const index_range arriving = owner[(net.rank() + 2 * p - step - 1) % p];
       auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
       message_buffer in(net.memory());
-      in.place(0, x.subspan(due.begin, due.size()));
+      in.place(0, x.subspan(arriving.begin, arriving.size()));
       co_await net.receive(left, in);
       co_await sending;
     }
   }
 
-  /// Blocks of a vector, block r from rank r, joined; where the whole turns dense, absent entries become `absent`.
-  /// `residual`, where it is not empty, gets what the encoding of this rank's block loses.
+  /// Gathers the blocks of a vector, block r from rank r, and joins them. Where the result turns dense, missing entries
+  /// become `absent`. Adds the rounding errors of the encoding of this rank's block to `residual`, unless `residual` is
+  /// empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store = {},
@@ -117,21 +120,21 @@ struct ring_allgather : algorithm_defaults {
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    // In the order in which they come; each in memory of this rank: borrowed from the left a block would be lent to the
-    // right, all around.
+    // The blocks in order of arrival, each copied to memory of this rank: otherwise the memory of a block's owner would
+    // be lent from rank to rank all around the ring.
     fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
     const std::span<stream_view<T, Index>> blocks = views.span();
     passed.emplace_back().bring(net, store, mine, owner[net.rank()], residual);
     blocks[static_cast<std::size_t>(net.rank())] = passed[0].view();
     for (rank_t step = 0; step + 1 < p; ++step) {
-      const rank_t due = (net.rank() + 2 * p - step - 1) % p;
+      const rank_t arriving = (net.rank() + 2 * p - step - 1) % p;
       auto sending = net.send(right, passed[static_cast<std::size_t>(step)].message());
       incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(left, in);
       auto& next = passed.emplace_back();
-      next.take(net, store, in, owner[due]);
-      blocks[static_cast<std::size_t>(due)] = next.view();
+      next.take(net, store, in, owner[arriving]);
+      blocks[static_cast<std::size_t>(arriving)] = next.view();
       in.release();
       co_await sending;
     }
@@ -143,26 +146,26 @@ struct ring_allgather : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// Reduce-scatter, then allgather: 2 (P - 1) steps, 2 n (P - 1) / P values sent by each rank.
+/// Reduce-scatter, then allgather: 2 (P - 1) steps, in which each rank sends 2 n (P - 1) / P values.
 struct ring {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "ring";
 
-  std::uint64_t piece = 32768; ///< dense values that a block codec encodes together
+  std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
-  /// Throws `invalid_argument` for pieces of no values.
+  /// Throws `invalid_argument` if `piece` is 0.
   void validate(std::uint64_t) const { detail::check_piece(piece); }
   template <class F>
   void options(F&& f) const {
     f("piece", piece);
   }
 
-  /// Encodings that a contribution of dense values passes on P ranks.
+  /// How often a contribution of dense values is encoded on its way, on P ranks.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? ranks : 0; }
 
-  /// In place. `residual`, where there is one, gets what this rank's encodings lose.
+  /// In place. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
                         std::span<T> residual = {}) const& {
@@ -172,7 +175,7 @@ struct ring {
       return compressed_ring(net, x, op, storage::blocks_of(store), piece, residual);
   }
 
-  /// `residual`, where it is not empty, gets what this rank's encodings lose.
+  /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The split phase of split-allgather: every rank sends each owner its slice (SparCML, section 5.3.2; buckets:
-// Ok-Topk, section 3.1.1); a sparse reduce-scatter.
+// The split phase of a split-allgather, in which every rank sends each owner its slice (SparCML, section 5.3.2; buckets
+// of ranks: Ok-Topk, section 3.1.1), and a sparse reduce-scatter that consists of this phase.
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -21,12 +21,12 @@
 
 namespace spar {
 
-/// Sends each owner its slice and reduces the parts of this rank's block: to the values of the block at `dense`, or
-/// where that is null to a sparse stream. P - 1 messages each way, all under way at once. Sparse sums are taken over
-/// buckets of 16 ranks, while the next bucket arrives, and then over the buckets; both in the order of the ranks, so
-/// that it does not matter who owns an index. Sparse slices travel by the stream codec of `store`, dense ones as they
-/// are, or by its block codec where `store` is one alone. `residual`, where it is not empty, gets what the encodings of
-/// this rank's slices lose.
+/// Sends each owner its slice of `mine` and reduces the slices of this rank's block: into the dense values at `dense`
+/// or, if `dense` is null, into a sparse stream. Each rank sends and receives P - 1 messages, all in flight at once.
+/// Sparse sums are computed over buckets of 16 ranks, each while the next bucket arrives, and then over the buckets;
+/// both in rank order, so that the sum at an index does not depend on its owner. Sparse slices travel by the stream
+/// codec of `store`. Dense slices travel as plain values, or by the block codec if `store` has no stream codec. Adds
+/// the rounding errors of the encodings of this rank's slices to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
 task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                           T* dense, Storage store = {}, std::span<T> residual = {}) {
@@ -44,7 +44,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   const index_range block = owner[net.rank()];
   const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
   const codec slices = storage::slices_of(store);
-  outgoing_list<codec, T, Index> out(memory, ranks - 1); // outlives the sends, which read it
+  outgoing_list<codec, T, Index> out(memory, ranks - 1); // must outlive the sends, which read it
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
   fixed_vector<incoming<codec, T, Index>> arrived(memory, ranks - 1);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
@@ -52,7 +52,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
     std::uint64_t entries = 0;
     for (const auto& part : some) entries += part.count();
-    const auto levels = static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // of a merge, at least one
+    const auto levels = static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // levels of pairwise merges
     sparse_stream<T, Index> sum;
     if (dense == nullptr)
       sum = merge_many(some, mine.dimension(), block, op, memory);
@@ -68,8 +68,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
   };
 
-  const std::uint64_t step = step_of(0, net.rank()); // no two ranks round alike
-  // Each rank begins with another peer, so that no one is addressed by all at once.
+  const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that no two ranks round alike
+  // Each rank starts with a different peer, so that no rank gets the messages of all others at once.
   for (rank_t i = 1; i < p; ++i) {
     receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
   }
@@ -83,7 +83,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
     const auto part = arrived[i].view(net, slices, block);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
-      raise<corrupt_message>({"a dense stream arrived where entries are due"});
+      raise<corrupt_message>({"a dense stream arrived; expected sparse entries"});
     }
     parts.span()[source] = part;
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
@@ -102,7 +102,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   co_return sum;
 }
 
-/// Reduce-scatter of sparse streams by direct messages: block `rank` of the sum, sparse.
+/// Reduce-scatter of sparse streams by direct messages: returns block `rank` of the sum, as a sparse stream.
 struct split_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "split_reduce_scatter";
 

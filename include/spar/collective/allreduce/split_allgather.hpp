@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce by split and allgather, with a sparse (SSAR) or a dense second phase (DSAR), or the smaller of them
-// (SparCML, sections 5.3.2, 5.3.3 and 6).
+// Allreduce by a split phase and an allgather, with a sparse (SSAR) or a dense (DSAR) second phase, or the smaller of
+// the two (SparCML, sections 5.3.2, 5.3.3 and 6).
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>
@@ -21,18 +21,18 @@
 
 namespace spar {
 
-/// What is gathered in the second phase of a split-allgather: sparse blocks (SSAR), dense blocks (DSAR), or whatever is
-/// fewer bytes for all of them together.
+/// What the second phase of a split-allgather gathers: sparse blocks (SSAR), dense blocks (DSAR), or whichever needs
+/// fewer bytes for all blocks together (`adaptive`).
 enum class second_phase { adaptive, sparse, dense };
 
-/// Each owner reduces its block of the dimension from direct messages; then the blocks are gathered everywhere. Sparse
-/// streams travel by the stream codec of the storage that the call is given, the dense blocks of the second phase by
-/// its block codec. With a block codec alone everything is dense, and both phases are encoded.
+/// Each owner reduces its block of the vector from direct messages; then all ranks gather the blocks. Sparse streams
+/// travel by the storage's stream codec, the dense blocks of the second phase by its block codec. If the storage has no
+/// stream codec, all messages are dense, and both phases are encoded.
 ///
-/// With k entries on each rank the first phase sends at most k entries a rank. The second sends (P - 1) / P of the
-/// result: between k (P - 1) / P and k (P - 1) entries if it stays sparse, n (P - 1) / P values if not. Rounds: P - 1
-/// messages at once, then ceil(log2 P); `adaptive` counts the entries of all blocks between, in ceil(log2 P) rounds
-/// more.
+/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase it sends (P - 1)
+/// / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse, n (P - 1) / P values if
+/// not. Rounds: P - 1 messages at once, then ceil(log2 P); `adaptive` counts the entries of all blocks between the
+/// phases, in ceil(log2 P) additional rounds.
 template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
   static constexpr slot fills = slot::schedule;
@@ -53,8 +53,8 @@ struct split_allgather {
                                                       : std::string_view("dense"));
   }
 
-  /// `residual`, where it is not empty, gets what the encodings of this rank lose: of its slices of the contribution
-  /// and of its block of the sum.
+  /// Adds the rounding errors of this rank's encodings, of its slices of the contribution and of its block of the sum,
+  /// to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -93,7 +93,7 @@ struct split_allgather {
   void operator()(Args&&...) && = delete;
 
  private:
-  /// The entries of all ranks' blocks together.
+  /// The number of entries in the blocks of all ranks together.
   template <transport Net>
   static task<std::uint64_t> count_entries(channel<Net> net, std::uint64_t mine) {
     buffer<std::uint64_t> counts(net.memory(), static_cast<std::size_t>(net.size()));
@@ -105,7 +105,7 @@ struct split_allgather {
     co_return sum;
   }
 
-  /// The blocks of all ranks; this rank brings its own.
+  /// Gathers the dense blocks of all ranks in `values`, in which this rank has written its own block.
   template <transport Net, element T>
   static task<void> gather_dense(channel<Net> net, std::span<T> values, storage::dense, std::span<T>) {
     static constexpr bruck_allgather allgather;
@@ -129,14 +129,15 @@ struct split_allgather {
     const bruck_allgather allgather;
     co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
     for (rank_t r = 0; r < net.size(); ++r) {
-      coder.decode(std::span<const std::byte>(encoded(r)), block(r)); // the own as well: all go on with the same
+      coder.decode(std::span<const std::byte>(encoded(r)),
+                   block(r)); // this rank's own block too, so that all ranks continue with the same values
     }
     kernel::add_difference(residual.data() + (residual.empty() ? 0 : own.begin), std::as_const(exact).data(),
                            values.data() + own.begin, exact.size());
   }
 };
 
-/// Static sparse allreduce: the result stays below delta.
+/// Static sparse allreduce: for results that stay below delta.
 using ssar_split = split_allgather<second_phase::sparse>;
 /// Dynamic sparse allreduce: the result is dense.
 using dsar_split = split_allgather<second_phase::dense>;

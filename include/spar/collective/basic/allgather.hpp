@@ -19,20 +19,20 @@
 
 namespace spar {
 
-/// Where the bytes of each block lie: a uniform ownership has blocks of two sizes.
+/// The byte offsets of blocks whose numbers of values are those of a uniform ownership, which has blocks of two sizes.
 class block_sizes {
  public:
-  /// `bytes_of(values)`: bytes of a block of so many values.
+  /// `bytes_of(values)` returns the bytes of a block with `values` values.
   template <class BytesOf>
   block_sizes(const uniform_ownership& owner, BytesOf bytes_of)
       : owner_(owner), larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)),
         larger_(bytes_of(owner[0].size())), smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
-  /// The first byte of a block.
-  [[nodiscard, gnu::noinline]] std::size_t begin(rank_t block) const noexcept {
+  /// The offset of the first byte of a block.
+  [[nodiscard]] std::size_t begin(rank_t block) const noexcept {
     const auto b = static_cast<std::uint64_t>(block);
     return b * smaller_ + std::min(b, larger_ones_) * (larger_ - smaller_);
   }
-  /// Values of so many blocks from `first` on, which may wrap around.
+  /// The number of values in `count` blocks from `first` on, which may wrap around after the last block.
   [[nodiscard]] std::uint64_t values(rank_t first, rank_t count) const noexcept {
     const rank_t beyond = std::max(0, first + count - owner_.blocks);
     return owner_.range(first, first + count - beyond).size() + owner_.range(0, beyond).size();
@@ -47,8 +47,9 @@ class block_sizes {
 
 namespace detail {
 
-/// Of the blocks [first, first + count) of `all`, which may wrap around behind the last one, what lies before the end
-/// or, `wrapped`, from the beginning on. `bounds.begin(b)`: where block b begins.
+/// The blocks [first, first + count) of `all`, which may wrap around after the last block: without `wrapped` the part
+/// before the end of `all`, with `wrapped` the part that continues at the beginning of `all`. Block b begins at
+/// `bounds.begin(b)`.
 template <class T, class Bounds>
 std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t blocks, rank_t first, rank_t count,
                              bool wrapped) {
@@ -59,19 +60,19 @@ std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t bloc
 
 } // namespace detail
 
-/// In round t rank r gets up to 2^t parts, those of the ranks from r + 2^t on, and gives as many to rank r - 2^t. Every
-/// part is sent P - 1 times in all: the volume is the least possible.
+/// In round t rank r receives up to 2^t parts, those of the ranks from r + 2^t on, and sends as many to rank r - 2^t.
+/// Every part is sent P - 1 times in all, which is the least possible volume.
 struct bruck_allgather : algorithm_defaults {
   static constexpr std::string_view name = "bruck_allgather";
 
-  /// In place: rank r brings block r of `x` (see uniform_ownership).
+  /// In place: rank r contributes block r of `x` (see uniform_ownership).
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x) const& {
     const block_sizes sizes{{x.size(), net.size()}, [](std::uint64_t values) { return values * sizeof(T); }};
     return blocks(net, std::as_writable_bytes(x), sizes, wire_format::dense);
   }
 
-  /// In place, of bytes: rank r brings block r.
+  /// In place, for blocks of bytes: rank r contributes block r.
   template <transport Net>
   task<void> blocks(channel<Net> net, std::span<std::byte> bytes, block_sizes sizes, wire_format format) const& {
     const rank_t p = net.size();
@@ -93,8 +94,9 @@ struct bruck_allgather : algorithm_defaults {
     }
   }
 
-  /// Every rank's stream on every rank. `owned`: part r must lie in block r of the dimension. `residual`, where it is
-  /// not empty, gets what the encoding of this rank's stream loses.
+  /// Returns every rank's stream on every rank. If `owned` is true, the stream of rank r must lie in block r of the
+  /// dimension. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless `residual` is
+  /// empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
@@ -104,13 +106,14 @@ struct bruck_allgather : algorithm_defaults {
     co_return parts;
   }
 
-  /// In place, of streams: rank r brings one part, `have`, and ends with all; await it at once.
+  /// Gathers streams in place: `have` contains this rank's stream at first, and all ranks' streams at the end. Await
+  /// the task at once.
   template <transport Net, element T, index_type Index, class Codec = storage::coo>
     requires lending_codec<Codec, T, Index>
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, std::span<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
-    // Parts are kept in the order in which they come: this rank's, those of the ranks above it, and on from rank 0.
+    // Parts are stored in order of arrival: this rank's part, those of the ranks above it, then those from rank 0 on.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
@@ -127,9 +130,10 @@ struct bruck_allgather : algorithm_defaults {
       have = std::move(next);
     }
     have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
-    net.compute(have.count() / 2); // an entry is copied in every round, and checked: half of what merging it takes
+    net.compute(have.count() /
+                2); // in every round an entry is copied and checked, which costs half as much as merging it
   }
-  /// The same of encoded streams, which are decoded in the end, when all sizes are known.
+  /// Like the overload above, for encoded streams, which are decoded at the end, when all sizes are known.
   template <transport Net, element T, index_type Index, class Codec>
     requires(!lending_codec<Codec, T, Index>)
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec codec,
@@ -156,7 +160,7 @@ struct bruck_allgather : algorithm_defaults {
     gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.memory());
     for (std::size_t r = 0; r < all.size(); ++r) {
       parts.decode(net, codec, r, range(static_cast<rank_t>(r)),
-                   all.room(r)); // this rank's own, too: it may be rounded
+                   all.room(r)); // this rank's own stream too, as it may be rounded
     }
     have = std::move(all);
     net.compute(have.count() / 2);

@@ -10,8 +10,9 @@
 
 namespace spar {
 
-/// No rank is through before all have come. ceil(log2 P) empty messages a rank, to far ranks first: the last one often
-/// stays on the host, where it does not wait behind what those send who are through.
+/// No rank leaves the barrier before all ranks have entered it. Each rank sends ceil(log2 P) empty messages, to distant
+/// ranks first: the last message then often stays on the host, where it does not queue behind messages of ranks that
+/// have left the barrier.
 template <transport Net>
 task<void> barrier(channel<Net> net) {
   const rank_t p = net.size();

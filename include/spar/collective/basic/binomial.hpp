@@ -15,7 +15,7 @@
 
 namespace spar {
 
-/// ceil(log2 P) rounds; each rank but the root sends once. Operands in the order root, root + 1, ..., modulo P.
+/// ceil(log2 P) rounds; each rank except the root sends once. Operands have the order root, root + 1, ..., modulo P.
 struct binomial_reduce : algorithm_defaults {
   static constexpr std::string_view name = "binomial_reduce";
 
@@ -33,14 +33,14 @@ struct binomial_reduce : algorithm_defaults {
       message_buffer in(net.memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.piece<T>(0);
-      if (theirs.size() != x.size()) raise<corrupt_message>({"a vector that arrived has the wrong length"});
+      if (theirs.size() != x.size()) raise<corrupt_message>({"a vector arrived with the wrong length"});
       kernel::reduce(x.data(), theirs.data(), x.size(), op);
       net.compute(x.size());
     }
   }
 
-  /// The sum on the root; an empty stream elsewhere. `residual`, where it is not empty, gets what the encoding of this
-  /// rank's sum loses.
+  /// Returns the sum on the root and an empty stream elsewhere. Adds the rounding errors of the encoding of this rank's
+  /// sum to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op,
@@ -73,7 +73,7 @@ struct binomial_reduce : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// ceil(log2 P) rounds; each rank but the root receives once.
+/// ceil(log2 P) rounds; each rank except the root receives once.
 struct binomial_broadcast : algorithm_defaults {
   static constexpr std::string_view name = "binomial_broadcast";
 
@@ -94,8 +94,8 @@ struct binomial_broadcast : algorithm_defaults {
     }
   }
 
-  /// The root's stream on every rank; the others bring a stream of the same dimension, whose entries do not matter.
-  /// `residual`, where it is not empty, gets what the root's encoding loses.
+  /// Returns the root's stream on every rank; the other ranks pass a stream of the same dimension, whose entries are
+  /// ignored. Adds the rounding errors of the root's encoding to the root's `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root,

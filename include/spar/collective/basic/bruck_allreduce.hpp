@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce of counters in 2 ceil(log2 P) rounds for any number of ranks: Bruck's allgather and, before it, the same in
-// reverse as a reduce-scatter (Bruck et al. 1997).
+// Allreduce of counters in 2 ceil(log2 P) rounds for any number of ranks: a reduce-scatter that runs Bruck's allgather
+// in reverse, then Bruck's allgather (Bruck et al. 1997).
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
@@ -18,8 +18,8 @@
 
 namespace spar {
 
-/// Every rank sends and receives 2 (P - 1) blocks of n / P counters. For whole numbers only: each block is summed in
-/// another order of the ranks.
+/// Every rank sends and receives 2 (P - 1) blocks of n / P counters. For integers only: each block is summed in a
+/// different order of the ranks.
 struct bruck_allreduce {
   template <transport Net, std::unsigned_integral T>
   task<void> operator()(channel<Net> net, std::span<T> counters) const& {
@@ -42,7 +42,7 @@ struct bruck_allreduce {
       for (const std::size_t piece_number : {0U, 1U}) {
         const std::span<T> mine = piece(net.rank(), count, piece_number == 1);
         const auto theirs = in.piece<T>(piece_number);
-        if (theirs.size() != mine.size()) raise<corrupt_message>({"counters that arrived are too many or too few"});
+        if (theirs.size() != mine.size()) raise<corrupt_message>({"the wrong number of counters arrived"});
         for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<T>(mine[i] + theirs[i]);
       }
       in.release();

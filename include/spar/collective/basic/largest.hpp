@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The largest of one number from each rank, by dissemination (Hensgen, Finkel and Manber 1988).
+// The maximum of one number from each rank, by dissemination (Hensgen, Finkel and Manber 1988).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -12,8 +12,9 @@
 
 namespace spar {
 
-/// Makes `mine` the largest of all ranks' numbers. In round t rank r hears from rank r + 2^t and tells rank r - 2^t.
-/// What a rank is told again changes no maximum, so that any number of ranks takes ceil(log2 P) rounds.
+/// Sets `mine` to the maximum of all ranks' numbers. In round t rank r receives from rank r + 2^t and sends to rank r -
+/// 2^t. A number that a rank receives twice does not change its maximum, so ceil(log2 P) rounds suffice for any number
+/// of ranks.
 template <transport Net>
 task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
   const rank_t p = net.size();
@@ -23,7 +24,7 @@ task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
     message_buffer in(net.memory());
     in.place(0, std::span(&theirs, 1));
     co_await net.receive((net.rank() + distance) % p, in);
-    co_await sending; // before `mine` changes
+    co_await sending; // the send must end before `mine` changes
     mine = std::max(mine, theirs);
     net.compute(1);
   }

@@ -9,7 +9,6 @@
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/topology/fold.hpp>
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,17 +16,17 @@
 
 namespace spar {
 
-/// In each of log2 P rounds two ranks exchange all that they have, encoded; both add the decoded values, their own as
-/// well, so that both have the same bits. At P = 2^m a rank encodes each piece log2 P times, decodes twice as many, and
-/// sends log2 P encoded vectors. At other P a rank of each folded pair sends its vector to the other one before; then
-/// all active ranks replace the result by its decoded encoding, which goes back to the folded ones: one encoding more.
-/// The vector goes in pieces: while one is on its way another one is encoded or decoded.
+/// In each of log2 P rounds, two ranks exchange their encoded vectors, and both add the decoded values, also of their
+/// own vector, so that both have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes twice as
+/// often, and sends log2 P encoded vectors. For other P, one rank of each folded pair first sends its vector to the
+/// other; at the end all active ranks replace the result by its decoded encoding, which is also sent to the folded
+/// ranks: one more encoding. The vector travels in pieces: while one piece is in flight, another is encoded or decoded.
 ///
 /// |result - sum| is at most (1 + e)^encodings(P) - 1 times the sum over the ranks of the largest |value| of the
-/// codec's block, where e is its relative error.
+/// codec's block, where e is the codec's relative error.
 ///
-/// In place, `piece` values encoded together. `residual`, where there is one, gets what this rank's encodings lose;
-/// where ranks encode the same, that of the first of them.
+/// In place; `piece` values are encoded at a time. Adds the rounding errors of this rank's encodings to `residual`,
+/// unless `residual` is empty; if several ranks encode the same values, only the first of them adds the errors.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
 task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
                                          std::span<T> residual) {
@@ -40,7 +39,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   detail::read_ahead<Net> in(net);
   buffer<T> scratch(net.memory(), all[0].size());
   const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
-  // Those that encode the same sum round alike, others do not.
+  // Ranks that encode the same sum round alike, others do not.
   const auto step_of = [](rank_t round, rank_t group) {
     return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
   };
@@ -57,7 +56,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
     }
     in.start(partner);
     for (std::size_t i = 0; i < all.count(); ++i) {
-      co_await in.due();
+      co_await in.next();
       message_buffer& came = in.take();
       if (i + 1 < all.count()) in.start(partner);
       coder.decode(coder.template arrived<T>(came, all[i].size()), part(x, all[i]));
@@ -67,8 +66,8 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
     co_return;
   }
 
-  // Stage 0 takes what the partner has, in stage s ranks at a distance of 2^(s-1) exchange.
-  const auto rounds = static_cast<rank_t>(std::bit_width(static_cast<std::uint32_t>(folded.active_ranks())) - 1);
+  // In stage 0 a rank receives its folded partner's vector; in stage s, ranks at distance 2^(s-1) exchange.
+  const rank_t rounds = folded.rounds();
   const auto peer_of = [&](rank_t stage) {
     return stage == 0 ? partner : folded.rank_of(folded.number() ^ (rank_t{1} << (stage - 1)));
   };
@@ -78,7 +77,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
     for (std::size_t i = 0; i < all.count(); ++i) {
       const std::span<T> mine = part(x, all[i]);
       if (stage > 0 || folded.has_partner()) {
-        co_await in.due();
+        co_await in.next();
         message_buffer& came = in.take();
         if (i + 1 < all.count())
           in.start(peer);
@@ -97,7 +96,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
       const bool goes_back = stage == rounds; // to the folded ranks, if there are any
       if (goes_back && folded.extra() == 0) continue;
       if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
-      const bool first = (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // of those with this sum
+      const bool first = (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // of the ranks with this sum
       encode(i, step_of(stage + 1, folded.number() >> stage), first);
       if (!goes_back)
         out[i].send(net, peer_of(stage + 1));

@@ -15,15 +15,17 @@
 
 namespace spar {
 
-/// In the first phase each block is encoded, sent, decoded and reduced on its way to its owner; the owner encodes the
-/// sum once, and in the second phase these bytes go around. Every rank, the owner too, takes the decoded values, so all
-/// have the same bits. A rank encodes P pieces of each block and decodes 2 P - 1 (neither for one rank), and sends
-/// 2 (P - 1) / P of the encoded vector. Blocks go in pieces: while one is on its way another one is encoded or decoded.
+/// In the first phase each block is encoded, sent, decoded and reduced at each hop to its owner. The owner encodes the
+/// sum once, and in the second phase these bytes travel around the ring. All ranks, including the owner, use the
+/// decoded values, so all have the same bits. A rank encodes P blocks and decodes 2 P - 1 blocks (none if P is 1), and
+/// sends 2 (P - 1) / P of the encoded vector. Blocks travel in pieces: while one piece is in flight, another is encoded
+/// or decoded.
 ///
 /// |result - sum| is at most (1 + e)^P - 1 times the sum over the ranks of the largest |value| of the codec's block,
-/// where e is its relative error.
+/// where e is the codec's relative error.
 ///
-/// In place, `piece` values encoded together. `residual`, where there is one, gets what this rank's encodings lose.
+/// In place; `piece` values are encoded at a time. Adds the rounding errors of this rank's encodings to `residual`,
+/// unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
 task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
                            std::span<T> residual) {
@@ -32,12 +34,13 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   const uniform_ownership owner{x.size(), p};
   const auto of = [](std::span<T> all, index_range r) { return all.empty() ? all : all.subspan(r.begin, r.size()); };
   const rank_t right = (net.rank() + 1) % p, left = (net.rank() + p - 1) % p;
-  // Hop 0 sends a rank's first block; hop h brings it another one, from hop P on a sum.
+  // In hop 0 a rank sends its first block. In each later hop it receives another block: a partial sum, or from hop P on
+  // the final sum.
   const auto pieces = [&](rank_t hop) { return detail::pieces_of{owner[(net.rank() + 2 * p - 1 - hop) % p], piece}; };
   const rank_t last = 2 * p - 2;
   const detail::pieces_of largest{owner[0], piece};
   const block_coder coder(net, codec);
-  // A rank is ahead of its right one by a block at most.
+  // A rank is at most one block ahead of its right neighbour.
   detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
   detail::read_ahead<Net> in(net);
   buffer<T> scratch(net.memory(), largest[0].size());
@@ -51,9 +54,9 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
       message_buffer* came = nullptr;
       payload message;
       if (hop > 0) {
-        co_await in.due();
+        co_await in.next();
         came = &in.take();
-        if (hop < last || i + 1 < block.count()) in.start(left); // comes while this one is decoded
+        if (hop < last || i + 1 < block.count()) in.start(left); // arrives while this one is decoded
         message = coder.template arrived<T>(*came, range.size());
       }
       if (hop > 0 && hop < p) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ring and recursive doubling whose messages are compressed one by one: the point-to-point compression that a
-// collective's own beats (Zhou et al., section III-B).
+// Ring and recursive doubling whose messages are compressed one by one: point-to-point compression, which compression
+// at the level of the collective outperforms (Zhou et al., section III-B).
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
@@ -20,8 +20,8 @@ namespace spar {
 
 namespace detail {
 
-/// A message as a library below the collective sends it: encoded before it goes and decoded where it arrives, while
-/// nothing else is done.
+/// A message as a library below the collective sends it: encoded before the send and decoded after the receive, without
+/// overlapping other work.
 template <transport Net, class Codec>
 class coded_message {
  public:
@@ -46,8 +46,8 @@ class coded_message {
 
 } // namespace detail
 
-/// The ring. What goes around in the second phase is encoded anew by each rank that passes it on: 2 (P - 1) encodings
-/// and as many decodings. An owner keeps its sum as it is, so ranks may end with different bits.
+/// The ring. In the second phase each rank that forwards a block encodes it again: 2 (P - 1) encodings and as many
+/// decodings. An owner keeps its sum without rounding, so ranks may end with different bits.
 template <class Codec>
 struct p2p_compressed_ring {
   static constexpr std::string_view name = "p2p_compressed_ring";
@@ -59,7 +59,7 @@ struct p2p_compressed_ring {
   void options(F&& f) const {
     f("codec", codec);
   }
-  /// Throws `invalid_argument` for a bad option of the codec.
+  /// Throws `invalid_argument` for invalid options of the codec.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const {
     (void)codec.template encoded_bytes<T>(1);
@@ -77,11 +77,11 @@ struct p2p_compressed_ring {
     buffer<T> theirs(net.memory(), p > 1 ? owner[0].size() : 0);
     for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
       const index_range given = owner[(net.rank() + 2 * p - 1 - hop) % p];
-      const index_range due = owner[(net.rank() + 2 * p - 2 - hop) % p];
+      const index_range arriving = owner[(net.rank() + 2 * p - 2 - hop) % p];
       coded.send(slot, (net.rank() + 1) % p, std::span<const T>(x), given, static_cast<std::uint64_t>(hop));
       co_await net.receive((net.rank() + p - 1) % p, came);
-      const std::span<T> mine = x.subspan(due.begin, due.size());
-      coded.decode(came, hop < p - 1 ? theirs.span().first(due.size()) : mine);
+      const std::span<T> mine = x.subspan(arriving.begin, arriving.size());
+      coded.decode(came, hop < p - 1 ? theirs.span().first(arriving.size()) : mine);
       if (hop < p - 1) {
         kernel::reduce_left(mine.data(), std::as_const(theirs).data(), mine.size(), op);
         net.compute(mine.size());
@@ -94,23 +94,20 @@ struct p2p_compressed_ring {
   void operator()(Args&&...) && = delete;
 };
 
-/// Recursive doubling. A rank adds its own values as they are: log2 P encodings and as many decodings at P = 2^m, and
-/// ranks may end with different bits.
+/// Recursive doubling. A rank adds its own values without rounding: log2 P encodings and as many decodings at P = 2^m,
+/// and ranks may end with different bits.
 template <class Codec>
 struct p2p_compressed_doubling {
   static constexpr std::string_view name = "p2p_compressed_doubling";
 
   Codec codec{};
 
-  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept {
-    const fold folded(0, ranks);
-    return std::bit_width(static_cast<std::uint32_t>(folded.active_ranks())) - 1 + (folded.extra() > 0 ? 2 : 0);
-  }
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return fold(0, ranks).hops(); }
   template <class F>
   void options(F&& f) const {
     f("codec", codec);
   }
-  /// Throws `invalid_argument` for a bad option of the codec.
+  /// Throws `invalid_argument` for invalid options of the codec.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const {
     (void)codec.template encoded_bytes<T>(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How the ranks of a partial collective learn that a round is to run (eager-SGD, section 4.1.1): a broadcast along the
-// union of the binomial trees of all ranks, which any of them may begin, also several at once.
+// Tells the ranks of a partial collective that a round is to run (eager-SGD, section 4.1.1): a broadcast along the
+// union of the binomial trees of all ranks, which any rank may begin, also several ranks at once.
 #pragma once
 
 #include <spar/collective/partial/participation.hpp>
@@ -26,42 +26,42 @@ namespace spar::detail {
 /// The text of a control message about rounds.
 struct round_note {
   enum class kind : std::uint8_t {
-    made,    // the source has made its object, of that dimension and digest; its description follows
+    made,    // the source has created its object, with this dimension and digest; its description follows
     start,   // the round is to run
-    called,  // the source has made its call of that number
-    drained, // rank `who` has made one call less and drains
-    left     // rank `who` has made one call less and has left
+    called,  // the source has made the call with this number
+    drained, // rank `who` has made `round` - 1 calls and drains
+    left     // rank `who` has made `round` - 1 calls and has left
   };
 
   std::uint32_t control_subscriber = 0;
   kind what{};
-  std::uint8_t edge = 0; // it went to the rank 2^edge further on
+  std::uint8_t edge = 0; // sent to the rank at distance 2^edge
   std::uint16_t reserved = 0;
-  std::uint64_t round = 0;  // or the dimension
-  std::uint64_t digest = 0; // of what ranks must have alike, where an object has been made
+  std::uint64_t round = 0;  // in `made`, the dimension
+  std::uint64_t digest = 0; // in `made`, the digest of the terms that must be equal on all ranks
   rank_t who = 0;
   std::uint32_t reserved_too = 0;
 };
 static_assert(sizeof(round_note) == 32 && std::is_trivially_copyable_v<round_note>);
 
-/// One rank's part. A rank sends over each of its ceil(log2 P) edges at most one message a round, whoever began it:
-/// an edge is consumed. What comes over edge j goes on over the edges after j, so that it reaches the rank at distance
-/// d by the ones in the binary form of d.
+/// One rank's part of the broadcast. Over each of its ceil(log2 P) edges a rank sends at most one message per round,
+/// whichever rank began the round. A message that arrives over edge j is forwarded over the edges after j, so it
+/// reaches the rank at distance d over the edges that are the one bits of d.
 template <transport Net, participation Participation>
 class activation {
  public:
   activation(Net& net, const Participation& who, std::uint64_t n, const signature& agreed) noexcept
       : net_(&net), who_(who), n_(n), digest_(agreed.digest) {}
 
-  /// Rounds up to this one are to run.
+  /// All rounds up to this one are to run.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
-  /// The note of a rank that will make no further call; its round is 0 where there is none.
+  /// The note of a rank that will make no further call; the note's round is 0 if there is no such rank.
   [[nodiscard]] const round_note& closing() const noexcept { return closing_; }
-  /// Messages that this rank has sent to start rounds and to tell of its calls.
+  /// The number of messages that this rank has sent to start rounds and to report its calls.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
 
-  /// This rank has made its object, and tells the next one: where ranks disagree on who starts rounds, none may ever
-  /// start, and nothing else would tell.
+  /// Tells the next rank that this rank has created its object. If ranks disagree on who starts rounds, no round may
+  /// ever start, and no other message would reveal the mismatch.
   void greet(std::uint32_t control_subscriber, std::string description) {
     description_ = std::move(description);
     if (net_->size() == 1) return;
@@ -71,7 +71,7 @@ class activation {
     send_text(*net_, control_message::purpose::round, text, (net_->rank() + 1) % net_->size());
   }
 
-  /// This rank makes its call of that number.
+  /// This rank makes the call with this number.
   void call(std::uint32_t control_subscriber, std::uint64_t round) {
     subscriber_ = control_subscriber;
     if constexpr (std::same_as<Participation, everyone>) {
@@ -88,13 +88,14 @@ class activation {
     }
   }
 
-  /// This rank makes no further call after those before `round`. Others may have closed it before, but never over this
-  /// rank's first edge: the next rank always hears of it.
+  /// This rank makes no further call from call `round` on. Notes forwarded for other ranks may have used this rank's
+  /// other edges, but never its first edge, so the next rank always receives this note.
   void close(std::uint32_t control_subscriber, round_note::kind why, std::uint64_t round) {
     take({.control_subscriber = control_subscriber, .what = why, .round = round, .who = net_->rank()}, 0);
   }
 
-  /// A message has arrived. Throws `corrupt_message` for one that no rank sends, `mismatch` where ranks disagree.
+  /// Handles a message that has arrived. Throws `corrupt_message` if the message is malformed, `mismatch` if ranks
+  /// disagree.
   void hear(rank_t source, std::string_view text) {
     round_note note;
     std::memcpy(&note, text.data(), std::min(text.size(), sizeof(note)));
@@ -102,7 +103,7 @@ class activation {
     const bool sound = (made ? text.size() >= sizeof(note) : text.size() == sizeof(note)) &&
                        note.what <= round_note::kind::left && note.edge < edges() && note.who >= 0 &&
                        note.who < net_->size() && (note.round > 0 || made);
-    if (!sound) raise<corrupt_message>({"a control message about a round is damaged"});
+    if (!sound) raise<corrupt_message>({"malformed control message about a round of a partial collective"});
     subscriber_ = note.control_subscriber;
     if (made) {
       check(note, source, std::string(text.substr(sizeof(note))));
@@ -124,9 +125,10 @@ class activation {
                        ", rank ", net_->rank(), " has ", n_});
     }
     if (theirs.digest != digest_) {
+      const option_difference between(description, description_);
       raise<mismatch>(
           {"ranks disagree on the algorithm, the participation or the options of a partial allreduce: rank ", peer,
-           " has ", description, ", rank ", net_->rank(), " has ", description_});
+           " has ", between.theirs(), ", rank ", net_->rank(), " has ", between.own()});
     }
   }
 
@@ -134,8 +136,8 @@ class activation {
     if (round > started_) take({.control_subscriber = subscriber_, .what = round_note::kind::start, .round = round}, 0);
   }
 
-  /// A call has been made somewhere. A rank makes the next one only after the round has run, so the calls of one round
-  /// at a time are counted.
+  /// Counts a call of some rank. A rank makes its next call only after the round has run, so only the calls of one
+  /// round are counted at a time.
   void count(std::uint64_t round) {
     if (round < counted_round_) return;
     if (round > counted_round_) {
@@ -147,7 +149,7 @@ class activation {
     }
   }
 
-  /// Believes a note, and passes it on over its edges from the first one.
+  /// Records a note and forwards it over this rank's edges from `first` on.
   void take(round_note note, int first) {
     const bool closes = note.what != round_note::kind::start;
     if (!closes)
@@ -181,7 +183,7 @@ class activation {
   std::uint64_t counted_round_ = 0;
   rank_t calls_ = 0;
   std::uint64_t messages_ = 0;
-  std::array<std::uint64_t, 64> sent_{}; // over each edge: the last round that starts, the last that closes
+  std::array<std::uint64_t, 64> sent_{}; // per edge: the last round started, then the last closed
 };
 
 } // namespace spar::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a rank of a partial collective holds back: calls that have missed their rounds, for the next one (eager-SGD,
-// figure 7).
+// The backlog of a rank of a partial collective: the calls that have missed their rounds and wait for the next round
+// (eager-SGD, figure 7).
 #pragma once
 
 #include <spar/collective/finalize.hpp>
@@ -16,22 +16,22 @@
 
 namespace spar::detail {
 
-/// Of dense values, which are reduced in place.
+/// The backlog of dense values, which are reduced in place.
 template <element T, class Op>
-class held_values {
+class value_backlog {
  public:
   using argument = std::span<T>;
   using result = participants;
   using value_type = T;
   static constexpr element_code index = code_of<std::uint32_t>;
 
-  /// What goes into a round and comes out of it: in the memory of the caller, or of its own.
+  /// The contribution to a round, and later its result: in the memory of the caller, or in `memory`.
   struct share {
     buffer<T> memory;
     std::span<T> x;
   };
 
-  held_values(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
+  value_backlog(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(argument x) noexcept { return x.size(); }
   static void check(argument) noexcept {}
@@ -47,7 +47,8 @@ class held_values {
     }
   }
 
-  /// All that is held back, and before it the values of a caller that waits for this round; afterwards nothing is held.
+  /// Returns the sum of all calls that are held back and, if `call` is not null, of the values of the caller that waits
+  /// for this round. Afterwards nothing is held back.
   share take(const argument* call) {
     share s;
     if (call != nullptr) {
@@ -84,9 +85,9 @@ class held_values {
   bool any_ = false;
 };
 
-/// Of streams.
+/// The backlog of streams.
 template <element T, index_type Index, class Op>
-class held_stream {
+class stream_backlog {
  public:
   using argument = stream_view<T, Index>;
   using result = partial_sum<T, Index>;
@@ -95,11 +96,11 @@ class held_stream {
 
   struct share {
     sparse_stream<T, Index> own;
-    stream_view<T, Index> mine; // the caller's, or `own`
+    stream_view<T, Index> mine; // refers to the caller's stream or to `own`
     sparse_stream<T, Index> sum;
   };
 
-  held_stream(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
+  stream_backlog(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(const argument& x) noexcept { return x.dimension(); }
   static void check(const argument& x) { validate(x); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A collective that goes on without the ranks that are late, which contribute later: persistent rounds, started by
-// calls or by the activations of others (eager-SGD, sections 4 and 5).
+// A collective that proceeds without the ranks that are late, whose contributions are included later: persistent
+// rounds, started by calls or by the activations of other ranks (eager-SGD, sections 4 and 5).
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
@@ -25,14 +25,14 @@ namespace spar {
 
 struct partial_options {
   static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
-  /// Rounds that may run ahead of a rank's calls, and so results that are kept for it; with 0 a round waits for every
-  /// rank.
+  /// The number of rounds that may run ahead of a rank's calls, and so of results that are kept for the rank. With 0, a
+  /// round waits for every rank.
   std::uint64_t tau = 64;
 };
 
 namespace detail {
 
-/// What ranks must have alike of a partial allreduce.
+/// The terms of a partial allreduce, which must be equal on all ranks.
 template <class Algorithm, class Participation>
 struct partial_terms {
   static constexpr std::string_view name = "partial";
@@ -48,19 +48,21 @@ struct partial_terms {
 
 } // namespace detail
 
-/// One rank's end of a partial allreduce: an engine that runs one round after the other, and the calls that feed it.
+/// One rank's end of a partial allreduce: an engine that runs one round after the other, and the calls that give the
+/// rounds their input.
 ///
-/// - Call t returns the result of round t, at once where that has run already; all ranks get the same bits, and learn
-///   the same `participants`.
-/// - Round r starts on this rank when it makes its call r and may start rounds, or when another's activation has come
-///   and it has made at least r - tau calls. What it holds back then, all calls that are in no earlier round, is what
-///   it contributes: nothing is lost, nothing counts twice.
-/// - All ranks make equally many calls; then `drain` is a round of everyone, which delivers what is still held back.
-///   Ranks that have made another number of calls end in `mismatch`, and so do those that go on where one has destroyed
-///   its object.
-/// - Rounds go on while the application is elsewhere where the rank has a progress_thread, or calls `progress()`.
+/// - Call t returns the result of round t, at once if this round has already run; all ranks get the same bits and the
+///   same `participants`.
+/// - Round r starts on this rank when it makes its call r and the participation lets it start rounds, or when another
+///   rank's activation has arrived and this rank has made at least r - tau calls. The rank then contributes all its
+///   calls that are in no earlier round, so every call is included exactly once.
+/// - All ranks make the same number of calls; then `drain` runs a round of all ranks that delivers what is still held
+///   back. Ranks that have made different numbers of calls end in `mismatch`, and so do ranks that make a call after
+///   another rank has destroyed its object.
+/// - Rounds make progress while the application computes if the rank has a progress_thread or calls `progress()`.
 ///
-/// One call at a time. The transport outlives it. Made in the same order on all ranks, as collectives are started.
+/// One call at a time. The transport must outlive this object. All ranks create their objects in the same order, as
+/// they start collectives in the same order.
 template <transport Net, class Held, participation Participation, class Algorithm, class Op>
 class partial {
  public:
@@ -75,46 +77,48 @@ class partial {
     if (node().dead()) node().failure().raise_peer_failed();
     name_ = sentence("spar::partial ", node().dispatch().next());
     detail::call_name& name = node().name_call({name_});
-    if (net.rank() == 0) detail::tell(net, control_message::purpose::name, node().number_name(name));
+    if (net.rank() == 0) detail::broadcast_text(net, control_message::purpose::name, node().number_name(name));
     engine_.emplace(rounds(net));
     subscriber_.self = this;
     subscriber_.hear = [](void* self, rank_t source, std::string_view text) {
       static_cast<partial*>(self)->hear(source, text);
     };
-    node().dispatch().add(subscriber_); // last: nobody is told of what has not been made
+    node().dispatch().add(subscriber_); // last, so that no message reaches an unfinished object
     activation_.greet(subscriber_.number, description_of(terms()));
   }
   partial(const partial&) = delete;
-  /// Tells the others that this rank makes no further call, in `mismatch` for those that do, and waits until a round
-  /// that runs has ended, and nobody reads what it has lent. A simulated program cannot wait there: it drains first.
+  /// Tells the other ranks that this rank makes no further call, so that any rank that does ends in `mismatch`. Then
+  /// waits until a running round has ended and no peer reads this object's buffers. A program in the simulator cannot
+  /// wait in a destructor: it must call `drain` first.
   ~partial() {
     const detail::rank_lock lock(node().shared());
     try {
       if (!drained_ && !node().dead())
         activation_.close(subscriber_.number, detail::round_note::kind::left, calls_ + 1);
       while (running_ && !engine_->done() && !node().dead()) net_->progress(true);
-    } catch (...) { // nothing more can happen
+    } catch (...) { // the engine has failed, so there is nothing to wait for
     }
     engine_.reset();
     node().dispatch().remove(subscriber_);
-    detail::await_loans(*net_); // of what this object holds
+    detail::await_loans(*net_); // of this object's buffers
   }
 
-  /// The next call. Dense values are summed in place, a stream is borrowed until the call has ended.
-  /// Throws `invalid_argument` for another dimension than n, for a stream that is not well formed and for what the
-  /// algorithm does not take, before the call counts, and after `drain`; `mismatch` where another rank has drained, or
+  /// Makes the next call. Dense values are reduced in place; a stream is borrowed until the call has ended. Throws
+  /// `invalid_argument` for a dimension other than n, for a malformed stream and for what the algorithm does not
+  /// accept, before the call counts, and for a call after `drain`; throws `mismatch` if another rank has drained, or
   /// has left, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
-  /// The same, non-blocking.
+  /// Makes the next call, non-blocking.
   auto start(const argument& x) { return begin(x, false); }
 
-  /// After the last call, on all ranks: the sum of all that was held back. Dense values are overwritten; of a stream
-  /// only the dimension counts.
+  /// Call it on all ranks after the last call: returns the sum of all calls that were held back. Dense values are
+  /// overwritten with this sum; of a stream only the dimension is used.
   result drain(const argument& x) { return start_drain(x).wait(); }
   auto start_drain(const argument& x) { return begin(x, true); }
 
-  /// Looks for what has come in, for programs without a progress thread to call while they compute. Returns whether a
-  /// round is under way, in which others may be waiting for this rank: then again, soon.
+  /// Makes progress on messages that have arrived; for programs without a progress thread to call while they compute.
+  /// Returns whether a round is in progress, in which other ranks may be waiting for this rank: if so, call
+  /// `progress()` again soon.
   bool progress() {
     const detail::rank_lock lock(node().shared());
     net_->progress(false);
@@ -123,18 +127,18 @@ class partial {
 
   /// The algorithm with its state, such as a residual; a round may change it until `drain` has ended.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
-  /// Calls of this rank so far.
+  /// The number of calls that this rank has made.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
-  /// Control messages that this rank has sent to start rounds and to tell of calls.
+  /// The number of control messages that this rank has sent to start rounds and to report calls.
   [[nodiscard]] std::uint64_t activations_sent() const {
-    const detail::rank_lock lock(node().shared()); // a progress thread sends them too
+    const detail::rank_lock lock(node().shared()); // a progress thread sends control messages too
     return activation_.messages();
   }
 
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
 
-  /// Waits until somebody wakes it, or the communicator dies.
+  /// Suspends a coroutine until `wake` is called on its record or the communicator fails.
   class idly {
    public:
     idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
@@ -149,7 +153,7 @@ class partial {
     detail::operation_record* record_;
   };
 
-  /// A round that has run.
+  /// The result of a round that has run.
   struct finished {
     typename Held::share share;
     participants who;
@@ -160,10 +164,12 @@ class partial {
   // Calls.
 
   void check(const argument& x) const {
-    if (drained_) raise<invalid_argument>({"a partial allreduce has been drained: no call can follow"});
-    if (calling_) raise<invalid_argument>({"a partial allreduce's call has not ended: they are made one at a time"});
+    if (drained_) raise<invalid_argument>({"a partial allreduce has been drained, so no further call is allowed"});
+    if (calling_)
+      raise<invalid_argument>({"the previous call of a partial allreduce has not ended; make one call at a time"});
     if (Held::dimension(x) != n_) {
-      raise<invalid_argument>({"a partial allreduce of dimension ", n_, " is called with ", Held::dimension(x)});
+      raise<invalid_argument>(
+          {"a partial allreduce of dimension ", n_, " was called with dimension ", Held::dimension(x)});
     }
     Held::check(x);
     if constexpr (requires { algorithm_.check_values(x); }) algorithm_.check_values(x);
@@ -189,14 +195,14 @@ class partial {
           begin_drain(round);
         else
           begin_call(x, round);
-      } catch (...) { // the others must not wait for what this rank cannot do
+      } catch (...) { // the other ranks must not wait for this call
         give_up();
         throw;
       }
       waiting_ = started_ < round ? &x : nullptr;
       engine_wait_.wake(node().scheduler());
     }
-    // The engine knows best of what a communicator has died; and a round that fails lets go of x first.
+    // If the round fails, wait for the engine's error: it is the root cause, and after it the engine no longer uses x.
     const auto in_time = [&] { return alive && ended_ >= round; };
     while (!in_time() && (running_ || !error_)) {
       idly wait(node(), call_wait_);
@@ -234,7 +240,7 @@ class partial {
 
   void begin_drain(std::uint64_t round) {
     if (activation_.started() >= round) {
-      raise<mismatch>({"rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made ",
+      raise<mismatch>({"rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made call ",
                        activation_.started()});
     }
     drained_ = true;
@@ -242,7 +248,7 @@ class partial {
     activation_.close(subscriber_.number, detail::round_note::kind::drained, round);
   }
 
-  /// Throws `mismatch` where another rank has ended after another number of calls.
+  /// Throws `mismatch` if another rank has ended after a different number of calls.
   void check_closing() {
     const detail::round_note& note = activation_.closing();
     const bool drains = note.what == detail::round_note::kind::drained;
@@ -250,9 +256,9 @@ class partial {
     const char* what = drains ? " has drained a partial allreduce after " : " has left a partial allreduce after ";
     raise<mismatch>({"rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_});
   }
-  /// With the exception that is being handled: told here and to the others.
+  /// Reports the current exception on this rank and to all other ranks.
   void give_up() noexcept {
-    if (!error_) error_ = std::current_exception(); // before those who wait are woken
+    if (!error_) error_ = std::current_exception(); // before the waiting calls are woken
     detail::abort(*net_, message_of(error_));
   }
 
@@ -305,7 +311,7 @@ class partial {
     if (error_) call_wait_.wake(node().scheduler());
   }
 
-  /// What this rank brings to a round, at the instant at which it starts.
+  /// Collects this rank's contribution to a round, at the moment when the round starts.
   void contribute(finished& next, std::uint64_t round) {
     next.who = participants(round, net_->size(), net_->memory());
     const argument* const call = drained_ ? nullptr : waiting_;
@@ -349,12 +355,12 @@ class partial {
   std::string name_;
 
   std::uint64_t calls_ = 0;
-  std::uint64_t started_ = 0;         // rounds
-  std::uint64_t ended_ = 0;           // rounds
-  std::uint64_t oldest_held_ = 0;     // call, where something is held back
+  std::uint64_t started_ = 0;         // the last round that has started
+  std::uint64_t ended_ = 0;           // the last round that has ended
+  std::uint64_t oldest_held_ = 0;     // the oldest call that is held back, if there is one
   const argument* waiting_ = nullptr; // the values of a call whose round has not started
   detail::slab<finished> finished_;
-  detail::record_queue<finished> results_; // of rounds whose calls have not been made
+  detail::record_queue<finished> results_; // of rounds whose calls have not been made yet
   bool calling_ = false;
   bool running_ = false;
   bool drained_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who must take part in a round of a collective before it runs without the others (eager-SGD, section 4): everyone,
-// anyone (solo), a rank drawn for each round (majority), or so many of them (quorum; lemma 5.1).
+// Decides which calls start a round of a collective that then runs without the late ranks (eager-SGD, section 4): the
+// calls of everyone, of anyone (solo), of a rank drawn for each round (majority), or of a number of ranks (quorum;
+// lemma 5.1).
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -15,7 +16,7 @@ namespace spar {
 
 namespace detail {
 
-/// The rank drawn for a round: each with the same probability, the same on all ranks.
+/// The rank drawn for a round: each rank with the same probability, and the same rank on all ranks.
 constexpr rank_t drawn(std::uint64_t seed, std::uint64_t round, rank_t ranks) noexcept {
   return static_cast<rank_t>(splitmix(splitmix(seed) ^ round) % static_cast<std::uint64_t>(ranks));
 }
@@ -30,7 +31,7 @@ struct everyone {
   static constexpr void options(F&&) noexcept {}
 };
 
-/// The first rank that makes its call starts the round on all: nobody waits for anybody.
+/// The first rank that makes its call starts the round on all ranks, so no rank waits for another.
 struct solo {
   static constexpr std::string_view name = "solo";
   static constexpr void validate(rank_t) noexcept {}
@@ -39,11 +40,11 @@ struct solo {
   [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
 };
 
-/// A rank that is drawn for the round starts it when it makes its call. Where all ranks call at different times,
-/// (P + 1) / 2 of them have called by then in the mean over rounds; no single round is sure of more than one.
+/// A rank that is drawn for each round starts the round with its call. If all ranks call at different times, on average
+/// over the rounds (P + 1) / 2 of them have called by then; a single round is only sure to include one.
 struct majority {
   static constexpr std::string_view name = "majority";
-  std::uint64_t seed = 1; ///< the same on every rank
+  std::uint64_t seed = 1; ///< must be equal on all ranks
 
   static constexpr void validate(rank_t) noexcept {}
   template <class F>
@@ -55,17 +56,17 @@ struct majority {
   }
 };
 
-/// The q-th call starts the round: every result has the calls of at least q ranks. They tell a rank that is drawn for
-/// the round, which counts.
+/// The q-th call starts the round, so every result includes the calls of at least q ranks. Ranks report their calls to
+/// a rank that is drawn for the round and counts them.
 struct quorum {
   static constexpr std::string_view name = "quorum";
   rank_t q = 1;           ///< in [1, P]
-  std::uint64_t seed = 1; ///< the same on every rank
+  std::uint64_t seed = 1; ///< must be equal on all ranks
 
-  /// Throws `invalid_argument` where there are less ranks than q, or q is not positive.
+  /// Throws `invalid_argument` if q is not in [1, P].
   constexpr void validate(rank_t ranks) const {
     if (q < 1 || q > ranks)
-      raise<invalid_argument>({"a quorum is from 1 to ", ranks, ", the number of ranks, not ", q});
+      raise<invalid_argument>({"a quorum must be from 1 to ", ranks, ", the number of ranks, not ", q});
   }
   template <class F>
   constexpr void options(F&& f) const {
@@ -78,12 +79,12 @@ struct quorum {
 
 namespace detail {
 
-/// Some ranks start rounds by their own calls.
+/// A participation in which some ranks start rounds by their own calls.
 template <class P>
 concept initiated = requires(const P& who, rank_t rank, std::uint64_t round) {
   { who.initiates(rank, round, rank) } -> std::same_as<bool>;
 };
-/// A rank counts the calls of a round.
+/// A participation in which a rank counts the calls of a round.
 template <class P>
 concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
   { who.q } -> std::convertible_to<rank_t>;
@@ -92,9 +93,10 @@ concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
 
 } // namespace detail
 
-/// Who must take part. Besides `everyone`, one whose ranks start rounds by their own calls, by
-/// `initiates(rank, round, P)`, or one whose calls are counted, by `q` and `counter(round, P)`. `options(f)` calls
-/// `f(name, value)` with what must be the same on all ranks; `validate(P)` throws `invalid_argument`.
+/// Decides which calls start a round: `everyone`, a type with `initiates(rank, round, P)`, which returns whether the
+/// rank's own call starts the round, or a type with `q` and `counter(round, P)`, the rank that counts the calls until
+/// there are q. `options(f)` calls `f(name, value)` with each option that must be equal on all ranks; `validate(P)`
+/// throws `invalid_argument` for invalid options.
 template <class P>
 concept participation =
     std::copyable<P> && requires(const P& who, rank_t ranks, void (*each)(std::string_view, std::uint64_t)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allgather of shares of very different sizes, which are evened out before where that pays (Ok-Topk, section 3.1.2), by
+// Allgather of shares of very different sizes, which are balanced first if that is cheaper (Ok-Topk, section 3.1.2), by
 // a plan of moves between pairs of ranks.
 #pragma once
 
@@ -26,8 +26,8 @@ inline index_range common_range(index_range a, index_range b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The largest number of entries that a rank sends or receives in an allgather of shares with these bounds (see
-/// bruck_allgather) after it has sent `before(rank)` of them and received as many as its share has more.
+/// The largest number of entries that any rank sends or receives: in an allgather of shares with these bounds (see
+/// bruck_allgather), and before it, as `before(rank)` returns (entries sent, entries received).
 template <class Shares, class Before>
 std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t total, Before before) {
   std::uint64_t largest = 0;
@@ -35,7 +35,7 @@ std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t tota
     const auto [sent_before, received_before] = before(r);
     std::uint64_t sent = sent_before;
     for (rank_t distance = 1; distance < p; distance *= 2) {
-      const rank_t end = r + std::min(distance, p - distance); // of the shares that it sends on; may wrap around
+      const rank_t end = r + std::min(distance, p - distance); // end of the shares that it sends, which may wrap around
       sent += shares[std::min(end, p) - 1].end - shares[r].begin + (end > p ? shares[end - p - 1].end : 0);
     }
     largest = std::max(largest, std::max(sent, received_before + total - shares[r].size()));
@@ -45,24 +45,26 @@ std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t tota
 
 } // namespace detail
 
-/// Whether to even out shares of these sizes lowers the largest number of entries that a rank sends or receives, moves
-/// included. All ranks know the sizes, so they agree. `bounds`: P + 1, of the shares in the joint order of all entries.
+/// Whether balancing these shares lowers the largest number of entries that a rank sends or receives, including the
+/// moves. All ranks know the sizes, so they agree. `bounds` are the P + 1 bounds of the shares in the sequence of all
+/// shares' entries, in rank order.
 inline bool evening_pays(std::span<const std::uint64_t> bounds) {
   const auto p = static_cast<rank_t>(bounds.size() - 1);
   const bounded_ownership have{bounds};
-  const uniform_ownership due{bounds.back(), p};
+  const uniform_ownership target{bounds.back(), p};
   const auto no_moves = [](rank_t) { return std::pair<std::uint64_t, std::uint64_t>(0, 0); };
   const auto moves = [&](rank_t r) {
-    const std::uint64_t kept = detail::common_range(have[r], due[r]).size();
-    return std::pair(have[r].size() - kept, due[r].size() - kept);
+    const std::uint64_t kept = detail::common_range(have[r], target[r]).size();
+    return std::pair(have[r].size() - kept, target[r].size() - kept);
   };
-  return detail::largest_traffic(due, p, bounds.back(), moves) <
+  return detail::largest_traffic(target, p, bounds.back(), moves) <
          detail::largest_traffic(have, p, bounds.back(), no_moves);
 }
 
-/// Moves entries between ranks, whose shares have these bounds in the joint order, so that the sizes of their shares
-/// differ by at most one and the order is kept; returns this rank's new share. A message from each rank to each whose
-/// new share overlaps its old one. `residual`, where it is not empty, gets what the encodings of moved entries lose.
+/// Moves entries between ranks so that the sizes of their shares differ by at most one and the order of all entries is
+/// kept; returns this rank's new share. `bounds` are the P + 1 bounds of the old shares, as in evening_pays. A rank
+/// sends a message to each other rank whose new share overlaps its old one. Adds the rounding errors of the encodings
+/// of moved entries to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine,
                                        std::span<const std::uint64_t> bounds, Storage store = {},
@@ -74,16 +76,16 @@ task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> m
   const rank_t p = net.size();
   const rank_t rank = net.rank();
   const bounded_ownership have{bounds};
-  const uniform_ownership due{bounds.back(), p};
-  const auto given = [&](rank_t peer) { return detail::common_range(have[rank], due[peer]); };
-  const auto taken = [&](rank_t peer) { return detail::common_range(have[peer], due[rank]); };
+  const uniform_ownership target{bounds.back(), p};
+  const auto given = [&](rank_t peer) { return detail::common_range(have[rank], target[peer]); };
+  const auto taken = [&](rank_t peer) { return detail::common_range(have[peer], target[rank]); };
   const auto part = [&](index_range positions) {
     const std::size_t first = positions.begin - have[rank].begin;
     return stream_view<T, Index>::sparse(mine.dimension(), mine.indices().subspan(first, positions.size()),
                                          mine.values().subspan(first, positions.size()));
   };
   const auto others = static_cast<std::size_t>(p - 1);
-  outgoing_list<codec, T, Index> out(memory, others); // outlives the sends, which read it
+  outgoing_list<codec, T, Index> out(memory, others); // must outlive the sends, which read it
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, others);
   fixed_vector<incoming<codec, T, Index>> arrived(memory, others);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, others);
@@ -100,24 +102,26 @@ task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> m
     if (given(peer).size() == 0) continue;
     sending.emplace_back(net.send(peer, out.add(net, streams, part(given(peer)), all, 0, residual)));
   }
-  auto share = sparse_stream<T, Index>::sparse(memory, mine.dimension(), due[rank].size());
+  auto share = sparse_stream<T, Index>::sparse(memory, mine.dimension(), target[rank].size());
   const index_range kept = given(rank);
-  if (kept.size() > 0) share.write(kept.begin - due[rank].begin, part(kept));
+  if (kept.size() > 0) share.write(kept.begin - target[rank].begin, part(kept));
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await receiving[i];
     const auto theirs = arrived[i].view(net, streams, all);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
-      raise<corrupt_message>({"a share of ", theirs.count(), " entries arrived where ", places[i].size(), " are due"});
+      raise<corrupt_message>(
+          {"a share of ", theirs.count(), " entries arrived; expected ", places[i].size(), " sparse entries"});
     }
-    share.write(places[i].begin - due[rank].begin, theirs);
+    share.write(places[i].begin - target[rank].begin, theirs);
   }
   arrived.clear();
   for (auto& s : sending) co_await s;
   co_return share;
 }
 
-/// Every rank's share, in the joint order, as one stream. `bounds`: P + 1, of the shares in that order. Sets `evened`
-/// where they were evened out before. `residual`, where it is not empty, gets what this rank's encodings lose.
+/// Joins every rank's share, in rank order, to one stream on every rank. `bounds` are the P + 1 bounds of the shares,
+/// as in evening_pays. Sets `evened` to whether the shares were balanced first. Adds the rounding errors of this rank's
+/// encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_stream<T, Index> mine,
                                                     std::span<const std::uint64_t> bounds, bool& evened,
@@ -128,7 +132,7 @@ task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_str
   gathered<T, Index> shares(mine.view(), static_cast<std::size_t>(net.size()), net.memory());
   co_await allgather.streams(net, shares, false, storage::streams_of(store), residual);
   if (shares.count() != bounds.back()) {
-    raise<corrupt_message>({"shares of ", shares.count(), " entries arrived where ", bounds.back(), " are due"});
+    raise<corrupt_message>({"shares of ", shares.count(), " entries arrived; expected ", bounds.back(), " entries"});
   }
   sparse_stream<T, Index> all = std::move(shares).joined();
   check_indices(std::span<const Index>(all.indices()), {0, mine.dimension()});

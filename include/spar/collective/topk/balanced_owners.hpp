@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule of Ok-Topk: the k largest entries of the sum of every rank's k largest, in O(k) words (Ok-Topk,
+// The schedule of Ok-Topk: the k largest entries of the sum of every rank's k largest entries, in O(k) words (Ok-Topk,
 // algorithm 1).
 #pragma once
 
@@ -7,7 +7,9 @@
 #include <spar/collective/topk/balanced_ownership.hpp>
 #include <spar/collective/topk/flat_exchange.hpp>
 #include <spar/collective/topk/global_threshold.hpp>
+#include <spar/core/memory/buffer.hpp>
 #include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/storage.hpp>
 
@@ -20,22 +22,22 @@
 
 namespace spar {
 
-/// Each rank sends what it selects to the owners of the indices, whose boundaries balance the load; the owners keep the
-/// k largest sums, by a threshold that all ranks share, and gather them everywhere. The selector says what k is and how
-/// often thresholds are looked for: `bounds(n)` and, where there is one, `period` (the paper's tau'). Only what reaches
-/// the global result leaves `x`.
+/// Each rank sends its selected entries to the owners of their indices, whose boundaries balance the load. The owners
+/// keep the k largest sums, by a threshold that all ranks share, and all ranks gather these sums. The selector gives k
+/// by `bounds(n)`, and by `period`, if it has one, how often thresholds are computed again (the paper's tau'). Only the
+/// entries that reach the global result leave `x`.
 ///
 /// With a selector that keeps its bounds, which `epsilon` widens, on every call at most (1 + epsilon) k entries leave a
-/// rank for their owners, an owner gets at most (1 + epsilon) k + P, and the result has at most (1 + epsilon) k; with
-/// epsilon 0 it has min(k, its nonzeros). Words (of 4 bytes, with values and indices of 4 bytes) that a rank sends or
-/// receives: at most 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P; more for calls that look for thresholds
-/// (see keep_global_topk) or boundaries (see balance_ownership). On a tree an owner gets its portion of P times as
-/// many.
+/// rank for their owners, an owner gets at most (1 + epsilon) k + P entries, and the result has at most (1 + epsilon) k
+/// entries; with epsilon 0 the result has min(k, its nonzeros) entries. A rank sends or receives at most 2 (1 +
+/// epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P words (of 4 bytes, with values and indices of 4 bytes); more in
+/// calls that search for thresholds (see keep_global_topk) or boundaries (see balance_ownership). On a tree an owner
+/// gets its portion of P times as many entries.
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
 
-  std::uint64_t tau = 64; ///< calls after which the owners' boundaries are looked for again
+  std::uint64_t tau = 64; ///< number of calls after which the owners' boundaries are computed again
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -47,11 +49,11 @@ struct balanced_owners {
       return detail::accepts_entries_alone<Storage>();
   }
 
-  /// What changes from call to call, alike on all ranks.
+  /// What changes from call to call; equal on all ranks.
   struct state {
     std::uint64_t calls = 0;
     std::uint64_t global_threshold = 1;
-    std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them; on a tree of its cells
+    std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them; on a tree, those of its cells
 
     template <class F>
     void shared_state(F&& f) {
@@ -62,9 +64,9 @@ struct balanced_owners {
   };
   /// What the last call did.
   struct report {
-    std::uint64_t boundary_rounds = 0;  ///< each of 2 ceil(log2 P) messages
-    std::uint64_t threshold_rounds = 0; ///< each of ceil(log2 P) messages
-    bool evened_out = false;            ///< the owners' shares, before the allgather
+    std::uint64_t boundary_rounds = 0;  ///< rounds of 2 ceil(log2 P) messages each
+    std::uint64_t threshold_rounds = 0; ///< rounds of ceil(log2 P) messages each
+    bool evened_out = false;            ///< whether the owners' shares were balanced before the allgather
   };
 
   void validate(std::uint64_t) const {
@@ -80,6 +82,7 @@ struct balanced_owners {
   selected(channel<Net> net, const Composition* parts, typename Composition::state* state_now,
            typename Composition::report* report_now, std::span<T> x, Op op, Prepare prepare) const& {
     using Topology = typename Composition::topology_type;
+    using Storage = typename Composition::storage_type;
     if constexpr (straight_topology<Topology>) net = net.in_order(parts->over.order());
     const auto ranks = static_cast<std::size_t>(net.size());
     const selector::topk_bounds bounds = parts->select.bounds(x.size());
@@ -87,27 +90,39 @@ struct balanced_owners {
     report& last = report_now->by;
 
     sparse_stream<T, Index> mine = select_for<Index>(net, *parts, state_now, report_now, x, prepare);
-    const auto owners = parts->over.due(x.size(), net.size());
+    const auto owners = parts->over.owners(x.size(), net.size());
     now.boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
-    const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1); // in the mean block
+    const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1); // for the average block
     last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries,
                                                       now.calls % tau == 0, most);
 
+    // On a tree ranks encode partial sums. Their rounding errors are kept apart at first and count only for entries of
+    // the global result: for other entries all ranks put back their whole contributions.
+    constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
+    buffer<T> lost(net.memory(), rounds_on_the_way ? x.size() : 0);
+    std::fill_n(lost.data(), lost.size(), T{});
+    const std::span<T> residual = rounds_on_the_way ? lost.span() : x;
     sparse_stream<T, Index> reduced =
-        co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, x);
+        co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, residual);
     if (reduced.is_dense()) reduced = to_sparse(reduced.view(), op, net.memory());
-    buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's begins in the joint order
+    buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's share begins among all shares
     last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
                                                       now.global_threshold, shares.span());
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, parts->store, x);
     put_back_losers(mine, sum.view(), x, net.memory());
+    if constexpr (rounds_on_the_way) add_at(sum.view().indices(), std::as_const(lost).span(), x);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 
  private:
-  /// Calls after which the global threshold is looked for anew: each, for a selector that does so itself.
+  template <class Index, class T>
+  static void add_at(std::span<const Index> indices, std::span<const T> from, std::span<T> to) {
+    for (const Index i : indices) to[i] = static_cast<T>(to[i] + from[i]);
+  }
+  /// The number of calls after which the global threshold is computed again: 1 for a selector without `period`, which
+  /// computes its own threshold in every call.
   template <class Selector>
   static std::uint64_t period_of(const Selector& select) {
     if constexpr (requires { select.period; })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How entries get to owners and back where no plan says otherwise: straight to each owner, and evened out before they
-// come back (Ok-Topk, sections 3.1.1 and 3.1.2).
+// How entries get to their owners and back on a topology without a plan: directly to each owner, and balanced before
+// they are gathered (Ok-Topk, sections 3.1.1 and 3.1.2).
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>
@@ -14,8 +14,8 @@
 
 namespace spar {
 
-/// The sums of the indices between this rank's `bounds`, as a sparse stream. `residual`, where it is not empty, gets
-/// what this rank's encodings lose, here and in what gathers the sums.
+/// Returns the sums of the indices between this rank's `bounds`, as a sparse stream. Adds the rounding errors of this
+/// rank's encodings to `residual`, unless `residual` is empty, as do the functions that gather the sums.
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
@@ -23,8 +23,8 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&
   return split_phase(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr), store, residual);
 }
 
-/// All ranks' sparse blocks, of numbers of entries that all know: `shares` is where each rank's begins in the joint
-/// order, and how many there are. Sets `evened` where shares were evened out before.
+/// Gathers all ranks' sparse blocks, whose numbers of entries all ranks know: `shares` holds where each rank's block
+/// begins among all entries, and the number of all entries. Sets `evened` to whether the blocks were balanced first.
 template <transport Net, straight_topology Topology, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>> gather_shares(channel<Net> net, const Topology&, sparse_stream<T, Index> mine,
                                             std::span<const std::uint64_t>, std::span<const std::uint64_t> shares,
@@ -32,7 +32,7 @@ task<sparse_stream<T, Index>> gather_shares(channel<Net> net, const Topology&, s
   return balance_and_allgather(net, std::move(mine), shares, evened, store, residual);
 }
 
-/// All ranks' blocks, which lie in the order of the ranks; dense where that is smaller.
+/// Gathers all ranks' blocks, which follow each other in rank order; the result is dense if that is smaller.
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,
                                             std::span<const std::uint64_t>, Op op, Storage store,

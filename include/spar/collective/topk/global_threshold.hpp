@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The k largest entries of a sum whose blocks have different owners: a threshold that all ranks share, reused between
-// calls (Ok-Topk, section 3.1.3).
+// Finds the k largest entries of a sum whose blocks have different owners, by a threshold that all ranks share and
+// reuse between calls (Ok-Topk, section 3.1.3).
 #pragma once
 
 #include <spar/collective/allreduce/recursive_doubling.hpp>
@@ -25,12 +25,13 @@ namespace spar {
 
 namespace detail {
 
-/// Entries above a threshold and exactly at it.
+/// The number of entries above a threshold and exactly at it.
 struct threshold_counts {
   std::uint64_t above = 0;
   std::uint64_t at = 0;
 
-  /// Entries that are selected with this threshold: of those at it as many as there is room for.
+  /// The number of entries that are selected with this threshold; of the entries at the threshold, as many as there is
+  /// room for.
   [[nodiscard]] std::uint64_t selected(const selector::topk_bounds& bounds) const noexcept {
     return above + at <= bounds.most ? above + at : std::max(above, std::min(bounds.k, above + at));
   }
@@ -46,21 +47,21 @@ threshold_counts count_from(std::span<const T> values, kernel::magnitude<T> thre
   return counts;
 }
 
-/// A search for the k-th largest magnitude of all ranks' values, by 31 counters a round.
+/// Searches for the k-th largest magnitude of all ranks' values, with 31 counters per round.
 template <element T>
 class threshold_search {
   using key = kernel::magnitude<T>;
   static constexpr std::size_t probes = 31;
 
  public:
-  /// `known`: how many values are above and at `threshold`, over all ranks.
+  /// `known` is the number of all ranks' values above and at `threshold`.
   threshold_search(key threshold, const threshold_counts& known, const selector::topk_bounds& bounds)
       : bounds_(bounds), best_(threshold) {
     if (known.above >= bounds.k && bounds.k > 0) {
       low_ = static_cast<key>(threshold + 1);
       upwards_ = true;
     } else if (known.above + known.at >= bounds.k) {
-      done_ = true; // it is the k-th itself
+      done_ = true; // `threshold` is the k-th largest magnitude
     } else {
       top_ = static_cast<key>(threshold - 1);
     }
@@ -70,13 +71,13 @@ class threshold_search {
   [[nodiscard]] bool done() const noexcept { return done_; }
   [[nodiscard]] key threshold() const noexcept { return best_; }
 
-  /// This rank's share of the counters: its values from each probe on.
+  /// This rank's counters: for each probe, the number of values of at least this magnitude.
   std::span<std::uint64_t> count(std::span<const T> values) {
     for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
-    std::array<std::uint64_t, probes + 1> reached{}; // values that reach so many probes
+    std::array<std::uint64_t, probes + 1> reached{}; // reached[j]: the number of values that reach exactly j probes
     for (const T value : values) {
       const key m = kernel::magnitude_of(value);
-      std::size_t below = 0; // by halving, without branches: where a value lies is as good as random
+      std::size_t below = 0; // binary search without branches, as the values are in random order
       for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
       ++reached[below];
     }
@@ -84,7 +85,7 @@ class threshold_search {
     for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
     return counts_;
   }
-  /// The counters hold the sums over all ranks.
+  /// Narrows the search, once the counters hold the sums over all ranks.
   void narrow() {
     const auto distance = [&](std::uint64_t count) {
       return count > bounds_.k ? count - bounds_.k : bounds_.k - count;
@@ -96,11 +97,11 @@ class threshold_search {
     best_ = probes_[nearest];
     done_ = distance(counts_[nearest]) <= (bounds_.most - bounds_.k) / 2;
     if (done_) return;
-    std::size_t passed = 0; // probes that k values reach
+    std::size_t passed = 0; // number of probes that at least k values reach
     while (passed < probes && counts_[passed] >= bounds_.k) ++passed;
     if (passed > 0) low_ = probes_[passed - 1];
     if (passed < probes) top_ = static_cast<key>(probes_[passed] - 1);
-    if (top_ < low_) raise<corrupt_message>({"counts of entries that arrived contradict each other"});
+    if (top_ < low_) raise<corrupt_message>({"the counts of entries that arrived are inconsistent"});
     galloping_ = false;
     look();
   }
@@ -111,8 +112,8 @@ class threshold_search {
     done_ = low_ >= top_;
   }
 
-  /// Ascending, above the lowest and up to the top. The first round looks at growing distances from the last threshold,
-  /// as thresholds change slowly.
+  /// The i-th probe; probes ascend, from above `low_` to `top_`. The first round probes at growing distances from the
+  /// last threshold, as thresholds change slowly.
   [[nodiscard]] key probe(std::size_t i) const noexcept {
     const key width = static_cast<key>(top_ - low_);
     if (galloping_) {
@@ -128,8 +129,8 @@ class threshold_search {
 
   selector::topk_bounds bounds_;
   key best_;
-  key low_ = 1;                             // at least k values have this magnitude or more, or there are fewer
-  key top_ = kernel::greatest_magnitude<T>; // fewer have a greater one
+  key low_ = 1;                             // at least k values reach this magnitude, or there are fewer than k
+  key top_ = kernel::greatest_magnitude<T>; // fewer than k values exceed this magnitude
   bool upwards_ = false;
   bool galloping_ = true;
   bool done_ = false;
@@ -137,13 +138,13 @@ class threshold_search {
   std::array<std::uint64_t, probes> counts_{};
 };
 
-/// Keeps, in their order, the entries above the threshold and the first `ties` of those at it.
+/// Keeps, in their order, the entries above the threshold and the first `ties` entries at the threshold.
 template <element T, index_type Index>
 void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
   const std::span<Index> indices = entries.indices();
   const std::span<T> values = entries.values();
   std::size_t kept = 0;
-  for (std::size_t e = 0; e < values.size(); ++e) { // without branches: what is kept is as good as random
+  for (std::size_t e = 0; e < values.size(); ++e) { // without branches, as it is unpredictable which are kept
     const auto m = kernel::magnitude_of(values[e]);
     const bool tie = m == threshold && ties > 0;
     ties -= static_cast<std::uint64_t>(tie);
@@ -156,27 +157,29 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
 
 } // namespace detail
 
-/// Of the sums that the owners hold, keeps the k largest in magnitude, or nearly so: a number of them within `bounds`,
-/// or all nonzeros where there are fewer. Of equal ones at the threshold those of the lowest owner come first, and of
-/// the lowest index. `shares`, P + 1, are set to where each rank's begins in the joint order of what is kept.
+/// Keeps, of the sums that the owners hold, the k largest in magnitude, or nearly so: a number of them within `bounds`,
+/// or all nonzeros if there are fewer. Among equal sums at the threshold, those of the lowest owner come first, then
+/// those of the lowest index. Sets the P + 1 `shares` to where each rank's share begins in the sequence of all kept
+/// entries.
 ///
-/// `last_threshold` is that of the last call, 1 before the first, as a magnitude; it is looked for again where `anew`
-/// says so, or where too few or too many sums reach it. Every call: ceil(log2 P) messages a rank, of 2 (P - 1) words
-/// (of 4 bytes) together, 4 (P - 1) with 64-bit indices. To look for it, these once more, and rounds of an allreduce by
-/// recursive doubling with 62 words a message: at most 8 for values of 4 bytes, fewer where the threshold has changed
-/// little or a number near k will do. Returns how many rounds of ceil(log2 P) messages looking for it took.
+/// `last_threshold` is the threshold of the last call, as a magnitude, or 1 before the first call. The threshold is
+/// searched for again if `anew` is set, or if too few or too many sums reach it. Every call takes ceil(log2 P) messages
+/// per rank, of 2 (P - 1) words (of 4 bytes) together, 4 (P - 1) with 64-bit indices. A search repeats these messages
+/// and adds rounds of an allreduce by recursive doubling with 62 words per message: at most 8 rounds for values of 4
+/// bytes, fewer if the threshold has changed little or a number near k suffices. Returns the number of rounds of
+/// ceil(log2 P) messages that the search took.
 template <transport Net, element T, index_type Index>
 task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
                                      bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares) {
   const auto ranks = static_cast<std::size_t>(net.size());
   auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
-  // A block has no more entries than there are indices.
+  // A block has no more entries than there are indices, so counters of the width of an index suffice.
   using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
   const auto counters = net.template with_element<counter>();
   const bruck_allgather allgather;
   const recursive_doubling allreduce;
   const auto rank = static_cast<std::size_t>(net.rank());
-  buffer<counter> counts(net.memory(), 2 * ranks); // above and at the threshold, of each owner
+  buffer<counter> counts(net.memory(), 2 * ranks); // for each owner, the entries above the threshold and at it
   detail::threshold_counts all;
   const auto count_own = [&] {
     const auto own = detail::count_from(std::span<const T>(mine.values()), threshold);
@@ -188,8 +191,8 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     for (std::size_t r = 0; r < ranks; ++r) {
       const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
       if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
-        raise<corrupt_message>(
-            {"rank ", r, " counts ", theirs.above, " and ", theirs.at, " entries of a vector of ", mine.dimension()});
+        raise<corrupt_message>({"rank ", r, " reports ", theirs.above, " entries above and ", theirs.at,
+                                " entries at the threshold of a vector of length ", mine.dimension()});
       }
       all.above += theirs.above;
       all.at += theirs.at;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A split-allgather whose owners share the entries as the topology says: owners of quantiles. Beyond SparCML and
-// FlexReduce.
+// A split-allgather whose owners get shares of the entries in the proportions of the topology: each owns the indices
+// between two quantiles. Extends SparCML and FlexReduce.
 #pragma once
 
 #include <spar/collective/topk/balanced_ownership.hpp>
@@ -19,9 +19,10 @@
 
 namespace spar {
 
-/// Ranks agree on the quantiles of all entries (see balance_ownership), reduce each block of indices to its owner, on a
-/// tree by merging inside a host before anything crosses its link, and gather the blocks. Sums turn dense where that is
-/// smaller. Where entries lie evenly, `split_allgather` and, on a tree, `chains` save the agreeing.
+/// Ranks agree on the quantiles of all entries (see balance_ownership), reduce each block of indices to its owner, and
+/// gather the blocks. On a tree, entries are merged inside a host before anything crosses the host's link. Sums turn
+/// dense if that is smaller. If entries are evenly distributed, `split_allgather` and, on a tree, `chains` avoid the
+/// cost of the agreement.
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
@@ -49,7 +50,7 @@ struct quantile_owners {
       sparse_copy = to_sparse(mine, op, net.memory());
       mine = sparse_copy.view();
     }
-    const auto owners = over.due(n, net.size());
+    const auto owners = over.owners(n, net.size());
     buffer<std::uint64_t> bounds(net.memory(), static_cast<std::size_t>(owners.count()) + 1);
     std::fill_n(bounds.data(), bounds.size(), std::uint64_t{0});
     co_await balance_ownership(net, mine.indices(), owners, bounds.span(), true, n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule of gTopk: the k largest entries by a reduction tree that selects again at every inner node, and a
-// broadcast (gTopk: Shi et al., ICDCS 2019; Ok-Topk, section 2).
+// The schedule of gTopk: finds the k largest entries by a reduction tree that selects again at every inner node, and
+// broadcasts them (gTopk: Shi et al., ICDCS 2019; Ok-Topk, section 2).
 #pragma once
 
 #include <spar/collective/basic/binomial.hpp>
@@ -22,8 +22,8 @@
 
 namespace spar {
 
-/// left plus right, of which the k largest entries are kept, of equal ones those with the lowest indices; the others
-/// are added to the residual.
+/// Merges left and right and keeps the k largest entries of the sum, of equal ones those with the lowest indices; the
+/// other entries are added to the residual.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
                                    std::uint64_t k, std::span<T> residual, Op op, pool& memory) {
@@ -37,9 +37,9 @@ sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stre
   return both;
 }
 
-/// 2 ceil(log2 P) rounds with at most k entries in each message, or what the selector may select more (see
-/// topk_bounds). An inner node keeps what it drops in its own residual: the sum and all residuals are what all ranks
-/// brought. Of what a rank contributed, part may be in another's residual.
+/// 2 ceil(log2 P) rounds with at most k entries in each message, or as many more as the selector may select (see
+/// topk_bounds). An inner node adds the entries that it drops to its own residual, so the sum and all residuals
+/// together are the contributions of all ranks. Part of a rank's contribution may be in another rank's residual.
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";
@@ -80,7 +80,8 @@ struct tree_of_topk {
       incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(net.rank() + distance, in);
       const auto theirs = in.view(net, store, all);
-      if (theirs.is_dense()) raise<corrupt_message>({"a dense stream arrived where the k largest entries are due"});
+      if (theirs.is_dense())
+        raise<corrupt_message>({"a dense stream arrived; expected the k largest entries as a sparse stream"});
       sum = merge_topk(have, theirs, k, x, op, net.memory());
       net.compute(have.count() + theirs.count());
       have = sum.view();

@@ -22,14 +22,15 @@
 
 namespace spar {
 
-/// An uneven reduce-scatter up the tree, then an uneven all-gather down; between them, of many dense values, a barrier.
-/// On the level of a branch with d children each of its links carries n (d - 1) / d values each way in each half, which
-/// is the least; one at most a quarter as fast as the others n in both halves together, the others then up to n in
-/// each. On a flat topology it is the ring, on a tree with equal degrees BlueConnect.
+/// An uneven reduce-scatter up the tree, then an uneven all-gather down the tree; between the two, for many dense
+/// values, a barrier. On the level of a branch with d children, each of its links carries n (d - 1) / d values each way
+/// in each half, which is the minimum. A link that is at most a quarter as fast as the others carries n values in both
+/// halves together, and the others then up to n values in each half. On a flat topology this is the ring, on a tree
+/// with equal degrees BlueConnect.
 ///
-/// With a block codec, partial sums are encoded at each hop; what the owners have is encoded once. Sums that the codec
-/// cannot carry go down as they are, as ranks agree in ceil(log2 P) rounds more. Throws `invalid_argument` where the
-/// codec rejects a sum.
+/// With a block codec, partial sums are encoded at each hop, and the owners' sums once. Sums that the codec cannot
+/// encode travel down the tree as plain values, on which ranks agree in ceil(log2 P) additional rounds. Throws
+/// `invalid_argument` if the codec rejects a sum.
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
@@ -40,14 +41,15 @@ struct chains {
   template <class F>
   void options(F&&) const noexcept {}
 
-  /// Encodings that a contribution passes: one for each hop of the chains on its way, and that of the sum.
+  /// How often a contribution is encoded: once for each hop of the chains on its way, and once in the sum.
   [[nodiscard]] static std::int64_t encodings(const flex_plan& plan) noexcept {
     std::int64_t hops = plan.ranks() > 1 ? 1 : 0;
     for (std::size_t l = 0; l < plan.levels(); ++l) hops += static_cast<std::int64_t>(plan.longest_chain(l)) - 1;
     return hops;
   }
 
-  /// Dense values, in place. `residual`, where there is one, gets what this rank's encodings lose.
+  /// Dense values, in place. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
+  /// empty.
   template <transport Net, planned_topology Topology, element T, reduction<T> Op, class Storage>
   task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
                         std::span<T> residual) const& {
@@ -62,7 +64,7 @@ struct chains {
     return streams(net, &over.plan(mine.dimension()), mine, op, store, residual);
   }
 
-  /// Over a topology without plans: the ring, in its order.
+  /// On a topology without plans: the ring, in the topology's order.
   template <transport Net, class Topology, class X, class Op, class Storage, element T>
     requires(!planned_topology<Topology>)
   auto operator()(channel<Net> net, const Topology& over, X x, Op op, Storage store, std::span<T> residual) const& {
@@ -83,7 +85,7 @@ struct chains {
     if (net.size() == 1) co_return;
     co_await flex_reduce_scatter(net, plan, x, op, &codec, residual);
     if constexpr (requires(std::span<const T> values) { codec.carries(values); }) {
-      // One rank's values may be such that all go down as they are.
+      // If the codec cannot encode the values of one rank, all ranks' values travel down as plain values.
       const index_range own = (*plan)[net.rank()];
       const block_coder coder(net, codec);
       std::uint64_t uncarried = coder.carries(std::span<const T>(x.subspan(own.begin, own.size()))) ? 0 : 1;
@@ -100,13 +102,13 @@ struct chains {
   template <transport Net, element T, index_type Index, class Op, class Storage>
   static task<sparse_stream<T, Index>> streams(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                                Op op, Storage store, std::span<T> residual) {
-    const std::span<const std::uint64_t> no_bounds; // the plan is one of values, not of cells
+    const std::span<const std::uint64_t> no_bounds; // the plan counts values, not cells
     const sparse_stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op, no_bounds, store, residual);
     co_return co_await flex_allgather(net, plan, block.view(), op.template neutral<T>(), no_bounds, store, residual);
   }
 
-  /// Who is through early would take links from those who are not, and then have to wait for them. Not where a
-  /// hundredth of the time is less than the barrier.
+  /// Whether a barrier separates the two halves: a rank that finishes the first half early would take bandwidth from
+  /// the others, and then have to wait for them. No barrier if it takes longer than a hundredth of the transfer time.
   template <transport Net>
   static bool waits_between(const channel<Net>& net, std::size_t bytes) {
     const network_model model = net.net().node().network();

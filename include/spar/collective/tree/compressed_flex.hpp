@@ -22,7 +22,7 @@ namespace spar {
 
 namespace detail {
 
-/// Partial sums on the way up, encoded at each hop; `residual`, where there is one, gets what that loses.
+/// Partial sums on the way up, encoded at each hop. Adds the rounding errors to `residual`, unless `residual` is empty.
 template <transport Net, element T, class Codec, class Op>
 class flex_coded_sum {
  public:
@@ -41,7 +41,8 @@ class flex_coded_sum {
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
-    const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_); // each hop of a chain rounds anew
+    const std::uint64_t step =
+        level_ << 24 | static_cast<std::uint64_t>(rank_); // each hop of a chain rounds differently
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
     const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
@@ -81,7 +82,7 @@ class flex_coded_sum {
   std::uint64_t level_ = 0;
 };
 
-/// Encoded cells on the way down.
+/// Encoded cells on the way down the tree.
 class flex_encoded_copy {
  public:
   static constexpr bool straight = false;
@@ -109,8 +110,9 @@ class flex_encoded_copy {
 
 } // namespace detail
 
-/// In place: what the plan gives a rank is reduced afterwards, by way of encoded partial sums; the rest is unspecified.
-/// `residual`, where there is one, gets what this rank's encodings lose.
+/// In place: afterwards the range that the plan assigns to this rank is reduced, by way of encoded partial sums, and
+/// the rest of `x` is unspecified. Adds the rounding errors of this rank's encodings to `residual`, unless `residual`
+/// is empty.
 template <transport Net, element T, class Codec, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec,
                                std::span<T> residual = {}) {
@@ -119,9 +121,9 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
   co_await detail::flex_execute(net, plan, true, &work);
 }
 
-/// Each owner encodes its values once; these bytes go down the levels, and every rank, the owner too, takes the decoded
-/// values. `residual`, where there is one, gets what this rank's encodings lose. Throws `invalid_argument` where the
-/// codec cannot carry the values.
+/// Each owner encodes its values once, and these bytes travel down the levels. All ranks, including the owner, use the
+/// decoded values. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty. Throws
+/// `invalid_argument` if the codec cannot encode the values.
 template <transport Net, element T, class Codec>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
                           std::span<T> residual = {}) {
@@ -131,7 +133,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   buffer<std::byte> all(net.memory(), cells.bytes());
   const block_coder coder(net, *codec);
   const index_range own = (*plan)[net.rank()];
-  const std::uint64_t step = (plan->levels() + 1) << 24; // after those of the way up
+  const std::uint64_t step = (plan->levels() + 1) << 24; // after the steps of the way up
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const index_range cell = cells[c];
     if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The pieces in which encoded values go down the levels of a plan.
+// The cells in which encoded values travel down the levels of a plan.
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -14,8 +14,8 @@
 
 namespace spar::detail {
 
-/// The vector cut wherever a call of the plan begins or ends, each cell encoded by itself: what is sent on any level is
-/// so many whole cells, and each cell has one owner.
+/// The vector, cut into cells wherever a call of the plan begins or ends. Each cell is encoded separately and has one
+/// owner; a message on any level contains whole cells.
 class encoded_cells {
  public:
   template <class BytesOf>
@@ -35,20 +35,20 @@ class encoded_cells {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return cells_; }
-  /// The cell that begins at an index where one does, or the number of cells at the end.
+  /// The cell that begins at `index`, if one does; the number of cells if `index` is the end.
   [[nodiscard]] std::size_t at(std::uint64_t index) const noexcept {
     return static_cast<std::size_t>(found(index) - bounds_.begin());
   }
   [[nodiscard]] index_range operator[](std::size_t cell) const noexcept {
     return {bounds_[cell].index, bounds_[cell + 1].index};
   }
-  /// Of all bytes, those of a cell, or of a range that is so many whole cells.
+  /// The bytes of a cell, or of a range of whole cells, out of `all` bytes.
   [[nodiscard]] std::span<std::byte> bytes(std::span<std::byte> all, index_range range) const noexcept {
     const std::size_t begin = byte_of(range.begin);
     return all.subspan(begin, byte_of(range.end) - begin);
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bounds_[cells_].byte; }
-  /// At least as many as a rank sends messages on a level.
+  /// An upper bound of the number of messages that a rank sends on a level.
   [[nodiscard]] std::size_t room() const noexcept { return room_; }
 
  private:

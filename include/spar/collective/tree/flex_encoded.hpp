@@ -15,7 +15,7 @@
 
 namespace spar::detail {
 
-/// Each owner encodes its cells once; what goes down to any rank is so many whole cells.
+/// Each owner encodes its cells once; a message down the tree contains whole cells.
 template <element T, index_type Index, class Storage>
 class flex_encoded_streams {
  public:
@@ -32,7 +32,7 @@ class flex_encoded_streams {
     std::fill_n(sent_->data(), parts.size(), payload());
   }
   [[nodiscard]] payload outgoing(std::size_t part) {
-    payload& message = sent_->span()[part]; // one for all who get it
+    payload& message = sent_->span()[part]; // one message for all its receivers
     if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
     return message;
   }
@@ -55,9 +55,9 @@ class flex_encoded_streams {
   const flex_plan* plan_;
   const encoded_cells* cells_;
   pool* memory_;
-  encoded_parts<Storage, T, Index> parts_of_all_; // by cell
+  encoded_parts<Storage, T, Index> parts_of_all_; // one part for each cell
   std::span<const flex_plan::part> parts_;
-  std::optional<buffer<payload>> sent_; // for each part, or nothing yet
+  std::optional<buffer<payload>> sent_; // the message of each part, empty until it is made
 };
 
 } // namespace spar::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The uneven reduce-scatter and all-gather of a plan: FlexReduce_execute (FlexReduce, section III-B, figure 3a), of
-// dense values and, beyond the paper, of streams.
+// The uneven reduce-scatter and all-gather of a plan: FlexReduce_execute (FlexReduce, section III-B, figure 3a), for
+// dense values and, in addition to the paper, for streams.
 #pragma once
 
 #include <spar/collective/tree/flex_encoded.hpp>
@@ -27,7 +27,7 @@ namespace spar {
 
 namespace detail {
 
-/// Dense values, in place.
+/// The `Work` of flex_execute on dense values, in place.
 template <element T>
 class flex_dense {
  public:
@@ -53,7 +53,7 @@ class flex_dense {
   std::span<const flex_plan::part> parts_;
 };
 
-/// Sums on the way up.
+/// Dense sums on the way up the tree.
 template <element T, class Op>
 class flex_dense_sum : public flex_dense<T> {
   using base = flex_dense<T>;
@@ -67,7 +67,7 @@ class flex_dense_sum : public flex_dense<T> {
     const auto partial = in.template piece<T>(0);
     const std::span<T> own = base::values(m.part);
     if (partial.size() != own.size()) {
-      raise<corrupt_message>({"a subrange of ", own.size(), " values has come with ", partial.size()});
+      raise<corrupt_message>({"expected a subrange of ", own.size(), " values, got ", partial.size()});
     }
     if (!base::adds(m.part)) return 0;
     kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
@@ -78,7 +78,7 @@ class flex_dense_sum : public flex_dense<T> {
   Op op_;
 };
 
-/// And copies on the way down.
+/// Dense copies on the way down the tree.
 template <element T>
 class flex_dense_copy : public flex_dense<T> {
  public:
@@ -87,13 +87,13 @@ class flex_dense_copy : public flex_dense<T> {
   std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
 };
 
-/// The subranges of a plan as ranges of indices: the same, or where there are `bounds` each value of the plan is a
-/// cell, and cell c has the indices from bounds[c] to bounds[c + 1].
+/// Maps the subranges of a plan to ranges of indices. Without `bounds` the two are equal. With `bounds` each value of
+/// the plan is a cell, and cell c has the indices from bounds[c] to bounds[c + 1].
 struct flex_ranges {
   const flex_plan* plan;
   std::span<const std::uint64_t> bounds;
 
-  /// Throws `invalid_argument` for a plan of another number of values, or cells, or ranks.
+  /// Throws `invalid_argument` if the plan is for another number of values (or cells) or of ranks.
   void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
   [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
     return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
@@ -103,7 +103,8 @@ struct flex_ranges {
   }
 };
 
-/// What a rank has of a stream, level after level: slices of what it held before, or what has come for its parts.
+/// The `Work` of flex_execute on streams: what a rank holds of a stream, level after level. On each level a rank sends
+/// slices of this stream, and then holds what has arrived for its parts.
 template <element T, index_type Index>
 class flex_streams {
  public:
@@ -114,7 +115,7 @@ class flex_streams {
 
   void begin_level(std::span<const flex_plan::part> parts) { parts_ = parts; }
   void place(const flex_message&, message_buffer&) const noexcept {}
-  /// The result: that of a single rank is what it brought, that of no values has the same form on all ranks.
+  /// The result: for a single rank a copy of its contribution; for n = 0 an empty sparse stream on all ranks.
   [[nodiscard]] sparse_stream<T, Index> result() && {
     if (have_.dimension() == 0) return sparse_stream<T, Index>::sparse(*memory_, 0, 0);
     return moved_ ? std::move(held_) : sparse_stream<T, Index>::copy(*memory_, have_);
@@ -127,8 +128,8 @@ class flex_streams {
     return have_.slice(range(part).begin, range(part).end);
   }
 
-  /// The streams of the parts that `is_held` says, which lie one after the other: what will be held next, sparse up to
-  /// `limit(range)` entries.
+  /// Joins the streams of the parts for which `is_held` is true, which are adjacent, to the stream that is held next:
+  /// sparse up to `limit(range)` entries.
   template <class IsHeld, class Limit>
   void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
     buffer<stream_view<T, Index>> views(*memory_, of_part.size());
@@ -156,11 +157,12 @@ class flex_streams {
   stream_view<T, Index> have_;
   T absent_;
   sparse_stream<T, Index> held_;
-  bool moved_ = false; // `have_` is `held_`
+  bool moved_ = false; // whether `have_` refers to `held_`
   sparse_stream<T, Index> next_;
 };
 
-/// Sums on the way up: each root takes what the others of its chain have, in the chain's order.
+/// Sparse sums on the way up: each root receives the streams of the other ranks of its chain and sums them in the
+/// chain's order.
 template <transport Net, element T, index_type Index, class Op, class Storage>
 class flex_stream_sum : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
@@ -238,11 +240,11 @@ class flex_stream_sum : public flex_streams<T, Index> {
   std::span<T> residual_;
   std::uint64_t level_ = 0;
   std::optional<outgoing_list<Storage, T, Index>> out_;
-  std::optional<buffer<std::size_t>> first_;           // of each part's views
-  std::optional<buffer<stream_view<T, Index>>> views_; // of each root's chain, by place
+  std::optional<buffer<std::size_t>> first_;           // the index of each part's first view
+  std::optional<buffer<stream_view<T, Index>>> views_; // the views of each root's chain, by place
 };
 
-/// And copies on the way down, from the roots to all.
+/// Sparse copies on the way down, from each root to all ranks of its chain.
 template <element T, index_type Index>
 class flex_stream_copy : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
@@ -264,8 +266,8 @@ class flex_stream_copy : public flex_streams<T, Index> {
     return 0;
   }
   std::uint64_t all_taken() {
-    // A root that added nothing had nothing of this one on the level below. Dense only where a part is: all ranks get
-    // all parts, but not all get them together.
+    // Skips the parts to which this rank, as their root, added nothing: it held nothing of them on the level below. The
+    // result is dense only if a part is dense, as all ranks get all parts, but not in the same groups.
     base::join(
         std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); },
         [](const index_range&) { return std::numeric_limits<std::uint64_t>::max(); });
@@ -274,12 +276,12 @@ class flex_stream_copy : public flex_streams<T, Index> {
   void end_level() { base::hold_next(); }
 
  private:
-  std::optional<buffer<stream_view<T, Index>>> came_; // for each part
+  std::optional<buffer<stream_view<T, Index>>> came_; // what has arrived for each part
 };
 
 } // namespace detail
 
-/// In place: what the plan gives a rank is reduced afterwards, the rest is unspecified.
+/// In place: afterwards the range that the plan assigns to this rank is reduced, and the rest of `x` is unspecified.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
   plan->check(x.size(), net.size());
@@ -287,7 +289,8 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
   co_await detail::flex_execute(net, plan, true, &work);
 }
 
-/// The levels in reverse: each root's values go back along its chain, to everyone that had a part in them. In place.
+/// In place: runs the levels in reverse, so that each root's values travel back along its chain to all ranks that
+/// contributed to them.
 template <transport Net, element T>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
   plan->check(x.size(), net.size());
@@ -295,9 +298,10 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   co_await detail::flex_execute(net, plan, false, &work);
 }
 
-/// The same of a stream, in whose chains all ranks send straight to the root: the entries of what the plan gives this
-/// rank. Where there are `bounds`, the plan is one of cells: cell c has the indices from bounds[c] to bounds[c + 1].
-/// `residual`, where it is not empty, gets what this rank's encodings lose.
+/// Like the overload above, for a stream: all ranks of a chain send directly to its root. Returns the entries of the
+/// range that the plan assigns to this rank. With `bounds` the plan is one of cells: cell c has the indices from
+/// bounds[c] to bounds[c + 1]. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
+/// empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   requires storage_policy<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
@@ -310,8 +314,9 @@ task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_p
   co_return std::move(work).result();
 }
 
-/// From the entries of what the plan gives each rank to all; where one of them is dense, absent entries become
-/// `absent`. `residual`, where it is not empty, gets what this rank's encodings lose.
+/// Gathers, on all ranks, the entries of the ranges that the plan assigns to the ranks; if one rank's part is dense,
+/// missing entries become `absent`. Adds the rounding errors of this rank's encodings to `residual`, unless `residual`
+/// is empty.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
   requires storage::copies_nothing<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The messages of a plan on one rank, level by level, all chains of a level side by side.
+// Sends and receives the messages of a plan on one rank, level by level, all chains of a level at the same time.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -21,23 +21,23 @@ namespace spar {
 
 namespace detail {
 
-/// A message for one of this rank's parts of a level. Two ranks count those between them by hop and then by call, and
-/// deal them out to the lanes; on a lane they keep that order. A rank sends those of a hop when those of earlier ones
-/// have gone: what others wait for longer is not held up. So no two ranks wait for each other, as a message needs
-/// nothing but earlier hops.
+/// A message for one of this rank's parts of a level. Two ranks number the messages between them by hop and then by
+/// call, and distribute them over the lanes; on each lane messages keep this order. A rank sends the messages of a hop
+/// once those of earlier hops have left, so that messages for which longer chains wait are not delayed. Ranks cannot
+/// wait for each other in a cycle, as a message depends only on earlier hops.
 struct flex_message {
   rank_t peer;
-  std::size_t place; // of the peer in the chain
-  std::size_t hop;   // how many the chain has made before
+  std::size_t place; // the peer's place in the chain
+  std::size_t hop;   // number of earlier hops of the chain
   std::size_t part;
   std::size_t number = 0;
-  bool ready = false; // to be sent
+  bool ready = false; // whether it may be sent
   bool sent = false;
 
   [[nodiscard]] std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(number % max_lanes); }
 };
 
-/// What a rank sends, or receives, on a level.
+/// The messages that a rank sends, or those that it receives, on a level.
 class flex_messages {
  public:
   flex_messages(pool& memory, std::size_t room) : messages_(memory, room) {}
@@ -54,11 +54,11 @@ class flex_messages {
   }
   [[nodiscard]] flex_message* begin() noexcept { return messages_.begin(); }
   [[nodiscard]] flex_message* end() noexcept { return messages_.end(); }
-  /// The next one on the same lane, or null.
+  /// The next message on the same lane, or null.
   [[nodiscard]] flex_message* after(flex_message* m) noexcept {
     return end() - m > max_lanes && m[max_lanes].peer == m->peer ? m + max_lanes : nullptr;
   }
-  /// The one before, or null.
+  /// The previous message on the same lane, or null.
   [[nodiscard]] static const flex_message* before(const flex_message* m) noexcept {
     return m->number >= max_lanes ? m - max_lanes : nullptr;
   }
@@ -70,11 +70,12 @@ class flex_messages {
 template <transport Net, class Work>
 class flex_level;
 
-/// Takes what comes from one rank on one lane. An error ends the call at once, as what others wait for is not sent on.
+/// Receives the messages from one rank on one lane. An error ends the call at once, as other ranks wait for messages
+/// that this rank can no longer send.
 template <transport Net, class Work>
 task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
   try {
-    for (flex_message* m = first; m != nullptr; m = level->due().after(m)) {
+    for (flex_message* m = first; m != nullptr; m = level->awaited().after(m)) {
       auto& in = level->buffer_for_next();
       level->work().place(*m, in);
       co_await net.receive(m->peer, in);
@@ -88,7 +89,7 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
   }
 }
 
-/// Waits until what the level has begun to send has left.
+/// Waits until a message that the level has begun to send has left.
 template <transport Net, class Work, class Sending>
 task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending sending) {
   try {
@@ -100,14 +101,14 @@ task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_
   }
 }
 
-/// A level of a plan on one rank, `up` or down: along the chains or, where `Work` goes straight, from all ranks of a
-/// chain to its root and back. Dense values take the chains, as the paper has it; partial sums of streams would grow on
-/// the way (docs/decisions/0008).
+/// A level of a plan on one rank, up the tree or (`up` is false) down: along the chains or, if `Work` is `straight`,
+/// directly from all ranks of a chain to its root and back. Dense values travel along the chains, as in the paper;
+/// partial sums of streams would grow on the way (docs/decisions/0008).
 template <transport Net, class Work>
 class flex_level {
  public:
   flex_level(channel<Net> net, const flex_plan& plan, std::span<const flex_plan::part> parts, bool up, Work* work)
-      : net_(net), work_(work), due_(net.memory(), room(plan, parts)), out_(net.memory(), room(plan, parts)),
+      : net_(net), work_(work), awaited_(net.memory(), room(plan, parts)), out_(net.memory(), room(plan, parts)),
         out_of_(net.memory(), parts.size()), by_hop_(net.memory(), room(plan, parts)),
         sending_(net.memory(), room(plan, parts)), arrived_(net.memory(), room(plan, parts)),
         taking_(net.memory(), room(plan, parts)) {
@@ -115,16 +116,16 @@ class flex_level {
       const auto chain = plan.chain(plan[parts[i]]);
       const std::size_t place = parts[i].place, root = chain.size() - 1;
       if constexpr (Work::straight) {
-        flex_messages& of_root = up ? due_ : out_;
+        flex_messages& of_root = up ? awaited_ : out_;
         for (std::size_t other = 0; place == root && other < root; ++other) of_root.add(chain, other, 0, i);
-        if (place != root) (up ? out_ : due_).add(chain, root, 0, i);
+        if (place != root) (up ? out_ : awaited_).add(chain, root, 0, i);
       } else {
-        const std::size_t before = up ? place : root - place; // ranks of the chain
-        if (before > 0) due_.add(chain, up ? place - 1 : place + 1, before - 1, i);
+        const std::size_t before = up ? place : root - place; // number of ranks of the chain before this one
+        if (before > 0) awaited_.add(chain, up ? place - 1 : place + 1, before - 1, i);
         if (before < root) out_.add(chain, up ? place + 1 : place - 1, before, i);
       }
     }
-    due_.deal_out();
+    awaited_.deal_out();
     out_.deal_out();
     std::fill_n(out_of_.data(), parts.size(), nullptr);
     for (flex_message& m : out_) {
@@ -138,27 +139,27 @@ class flex_level {
   flex_level(const flex_level&) = delete;
 
   [[nodiscard]] Work& work() const noexcept { return *work_; }
-  [[nodiscard]] flex_messages& due() noexcept { return due_; }
+  [[nodiscard]] flex_messages& awaited() noexcept { return awaited_; }
   [[nodiscard]] fixed_vector<task<void>>& taking() noexcept { return taking_; }
   [[nodiscard]] fixed_vector<task<void>>& sending() noexcept { return sending_; }
   auto& buffer_for_next() { return arrived_.emplace_back(net_.memory()); }
   void release_buffers() noexcept { arrived_.clear(); }
 
   void begin() {
-    for (flex_message& m : due_) {
+    for (flex_message& m : awaited_) {
       if (flex_messages::before(&m) == nullptr) taking_.emplace_back(flex_take(net_.lane(m.lane()), this, &m));
     }
     for (flex_message& m : out_) m.ready = m.ready || m.hop == 0;
     next_hop(0);
   }
-  /// What has been taken for a part goes on along its chain.
+  /// Sends what has been received for a part onward along the part's chain.
   void taken(const flex_message& m) {
     flex_message* const onward = out_of_.data()[m.part];
     if (Work::straight || onward == nullptr) return;
     onward->ready = true;
     send(onward);
   }
-  /// Of the errors that follow each other the first one is the cause.
+  /// Records the first error, which is the cause of those that follow.
   void note_error() noexcept {
     if (!error_) error_ = std::current_exception();
   }
@@ -168,13 +169,13 @@ class flex_level {
   }
 
  private:
-  /// The most messages of a direction.
+  /// An upper bound of the number of messages in one direction.
   static std::size_t room(const flex_plan& plan, std::span<const flex_plan::part> parts) {
     std::size_t most = 0;
     for (const auto& p : parts) most += Work::straight && plan.is_root(p) ? p.place + 1 : 1;
     return most;
   }
-  /// Goes on with the hop of by_hop_[first].
+  /// Starts the hop of by_hop_[first].
   void next_hop(std::size_t first) {
     if (first == by_hop_.size()) return;
     hop_ = by_hop_[first]->hop;
@@ -183,7 +184,7 @@ class flex_level {
     left_ = hop_end_ - first;
     for (std::size_t i = first, end = hop_end_; i < end; ++i) send(by_hop_[i]);
   }
-  /// Sends a message, and what waits for it on its lane, if it is the turn of its hop.
+  /// Sends a message, and the messages that wait behind it on its lane, if their hop is being sent.
   void send(flex_message* m) {
     for (; m != nullptr && m->ready && !m->sent && m->hop == hop_; m = out_.after(m)) {
       const flex_message* const earlier = flex_messages::before(m);
@@ -195,27 +196,28 @@ class flex_level {
 
   channel<Net> net_;
   Work* work_;
-  flex_messages due_;
+  flex_messages awaited_;
   flex_messages out_;
-  buffer<flex_message*> out_of_; // each part
+  buffer<flex_message*> out_of_; // the outgoing message of each part
   fixed_vector<flex_message*> by_hop_;
-  std::size_t hop_ = 0;     // that is sent
-  std::size_t hop_end_ = 0; // of its messages in by_hop_
-  std::size_t left_ = 0;    // of them
+  std::size_t hop_ = 0;     // the hop that is being sent
+  std::size_t hop_end_ = 0; // the end of its messages in by_hop_
+  std::size_t left_ = 0;    // how many of its messages have not left
   fixed_vector<task<void>> sending_;
-  fixed_vector<typename Work::arrival> arrived_; // and is still needed
+  fixed_vector<typename Work::arrival> arrived_; // messages that have arrived and are still needed
   fixed_vector<task<void>> taking_;
   std::exception_ptr error_;
 };
 
-/// Goes through a plan on one rank, level by level from the bottom up, the chains of a level side by side; with `up`
-/// false all the other way round. `Work` knows what is sent for each of this rank's parts of a level, where a message
-/// goes, and what is done with it, and in the end with all of them, which is as much work as entries.
+/// Executes a plan on one rank, level by level from the bottom up or, if `up` is false, from the top down, with the
+/// chains of a level at the same time. `Work` defines what is sent for each of this rank's parts of a level, where a
+/// message is received, and what is done with the message and finally with all messages; the functions that process
+/// messages return the work, in entries.
 template <transport Net, class Work>
 task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
   for (std::size_t l = 0; l < plan->levels(); ++l) {
     const auto parts = plan->parts(up ? l : plan->levels() - 1 - l, net.rank());
-    if (parts.empty()) continue; // not below a branch of this level
+    if (parts.empty()) continue; // not a rank below a branch of this level
     work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
     level.begin();
@@ -223,7 +225,7 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       for (auto& t : level.taking()) co_await std::move(t);
       net.compute(work->all_taken());
       level.release_buffers();
-      // Their values stay as they are until then. Each that has gone may have begun others.
+      // The values that are sent must not change until then. A send that ends may start others, so the list grows.
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
       level.throw_first_error();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The topology of a tree, and what schedules do over it: how entries get to owners and back, and the cheapest allreduce
+// The topology of a tree, and what schedules do on it: how entries get to owners and back, and the cheapest allreduce
 // of dense values.
 #pragma once
 
@@ -20,16 +20,16 @@
 
 namespace spar {
 
-/// The topology of a tree, for any n. The plans are borrowed until the last call has ended. Schedules that know of
-/// trees reduce inside hosts before anything crosses a narrow link; the others number the ranks from left to right, so
-/// that partners at small distances share a host.
+/// The topology of a tree, for any n. The plans must outlive the last call. Schedules that know trees reduce inside
+/// hosts before anything crosses a slow link; other schedules number the ranks from left to right, so that partners at
+/// small distances share a host.
 class on_tree {
  public:
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "tree";
 
   explicit on_tree(const tree_plans& plans) noexcept : plans_(&plans) {}
-  explicit on_tree(tree_plans&&) = delete; // they are borrowed
+  explicit on_tree(tree_plans&&) = delete; // a temporary would not outlive the calls
 
   void validate(std::uint64_t, rank_t ranks) const {
     const flex_plan& cells = plans_->cells().plan();
@@ -40,7 +40,7 @@ class on_tree {
     f("digest", plans_->digest());
   }
   [[nodiscard]] rank_order order() const noexcept { return plans_->order(); }
-  [[nodiscard]] portioned_ownership due(std::uint64_t n, rank_t) const noexcept {
+  [[nodiscard]] portioned_ownership owners(std::uint64_t n, rank_t) const noexcept {
     return {n, plans_->cells().portions()};
   }
   [[nodiscard]] const flex_plan& plan(std::uint64_t n) const { return plans_->plan(n); }
@@ -50,8 +50,8 @@ class on_tree {
   const tree_plans* plans_;
 };
 
-/// The sums of the indices in this rank's cells; dense where that is smaller. `residual`, where it is not empty, gets
-/// what this rank's encodings lose, here and in what gathers the sums.
+/// Returns the sums of the indices in this rank's cells; dense if that is smaller. Adds the rounding errors of this
+/// rank's encodings to `residual`, unless `residual` is empty, as do the functions that gather the sums.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& over, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
@@ -59,7 +59,8 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& 
   return flex_reduce_scatter(net, &over.plans().cells().plan(), mine, op, bounds, store, residual);
 }
 
-/// All ranks' sparse blocks, of numbers of entries that all know: how many there are is the last of `shares`.
+/// Gathers all ranks' sparse blocks, whose numbers of entries all ranks know; the last of `shares` is the number of all
+/// entries.
 template <transport Net, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>>
 gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std::span<const std::uint64_t> bounds,
@@ -69,12 +70,13 @@ gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std:
   sparse_stream<T, Index> all =
       co_await flex_allgather(net, &over.plans().cells().plan(), mine.view(), absent, bounds, store, residual);
   if (all.view().count() != shares.back()) {
-    raise<corrupt_message>({"shares of ", all.view().count(), " entries arrived where ", shares.back(), " are due"});
+    raise<corrupt_message>(
+        {"shares of ", all.view().count(), " entries arrived; expected ", shares.back(), " entries"});
   }
   co_return all;
 }
 
-/// All ranks' blocks; dense where one of them is.
+/// Gathers all ranks' blocks; the result is dense if one of the blocks is.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& over, stream_view<T, Index> block,
                                             std::span<const std::uint64_t> bounds, Op op, Storage store,
@@ -82,8 +84,8 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& ove
   return flex_allgather(net, &over.plans().cells().plan(), block, op.template neutral<T>(), bounds, store, residual);
 }
 
-/// The cheapest by the model of the tree's links (see choose_on_tree), in place. A block codec that is not plain
-/// travels along chains, of the ring or of the levels.
+/// The cheapest allreduce by the model of the tree's links (see choose_on_tree), in place. Values that a block codec
+/// other than `storage::dense` encodes travel along chains: those of the ring or those of the levels.
 template <transport Net, element T, reduction<T> Op, class Storage>
 task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, Storage store, std::span<T> residual) {
   const tree_choice chosen = over.plans().choice(x.size_bytes());
@@ -91,7 +93,7 @@ task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, 
   const flex_plan* plan = nullptr;
   if (!halves) plan = chosen == tree_choice::ring ? &over.plans().ring(x.size()) : &over.plans().plan(x.size());
   const auto name = halves ? rabenseifner::name : chosen == tree_choice::ring ? ring::name : chains::name;
-  const channel<Net> agreed = net.with_algorithm(name); // finds out a rank that chose otherwise
+  const channel<Net> agreed = net.with_algorithm(name); // detects a rank that chose another algorithm
   const rabenseifner halving;
   const auto start = [&] {
     if constexpr (storage::plain_blocks<Storage>)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What all ranks derive from a tree: plans and choices, made once; and the topology of a single plan.
+// The plans and choices that all ranks derive from a tree, made once; and the topology of a single plan.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -30,15 +30,15 @@ inline flex_plan ring_plan(const tree& topology, std::uint64_t n) {
   return flex_plan(tree(ring), n);
 }
 
-/// That with which it is BlueConnect (Cho et al. 2019), which on a tree that is not symmetric is the ring.
+/// The plan with which FlexReduce is BlueConnect (Cho et al. 2019), which on an asymmetric tree is the ring.
 inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
   return topology.is_symmetric() ? flex_plan(topology, n) : ring_plan(topology, n);
 }
 
 enum class tree_choice { ring, rabenseifner, blueconnect, flexreduce };
 
-/// The cheapest for `bytes` by the model (FlexReduce, section IV). On a symmetric tree FlexReduce is BlueConnect; on
-/// another one BlueConnect is the ring.
+/// The cheapest algorithm for a vector of `bytes` bytes, by the model (FlexReduce, section IV). On a symmetric tree
+/// FlexReduce is BlueConnect; on an asymmetric tree BlueConnect is the ring.
 inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   const double by_ring = seconds_ring(topology, bytes);
   const double by_halving = seconds_rabenseifner(topology, bytes);
@@ -48,9 +48,9 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   return topology.is_symmetric() ? tree_choice::blueconnect : tree_choice::flexreduce;
 }
 
-/// A tree with all that ranks derive from it: made once, the same on all ranks, and borrowed by `on_tree`. What depends
-/// on n is made by the first call with that n and kept as long as this object lives. Ranks that are threads may share
-/// one.
+/// A tree with the plans and choices that ranks derive from it: create it once, equal on all ranks, for `on_tree`,
+/// which borrows it. What depends on n is made by the first call with this n and kept as long as this object lives.
+/// Ranks that are threads may share one object.
 class tree_plans {
  public:
   explicit tree_plans(tree topology)
@@ -63,7 +63,7 @@ class tree_plans {
   tree_plans(const tree_plans&) = delete;
 
   [[nodiscard]] const tree& topology() const noexcept { return tree_; }
-  /// Of the tree with its links: plans depend on its shape, choices on its links, too.
+  /// The digest of the tree with its links: plans depend on the tree's shape, choices also on its links.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
   /// FlexReduce's plan in cells, which fit any n.
   [[nodiscard]] const tree_cells& cells() const noexcept { return cells_; }
@@ -74,11 +74,11 @@ class tree_plans {
   [[nodiscard]] const flex_plan& plan(std::uint64_t n) const {
     return kept(levels_, n, [&] { return flex_plan(tree_, n); });
   }
-  /// That of the ring from left to right.
+  /// The plan of the ring from left to right, for n values.
   [[nodiscard]] const flex_plan& ring(std::uint64_t n) const {
     return kept(rings_, n, [&] { return ring_plan(tree_, n); });
   }
-  /// Which algorithm is the cheapest for a dense vector of so many bytes.
+  /// The cheapest algorithm for a dense vector of `bytes` bytes.
   [[nodiscard]] tree_choice choice(std::uint64_t bytes) const {
     return kept(choices_, bytes, [&] { return choose_on_tree(tree_, static_cast<double>(bytes)); });
   }
@@ -97,7 +97,7 @@ class tree_plans {
   }
 
   template <class Value>
-  using made = std::list<std::pair<std::uint64_t, Value>>; // values stay where they are
+  using made = std::list<std::pair<std::uint64_t, Value>>; // a list, so that values keep their addresses
 
   template <class Value, class Make>
   const Value& kept(made<Value>& all, std::uint64_t key, const Make& make) const {
@@ -110,7 +110,7 @@ class tree_plans {
 
   tree tree_;
   tree_cells cells_;
-  std::vector<rank_t> numbers_; // of each rank, from left to right
+  std::vector<rank_t> numbers_; // the position of each rank, from left to right
   std::uint64_t digest_ = 0;
   mutable std::mutex mutex_;
   mutable made<flex_plan> levels_;
@@ -118,16 +118,16 @@ class tree_plans {
   mutable made<tree_choice> choices_;
 };
 
-/// A plan for one n, such as one of flex_plan::of_calls or of a file. The plan is borrowed until the last call has
-/// ended. Throws `invalid_argument`, before anything is sent, where it is for another dimension or number of ranks;
-/// ranks with different plans end in `mismatch`.
+/// The topology of a plan for one n, such as a plan of flex_plan::of_calls or from a file. The plan must outlive the
+/// last call. Throws `invalid_argument`, before anything is sent, if the plan is for another dimension or number of
+/// ranks; ranks with different plans end in `mismatch`.
 class on_plan {
  public:
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "plan";
 
   explicit on_plan(const flex_plan& plan) noexcept : plan_(&plan) {}
-  explicit on_plan(flex_plan&&) = delete; // it is borrowed
+  explicit on_plan(flex_plan&&) = delete; // a temporary would not outlive the calls
 
   void validate(std::uint64_t n, rank_t ranks) const { plan_->check(n, ranks); }
   template <class F>
@@ -141,7 +141,7 @@ class on_plan {
   const flex_plan* plan_;
 };
 
-/// A topology with a plan for n values, as `chains` needs it.
+/// A topology with a plan for n values, which `chains` needs.
 template <class Topology>
 concept planned_topology = requires(const Topology& over, std::uint64_t n) {
   { over.plan(n) } -> std::same_as<const flex_plan&>;

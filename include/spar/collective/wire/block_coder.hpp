@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pieces of a vector, encoded and decoded on their way through a collective (Zhou et al., section III).
+// Encodes and decodes the pieces of a vector on their way through a collective (Zhou et al., section III).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -18,36 +18,36 @@
 
 namespace spar {
 
-/// Encodes and decodes for one call on one rank, which its statistics count and time.
+/// Encodes and decodes for one call on one rank; the call's statistics count and time this.
 template <transport Net, class Codec>
 class block_coder {
  public:
-  /// The codec is borrowed.
+  /// `codec` must outlive the coder.
   block_coder(channel<Net> net, const Codec& codec) noexcept : net_(net), codec_(&codec) {}
   block_coder(channel<Net> net, Codec&& codec) = delete;
 
-  /// Whether the codec has bytes for these values. Where it rejects them, all ranks are told why, before what this one
-  /// has under way is given up.
+  /// Whether the codec can encode these values. If the codec rejects them with an exception, sends the reason to all
+  /// ranks, then rethrows, which withdraws this rank's messages in flight.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
     return or_tell([&] { return detail::carries(*codec_, values); });
   }
 
-  /// To `out`, of as many bytes as the codec says; `first` is the index of values[0]. `step` tells encodings of one
-  /// index within a call apart: as its rounding, which should not be the same twice.
-  /// Throws `invalid_argument` where the codec cannot carry the values.
+  /// Encodes to `out`, whose size is the codec's `encoded_bytes`; `first` is the index of values[0]. `step`
+  /// distinguishes the encodings of one index within a call, so that a codec that rounds at random does not round them
+  /// alike. Throws `invalid_argument` if the codec cannot encode the values.
   template <element T>
   void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
     or_tell([&] {
       if (detail::carries(*codec_, values)) return;
-      raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot carry some of the ", values.size(),
-                               " values from index ", first, " on, where blocks have one size"});
+      raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot encode some of the ", values.size(),
+                               " values from index ", first, " on, and here all blocks must have the encoded size"});
     });
     timed_encode(values, first, out, step);
   }
 
-  /// The message of these values, in `room`, which is made large enough: encoded or, where the codec cannot carry them,
-  /// a copy of them.
+  /// Returns the message of these values, in `room`, which grows if it is too small: encoded, or a copy of the values
+  /// if the codec cannot encode them.
   template <element T>
   payload message(std::span<const T> values, std::uint64_t first, std::uint64_t step, buffer<std::byte>& room) const {
     const bool carried = carries(values);
@@ -60,7 +60,7 @@ class block_coder {
       kernel::detail::copy(out.data(), std::as_bytes(values).data(), bytes);
     return {carried ? wire_format::encoded : wire_format::dense, values.size(), {std::span<const std::byte>(out)}};
   }
-  /// The same message, copied, to be passed on.
+  /// Copies a message that has arrived to `room`, to forward it.
   payload pass_on(const payload& came, buffer<std::byte>& room) const {
     const auto bytes = came.pieces[0];
     if (room.size() < bytes.size()) room = buffer<std::byte>(net_.memory(), bytes.size());
@@ -68,23 +68,25 @@ class block_coder {
     return {came.format, came.count, {std::as_const(room).span().first(bytes.size())}};
   }
 
-  /// The payload of a message that has arrived; throws `corrupt_message` unless it is that of so many values of T.
+  /// Returns the payload of a message that has arrived. Throws `corrupt_message` unless the payload has `values` values
+  /// of T.
   template <element T>
   [[nodiscard]] payload arrived(const message_buffer& in, std::uint64_t values) const {
     return checked<T>({in.head().format, in.head().count, {in.piece<std::byte>(0)}}, values);
   }
-  /// The same for a payload that came with others in one message.
+  /// Like `arrived`, for a payload that shares its message with others.
   template <element T>
   [[nodiscard]] payload checked(const payload& came, std::uint64_t values) const {
     const bool encoded = came.format == wire_format::encoded;
     if (!encoded && came.format != wire_format::dense) {
-      raise<corrupt_message>({"a message of format ", static_cast<int>(came.format), " arrived where values are due"});
+      raise<corrupt_message>(
+          {"a message of format ", static_cast<int>(came.format), " arrived; expected dense or encoded values"});
     }
     const std::size_t bytes = came.pieces[0].size();
-    const std::size_t due = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
-    if (came.count != values || bytes != due) {
-      raise<corrupt_message>({came.count, " values in ", bytes, " bytes arrived where ", values, " in ", due,
-                              " are due by the storage ", std::string(Codec::name)});
+    const std::size_t expected = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
+    if (came.count != values || bytes != expected) {
+      raise<corrupt_message>({came.count, " values in ", bytes, " bytes arrived; expected ", values, " values in ",
+                              expected, " bytes by the storage ", std::string(Codec::name)});
     }
     return came;
   }
@@ -96,7 +98,7 @@ class block_coder {
     compute<T>(out.size());
     net_.note_decompression(net_.net().now() - start);
   }
-  /// The values of a message.
+  /// Decodes the values of a message, or copies them if they are not encoded.
   template <element T>
   void decode(const payload& message, std::span<T> out) const {
     if (message.format == wire_format::encoded)
@@ -104,14 +106,14 @@ class block_coder {
     else
       kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
   }
-  /// Adds to `residual`, which may be empty, what a message that was made of these values has lost of them.
+  /// Adds the rounding errors of a message that was made of `values` to `residual`, unless `residual` is empty.
   template <element T>
   void keep_lost(const payload& message, std::span<const T> values, std::span<T> residual, std::span<T> scratch) const {
     if (residual.empty() || message.format != wire_format::encoded) return;
     decode(message, scratch.first(values.size()));
     kernel::add_difference(residual.data(), values.data(), std::as_const(scratch).data(), values.size());
   }
-  /// The same where the values lie in `range` of a vector with a residual of its own.
+  /// Like the overload above; `values` lie in `range` of a vector, and `residual` is that of the whole vector.
   template <element T>
   void keep_lost(const payload& message, std::span<const T> values, index_range range, std::span<T> residual,
                  pool& memory) const {
@@ -133,7 +135,8 @@ class block_coder {
   void timed_encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out,
                     std::uint64_t step) const {
     const double start = net_.net().now();
-    const std::uint64_t call = step == 0 ? net_.sequence() : detail::mix(net_.sequence() + detail::mix(step));
+    const std::uint64_t call =
+        step == 0 ? net_.sequence() : detail::splitmix_finalize(net_.sequence() + detail::splitmix_finalize(step));
     codec_->encode(values, out, block_position{call, first});
     compute<T>(values.size());
     net_.note_compression(net_.net().now() - start);

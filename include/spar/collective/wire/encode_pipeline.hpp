@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What lets encoding, transfer and decoding of the pieces of a vector overlap (Zhou et al., section III-C).
+// Lets encoding, transfer and decoding of the pieces of a vector overlap (Zhou et al., section III-C).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -16,12 +16,13 @@
 
 namespace spar::detail {
 
-/// Throws `invalid_argument` for pieces of no values.
+/// Throws `invalid_argument` if `piece` is 0.
 inline void check_piece(std::uint64_t piece) {
-  if (piece == 0) raise<invalid_argument>({"a compressed collective goes in pieces of 0 values, at least 1 is needed"});
+  if (piece == 0) raise<invalid_argument>({"piece is 0 values; expected at least 1"});
 }
 
-/// A range of indices in pieces of equal length, the last one perhaps shorter; an empty range is one piece.
+/// Divides a range of indices into pieces of `length` indices, of which the last one may be shorter; an empty range is
+/// one piece.
 struct pieces_of {
   index_range range;
   std::uint64_t length;
@@ -33,7 +34,7 @@ struct pieces_of {
   }
 };
 
-/// An encoded piece on its way, in memory of its own.
+/// An encoded piece in flight, and the memory that holds it.
 template <transport Net>
 struct outgoing_piece {
   buffer<std::byte> room{};
@@ -43,17 +44,19 @@ struct outgoing_piece {
   void send(const channel<Net>& net, rank_t peer) { sending.emplace(net.send(peer, message)); }
 };
 
-/// Some of them, one after the other and then from the first one on again. Before one is used it must have gone:
-/// `if (slot.sending) co_await *slot.sending;`
+/// A fixed number of outgoing pieces that are used in turn, again and again. Before a slot is reused, its send must
+/// have ended: `if (slot.sending) co_await *slot.sending;`
 template <transport Net>
 class outbox {
  public:
-  /// `bytes`: of the longest message, usually. Room that grew on the way would be more requests than other calls make.
+  /// `bytes` is the memory of each slot, usually the length of the longest message: a slot that grew during the call
+  /// would request memory more often than other calls do.
   outbox(channel<Net> net, std::size_t slots, std::size_t bytes) : slots_(net.memory(), slots) {
     for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back().room = buffer<std::byte>(net.memory(), bytes);
   }
   outbox(const outbox&) = delete;
-  /// After an error the last ones are given up first: who receives meanwhile must not miss one between others.
+  /// After an error, withdraws the latest sends first: a peer that still receives must not miss a message between two
+  /// others.
   ~outbox() {
     for (std::size_t i = slots_.size(); i-- > 0;) slots_[(used_ + i) % slots_.size()].sending.reset();
   }
@@ -67,21 +70,22 @@ class outbox {
   std::size_t used_ = 0;
 };
 
-/// Receives one message while the one before is decoded.
+/// Receives one message while the previous one is decoded.
 template <transport Net>
 class read_ahead {
  public:
   explicit read_ahead(channel<Net> net)
       : net_(net), buffers_{message_buffer(net.memory()), message_buffer(net.memory())} {}
 
-  /// The next one comes from `peer`; what was taken before the last one is no longer needed.
+  /// Starts to receive the next message, from `peer`. Its buffer is that of the message taken before the last one,
+  /// which must no longer be in use.
   void start(rank_t peer) {
     const std::size_t at = started_++ % 2;
     buffers_[at].end_loan();
     receiving_[at].emplace(net_.receive(peer, buffers_[at]));
   }
-  /// The oldest that has been started: `co_await in.due(); message_buffer& m = in.take();`
-  [[nodiscard]] auto& due() noexcept { return *receiving_[taken_ % 2]; }
+  /// The oldest receive that was started: `co_await in.next(); message_buffer& m = in.take();`
+  [[nodiscard]] auto& next() noexcept { return *receiving_[taken_ % 2]; }
   [[nodiscard]] message_buffer& take() noexcept { return buffers_[taken_++ % 2]; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encoded streams of adjacent ranges, or of many ranks, on their way through an allgather: each is encoded once, by its
-// owner, so that all ranks decode the same bytes.
+// Encoded streams, of adjacent ranges or of many ranks, on their way through an allgather. Each owner encodes its
+// stream once, so that all ranks decode the same bytes.
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
@@ -17,10 +17,10 @@
 
 namespace spar {
 
-/// So many numbered parts, each sparse or dense, of which a rank has more and more.
+/// A fixed number of numbered parts, each sparse or dense, which a rank collects.
 template <class Storage, element T, index_type Index>
 class encoded_parts {
-  struct facts { // of a part, as the table of a message has them
+  struct facts { // an entry of the table in a message, which describes a part
     std::uint64_t bytes;
     std::uint64_t count_and_format; // the format is in the highest 8 bits
 
@@ -40,18 +40,19 @@ class encoded_parts {
   };
 
  public:
-  /// `messages`: how many are sent at most.
+  /// `messages` is the maximum number of messages between two calls of `release_messages`.
   encoded_parts(pool& memory, std::size_t parts, std::size_t messages)
       : memory_(&memory), parts_(memory, parts), messages_(memory, messages) {
     for (std::size_t i = 0; i < parts; ++i) parts_.emplace_back();
   }
 
-  /// Encodes this rank's stream in `range` as part i. `residual`, where it is not empty, gets what that loses.
+  /// Encodes this rank's stream `v` in `range` as part i. Adds the rounding errors to `residual`, unless `residual` is
+  /// empty.
   template <transport Net>
   void encode(channel<Net> net, const Storage& store, std::size_t i, const stream_view<T, Index>& v, index_range range,
               std::span<T> residual) {
     if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
-      if (!v.is_dense()) { // here it codes, as parts share a message
+      if (!v.is_dense()) { // parts share a message here, so a lending codec encodes, too
         buffer<std::byte> room;
         hold(parts_[i], detail::encode_entries(net, storage::streams_of(store), v.entries(), range, room));
         return;
@@ -62,8 +63,8 @@ class encoded_parts {
     out.keep_lost(net, store, v, range, residual);
   }
 
-  /// The message of `count` parts from `first` on, which wrap around behind the last one. Its memory stays until
-  /// `release_messages`.
+  /// Returns the message of `count` parts from `first` on, which wrap around after the last part. The message's memory
+  /// is valid until `release_messages`.
   [[nodiscard]] payload message(std::size_t first, std::size_t count) {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < count; ++i) bytes += at(first + i).what.bytes;
@@ -86,19 +87,19 @@ class encoded_parts {
   }
   void release_messages() noexcept { messages_.clear(); }
 
-  /// Takes the `count` parts from `first` on from a message; their bytes are checked when they are decoded.
+  /// Takes the `count` parts from `first` on from a message. The bytes of a part are checked when the part is decoded.
   void take(const message_buffer& in, std::size_t first, std::size_t count) {
     const auto bytes = in.piece<std::byte>(0);
     const auto table = in.piece<facts>(1);
     if (in.head().format != wire_format::coded || table.size() != count) {
-      raise<corrupt_message>({"a message of ", table.size(), " encoded streams arrived where ", count, " are due"});
+      raise<corrupt_message>({"a message of ", table.size(), " encoded streams arrived; expected ", count, " streams"});
     }
     std::size_t begin = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const facts what = table[i];
       if (what.bytes > bytes.size() - begin) {
-        raise<corrupt_message>(
-            {"an encoded stream of ", what.bytes, " bytes arrived in a message with ", bytes.size() - begin, " left"});
+        raise<corrupt_message>({"an encoded stream of ", what.bytes, " bytes arrived, but its message has only ",
+                                bytes.size() - begin, " bytes left"});
       }
       hold(at(first + i), {what.format(), what.count(), {bytes.subspan(begin, what.bytes)}});
       begin += what.bytes;
@@ -108,20 +109,21 @@ class encoded_parts {
     }
   }
 
-  /// Entries of part i by its table, which are no more than `range` has; throws `corrupt_message` where it is dense.
+  /// Returns the number of entries of part i according to its table. Throws `corrupt_message` if they are more than
+  /// `range` has indices, or if the part is dense.
   [[nodiscard]] std::uint64_t sparse_entries(std::size_t i, index_range range) const {
     const facts& what = parts_[i].what;
     if (what.format() != wire_format::coded)
-      raise<corrupt_message>({"a dense stream arrived where a sparse one is due"});
+      raise<corrupt_message>({"a dense stream arrived; expected a sparse stream"});
     detail::check_count(what.count(), range);
     return what.count();
   }
-  /// Decodes a sparse part to where it stays.
+  /// Decodes a sparse part to `to`.
   template <transport Net>
   void decode(channel<Net> net, const Storage& store, std::size_t i, index_range range, entry_room<T, Index> to) const {
     detail::decode_entries(net, storage::streams_of(store), parts_[i].bytes.span(), range, to);
   }
-  /// Part i of a vector of dimension n, which lies in `range`.
+  /// Decodes part i, which lies in `range`, of a vector of dimension n.
   template <transport Net>
   [[nodiscard]] sparse_stream<T, Index> decode(channel<Net> net, const Storage& store, std::size_t i, std::uint64_t n,
                                                index_range range) const {
@@ -129,8 +131,9 @@ class encoded_parts {
     return detail::decode_stream<T, Index>(net, store, {p.what.format(), p.what.count(), {p.bytes.span()}}, n, range);
   }
 
-  /// All parts, which lie one after the other, as one stream: sparse while none is dense and they have at most `limit`
-  /// entries; else absent entries become `absent`. `range_of(i)`: that of part i.
+  /// Decodes all parts, which are adjacent, and joins them into one stream. The stream is sparse if no part is dense
+  /// and the parts have at most `limit` entries; otherwise missing entries become `absent`. `range_of(i)` is the range
+  /// of part i.
   template <transport Net, class RangeOf>
   [[nodiscard]] sparse_stream<T, Index> joined(channel<Net> net, const Storage& store, std::uint64_t n,
                                                const RangeOf& range_of, T absent, std::uint64_t limit) const {
@@ -153,7 +156,7 @@ class encoded_parts {
 
   pool* memory_;
   fixed_vector<part> parts_;
-  fixed_vector<message_room> messages_; // under way
+  fixed_vector<message_room> messages_; // in flight
 };
 
 } // namespace spar

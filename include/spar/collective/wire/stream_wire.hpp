@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Streams as messages of a storage: what is sent, what arrives, and what its sender goes on with. Of coordinates, which
-// lend their memory, nothing is left of these at run time.
+// Sends and receives streams by the codecs of a storage. Where the storage copies nothing, as with coordinates that are
+// sent from the stream's own memory, these classes leave no code at run time.
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
@@ -17,15 +17,15 @@
 
 namespace spar {
 
-/// Tells the encodings of one index within a call apart, as their rounding should not be the same twice. Ranks of a
-/// group that encode the same sum in a round pass the same numbers, so that they get the same bytes.
+/// Distinguishes the encodings of one index within a call, which should not be rounded alike. Ranks of a group that
+/// encode the same sum in a round pass the same numbers, so that they get the same bytes.
 constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
   return (round + 1) << 32 | static_cast<std::uint32_t>(group);
 }
 
 namespace detail {
 
-/// Encodes the entries to `room`, which is made large enough, and returns their message.
+/// Encodes the entries to `room`, which grows if it is too small, and returns their message.
 template <transport Net, class Codec, element T, index_type Index>
 payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T, Index> entries, index_range range,
                        buffer<std::byte>& room) {
@@ -33,7 +33,7 @@ payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T,
   if (room.size() < most) room = buffer<std::byte>(net.memory(), most);
   const double begin = net.net().now();
   const std::size_t bytes = codec.encode(entries, range, room.span());
-  spar::ensure(bytes <= most, "a stream codec has written more bytes than its bound");
+  spar::ensure(bytes <= most, "a stream codec wrote more bytes than its bound");
   net.compute(entries.size());
   net.note_compression(net.net().now() - begin);
   return {wire_format::coded,
@@ -42,10 +42,11 @@ payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T,
           entries.size() * (sizeof(T) + sizeof(Index))};
 }
 
-/// Throws `corrupt_message` where so many entries cannot lie in the range: before memory is taken for them.
+/// Throws `corrupt_message` if the range has fewer than `count` indices; called before memory for the entries is
+/// allocated.
 inline void check_count(std::uint64_t count, index_range range) {
   if (count <= range.size()) return;
-  raise<corrupt_message>({"a stream that arrived has ", count, " entries where ", range.size(), " indices are"});
+  raise<corrupt_message>({"a stream arrived with ", count, " entries for a range of ", range.size(), " indices"});
 }
 
 template <transport Net, class Codec, element T, index_type Index>
@@ -57,7 +58,7 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
   net.note_decompression(net.net().now() - begin);
 }
 
-/// The message of a stream in `range`: encoded to `room`, or of the memory in which the stream lies.
+/// Returns the message of a stream in `range`: encoded to `room`, or in the memory of the stream.
 template <transport Net, class Storage, element T, index_type Index>
 payload encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                       std::uint64_t step, buffer<std::byte>& room) {
@@ -76,7 +77,8 @@ payload encode_stream(channel<Net> net, const Storage& store, const stream_view<
   }
 }
 
-/// The stream in a payload that is coded, encoded or dense, validated, in memory of its own. Throws `corrupt_message`.
+/// Decodes and validates the stream in a payload that is coded, encoded or dense; the result has its own memory. Throws
+/// `corrupt_message`.
 template <element T, index_type Index, transport Net, class Storage>
 sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& came, std::uint64_t n,
                                       index_range range) {
@@ -88,7 +90,7 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
     return out;
   }
   if (storage::plain_blocks<Storage> && came.format == wire_format::encoded) {
-    raise<corrupt_message>({"an encoded block arrived where values travel as they are"});
+    raise<corrupt_message>({"an encoded block arrived; expected plain values"});
   }
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
@@ -98,7 +100,7 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   return out;
 }
 
-/// Adds to `residual` what the decoded stream has lost of the exact one.
+/// Adds the differences between the exact and the decoded stream to `residual`.
 template <element T, index_type Index>
 void add_lost(std::span<T> residual, const stream_view<T, Index>& exact, const stream_view<T, Index>& decoded) {
   if (exact.is_dense())
@@ -111,7 +113,7 @@ void add_lost(std::span<T> residual, const stream_view<T, Index>& exact, const s
 
 } // namespace detail
 
-/// The message of one stream; borrows the stream, and lives while it is sent.
+/// The message of one stream. The stream is borrowed, and this object must outlive the send.
 template <class Storage, element T, index_type Index>
 class outgoing {
  public:
@@ -122,8 +124,8 @@ class outgoing {
     return message_;
   }
 
-  /// What the receivers of the message of `v` get, with which this rank goes on where it shares a sum with them. Adds
-  /// to `residual`, which may be empty, what the encoding has lost.
+  /// Returns the values that the receivers of the message of `v` decode. This rank continues with these values if it
+  /// shares the sum with the receivers. Adds the rounding errors to `residual`, unless `residual` is empty.
   template <transport Net>
   stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
                                 index_range range, std::span<T> residual) {
@@ -134,7 +136,7 @@ class outgoing {
     if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
     return std::as_const(decoded_).view();
   }
-  /// The same where this rank does not go on with what it has sent.
+  /// Like `settled`, for a rank that does not continue with what it has sent.
   template <transport Net>
   void keep_lost(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                  std::span<T> residual) {
@@ -166,7 +168,7 @@ class outgoing<Storage, T, Index> {
   }
 };
 
-/// Messages that are under way at the same time, of streams with which this rank does not go on.
+/// Messages that are in flight at the same time, of streams with which this rank does not continue.
 template <class Storage, element T, index_type Index>
 class outgoing_list {
   static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
@@ -174,7 +176,7 @@ class outgoing_list {
  public:
   outgoing_list(pool& memory, std::size_t most) : messages_(memory, copies_nothing ? 0 : most) {}
 
-  /// `residual`, where it is not empty, gets what the encoding loses.
+  /// Adds the rounding errors of the encoding to `residual`, unless `residual` is empty.
   template <transport Net>
   payload add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
               std::uint64_t step, std::span<T> residual) {
@@ -192,13 +194,13 @@ class outgoing_list {
   fixed_vector<outgoing<Storage, T, Index>> messages_;
 };
 
-/// A stream that arrives: where it is lent, in the message's memory; else in memory of its own.
+/// A stream that arrives: a lent stream is read in the message's memory, any other is decoded to its own memory.
 template <class Storage, element T, index_type Index>
 class incoming : public message_buffer {
  public:
   using message_buffer::message_buffer;
 
-  /// Validated: it lies in `range`. Gives the message back once it is decoded, which is what its sender waits for.
+  /// Returns the stream, validated, in `range`. Releases a message once it is decoded, as its sender waits for that.
   template <transport Net>
   stream_view<T, Index> view(channel<Net> net, const Storage& store, index_range range) {
     const header& h = head();
@@ -207,13 +209,13 @@ class incoming : public message_buffer {
       if (h.format == wire_format::sparse) return storage::streams_of(store).template borrow<T, Index>(*this, range);
     }
     if (h.format != wire_format::coded && h.format != wire_format::encoded) {
-      raise<corrupt_message>({"a message of format ", static_cast<int>(h.format), " arrived where a stream is due"});
+      raise<corrupt_message>({"a message of format ", static_cast<int>(h.format), " arrived; expected a stream"});
     }
     decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);
     release();
     return std::as_const(decoded_).view();
   }
-  /// What has arrived, before it is decoded.
+  /// The payload that has arrived, before it is decoded.
   [[nodiscard]] payload arrived_payload() const { return {head().format, head().count, {piece<std::byte>(0)}}; }
 
  private:
@@ -232,18 +234,20 @@ class incoming<Storage, T, Index> : public message_buffer {
   }
 };
 
-/// A stream on its way from its owner through ranks that pass it on: encoded once, so that all decode the same bytes.
+/// A stream on its way from its owner through ranks that forward it: encoded once, so that all ranks decode the same
+/// bytes.
 template <class Storage, element T, index_type Index>
 class relayed {
  public:
-  /// The owner's stream, which is borrowed. `residual`, where it is not empty, gets what the encoding loses.
+  /// Sets the stream on its owner; `v` is borrowed. Adds the rounding errors of the encoding to `residual`, unless
+  /// `residual` is empty.
   template <transport Net>
   void bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
              std::span<T> residual) {
     message_ = own_(net, store, v, range, 0);
     view_ = own_.settled(net, store, v, range, residual);
   }
-  /// A stream that has arrived, in memory of this rank: a message that is lent cannot be passed on.
+  /// Takes a stream that has arrived and copies it to memory of this rank, as a lent message cannot be forwarded.
   template <transport Net>
   void take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
     const wire_format format = in.head().format;
@@ -266,9 +270,9 @@ class relayed {
   }
 
   [[nodiscard]] const payload& message() const noexcept { return message_; }
-  /// What all ranks have of it in the end.
+  /// The stream as all ranks decode it.
   [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }
-  /// The same in memory of its own.
+  /// The stream of `view`, in its own memory.
   [[nodiscard]] sparse_stream<T, Index> result(pool& memory) && {
     return owned_ ? std::move(held_) : sparse_stream<T, Index>::copy(memory, view_);
   }
@@ -277,7 +281,7 @@ class relayed {
   [[no_unique_address]] outgoing<Storage, T, Index> own_;
   buffer<std::byte> bytes_;
   sparse_stream<T, Index> held_;
-  bool owned_ = false; // `view_` is of `held_`
+  bool owned_ = false; // whether `view_` refers to `held_`
   stream_view<T, Index> view_;
   payload message_;
 };

@@ -15,23 +15,23 @@ namespace spar {
 
 namespace detail {
 
-/// No array is larger, so that sizes can be added and rounded without overflow.
+/// Upper limit on the bytes of an array, so that sizes can be added and rounded up without overflow.
 inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
 
-/// Memory from a resource, given back at the end; a null pointer for an empty array. One type for all elements, and
-/// out of line: else compilers would unfold the call of a memory resource wherever there is an array.
+/// Owns memory from a resource; `data()` is null for an empty array. One class for all element types, with functions
+/// out of line: compilers would otherwise inline the call of the memory resource at every array.
 class memory_block {
  public:
-  static constexpr std::size_t alignment = 64; // of a cache line, so for all elements
+  static constexpr std::size_t alignment = 64; // a cache line, enough for every element type
 
   memory_block() = default;
-  /// Throws std::bad_alloc where there is not so much memory.
+  /// Throws std::bad_alloc if the memory is not available.
   [[gnu::noinline]] memory_block(std::pmr::memory_resource& memory, std::size_t count, std::size_t element_bytes)
       : memory_(&memory), bytes_(count * element_bytes) {
     if (count > max_bytes / element_bytes) throw std::bad_alloc();
     if (count != 0) data_ = memory.allocate(bytes_, alignment);
   }
-  [[gnu::noinline]] memory_block(memory_block&& other) noexcept { *this = std::move(other); }
+  memory_block(memory_block&& other) noexcept { *this = std::move(other); }
   [[gnu::noinline]] memory_block& operator=(memory_block&& other) noexcept {
     std::swap(memory_, other.memory_);
     std::swap(data_, other.data_);
@@ -40,7 +40,7 @@ class memory_block {
   }
   [[gnu::noinline]] ~memory_block() { reset(); }
 
-  /// Gives the memory back.
+  /// Returns the memory to the resource.
   void reset() noexcept {
     if (data_ != nullptr) give_back();
   }
@@ -49,9 +49,7 @@ class memory_block {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  [[gnu::noinline]] void give_back() noexcept {
-    memory_->deallocate(std::exchange(data_, nullptr), std::exchange(bytes_, 0), alignment);
-  }
+  void give_back() noexcept { memory_->deallocate(std::exchange(data_, nullptr), std::exchange(bytes_, 0), alignment); }
 
   std::pmr::memory_resource* memory_ = nullptr;
   void* data_ = nullptr;
@@ -60,16 +58,16 @@ class memory_block {
 
 } // namespace detail
 
-/// `size()` elements of T from a memory resource (a rank's pool; for `cuda` one that hands out device memory). Nothing
-/// is initialised. Movable, not copyable.
+/// `size()` uninitialised elements of T from a memory resource: a rank's pool, or a resource of device memory for
+/// `cuda`. Movable, not copyable.
 template <class T, memory_space Space = host>
 class buffer {
-  static_assert(std::is_trivially_copyable_v<T>, "a buffer holds trivially copyable elements");
+  static_assert(std::is_trivially_copyable_v<T>, "the elements of a buffer must be trivially copyable");
   static_assert(alignof(T) <= detail::memory_block::alignment);
 
  public:
   buffer() = default;
-  /// Throws std::bad_alloc where there is not so much memory.
+  /// Throws std::bad_alloc if the memory is not available.
   buffer(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size, sizeof(T)) {}
 
   [[nodiscard]] T* data() noexcept { return static_cast<T*>(block_.data()); }
@@ -78,7 +76,7 @@ class buffer {
   [[nodiscard]] std::span<T> span() noexcept { return {data(), size()}; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data(), size()}; }
 
-  /// Gives the memory back; the buffer is empty afterwards.
+  /// Returns the memory to the resource; the buffer is empty afterwards.
   void reset() noexcept { block_.reset(); }
 
  private:

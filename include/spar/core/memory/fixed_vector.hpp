@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A vector whose capacity is given once: its elements never move, so they need not be movable.
+// A vector with a fixed capacity: its elements never move, so they need not be movable.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -12,7 +12,7 @@
 
 namespace spar {
 
-/// Up to `capacity` elements in memory of a resource. Adding more than that is undefined.
+/// Up to `capacity` elements in memory from a resource. Adding more elements than that is undefined behaviour.
 template <class T>
 class fixed_vector {
  public:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A pool of memory blocks: after one call, calls that are no larger find all their memory here.
+// A pool of memory blocks: after the first call, calls that need no more memory than earlier ones allocate nothing
+// outside the pool.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -16,7 +17,7 @@ namespace spar {
 
 namespace detail {
 
-/// Sizes of blocks: four classes per power of two waste at most a fifth; the first is 64 bytes.
+/// Block sizes: the first class is 64 bytes; above, four classes per power of two waste at most a fifth of a block.
 struct size_classes {
   static constexpr std::size_t count = 4 * 58;
 
@@ -38,12 +39,12 @@ struct size_classes {
 
 } // namespace detail
 
-/// How many blocks of each size one rank has requested in its present call.
+/// The number of blocks of each size class that one rank has requested in its current call.
 class pool_requests {
  private:
   friend class pool;
 
-  // A count is current if its upper half is the period's: so nothing has to be cleared when a period begins.
+  // A count is valid only if its upper half equals that of `period_`, so that starting a new period clears nothing.
   static constexpr std::uint64_t one_period = std::uint64_t{1} << 32;
   [[nodiscard]] std::uint32_t made(std::size_t size_class) const noexcept {
     return made_[size_class] > period_ ? static_cast<std::uint32_t>(made_[size_class]) : 0;
@@ -51,27 +52,29 @@ class pool_requests {
 
   void next_period() noexcept {
     period_ += one_period;
-    if (period_ == 0) made_ = {}; // after 2^32 of them: what is old must not look new
+    if (period_ == 0) made_ = {}; // after 2^32 periods, so that old counts do not seem current
     grown_ = false;
   }
 
   std::uint64_t period_ = 0;
-  bool grown_ = false; // more of some class than in any call before
+  bool grown_ = false; // this call has requested more blocks of some class than any call before
   detail::size_classes::table<std::uint64_t> made_{};
 };
 
-/// Recycles blocks over an upstream resource, the allocator hook. A request takes the smallest free block that is large
-/// enough; blocks are kept until the end. Not synchronised unless shared: a pool belongs to one rank (or to all that
-/// share a thread), and only its thread allocates and frees. Blocks may outlive the pool's owner (a result that is
-/// kept): use `pool_owner`.
+/// Recycles memory blocks; `upstream` is the resource from which the pool takes new memory. A request gets the smallest
+/// free block that is large enough, and the pool keeps all blocks until it is destroyed. Not synchronised unless
+/// shared: a pool belongs to one rank (or to several ranks on one thread), and only the thread of its ranks allocates
+/// and frees. Blocks may outlive the owner of the pool, for example in a result that the program keeps: see
+/// `pool_owner`.
 ///
-/// A rank says when its calls begin and end. Where one has made more requests than any before, the pool sets aside, at
-/// its end, what it may lack for another: from each class upwards as many free blocks as the call has requested. Then
-/// calls whose requests are as many or fewer, and no larger, take nothing from upstream, whatever the order in which
-/// they allocate and free: without any free they would find as many blocks as they need, and a free adds one. Because
-/// what a call leaves behind (its result, messages on their way) may still be in use during the next, blocks below
-/// `large` are set aside twice (fewer where another call requested more large ones); of larger ones, as many more as
-/// were in use. What is set aside is one allocation upstream and is not touched before it is used.
+/// A rank reports when its calls begin and end. At the end of a call that has made more requests than any call before,
+/// the pool sets free blocks aside: for each size class, as many blocks of this class and above as the call has
+/// requested. Later calls with at most as many requests, none of them larger, then take nothing from upstream, in
+/// whatever order they allocate and free: the free blocks suffice even if a call frees nothing, and each free adds a
+/// block. What a call leaves in use (its result, messages in flight) may still be in use during the next call.
+/// Therefore the pool sets aside twice as many blocks below `large` (fewer if another call requested more blocks of at
+/// least `large`), and of the larger blocks as many more as were in use. All blocks that are set aside at once are a
+/// single upstream allocation, and the pool does not touch their memory before their first use.
 class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
@@ -79,7 +82,7 @@ class pool final : public std::pmr::memory_resource {
   static constexpr std::size_t alignment = 64;
   static constexpr std::size_t large = 65536; // bytes
 
-  /// For so many ranks, which make the same calls.
+  /// For `ranks` ranks that make the same calls.
   explicit pool(std::pmr::memory_resource& upstream = *std::pmr::new_delete_resource(), std::uint32_t ranks = 1)
       : upstream_(&upstream), ranks_(ranks) {}
   pool(const pool&) = delete;
@@ -90,24 +93,25 @@ class pool final : public std::pmr::memory_resource {
     }
   }
 
-  // Called directly, where the base class would guess at the type of the resource in every place that allocates.
+  // Non-virtual and called directly: compilers would otherwise guess the dynamic type of the resource at every call
+  // site.
   void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
   void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
 
-  /// Blocks that are in use now.
+  /// Number of blocks in use.
   [[nodiscard]] std::uint64_t live() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint32_t of_class : in_use_) sum += of_class;
     return sum;
   }
 
-  /// From now on requests are made by this rank; for ranks that share a pool.
+  /// Counts all requests from now on as those of `rank`; for ranks that share a pool.
   void charge(pool_requests& rank) noexcept { requests_ = &rank; }
 
-  /// Whether several threads use it; changed while one does.
+  /// Whether several threads use the pool. Call this only while a single thread uses it.
   void share(bool on) noexcept { shared_ = on; }
 
-  /// From now on what is given back is not handed out again, as somebody may still read it; until `release`.
+  /// Until `release`, does not reuse blocks that are deallocated, because peers may still read them.
   void hold() noexcept {
     const exclusive lock(*this);
     holds_ = true;
@@ -134,17 +138,17 @@ class pool final : public std::pmr::memory_resource {
  private:
   friend class pool_owner;
 
-  /// Lies in front of the memory that is handed out.
+  /// The header in front of each block of memory.
   struct alignas(alignment) block {
-    block* next;            // in a list of free blocks, or of rows
-    std::size_t size_class; // can be larger than was asked for
-    std::size_t row;        // of the first of a row: how many adjacent blocks have never been used
-    block* older;           // of the first in a chunk from upstream: the chunk before
+    block* next;            // in a list of free blocks or in a list of rows
+    std::size_t size_class; // may be larger than requested
+    std::size_t row;        // in the first block of a row: number of adjacent blocks that have never been used
+    block* older;           // in the first block of an upstream chunk: the previous chunk
     std::size_t chunk_bytes;
   };
   static_assert(sizeof(block) == alignment);
 
-  /// With the block in front; a multiple of the alignment, as blocks of a row are adjacent.
+  /// Bytes of a block including its header; a multiple of the alignment, because the blocks of a row are adjacent.
   static constexpr std::size_t bytes_of(std::size_t size_class) noexcept {
     return (sizeof(block) + classes::capacity(size_class) + alignment - 1) / alignment * alignment;
   }
@@ -164,7 +168,7 @@ class pool final : public std::pmr::memory_resource {
     std::atomic_flag* taken_;
   };
 
-  // Out of line: every coroutine and buffer would otherwise carry a copy.
+  // Out of line: every coroutine and buffer would otherwise contain a copy.
   [[gnu::noinline]] void* do_allocate(std::size_t bytes, std::size_t align) override {
     if (align > alignment) throw std::bad_alloc();
     const exclusive lock(*this);
@@ -206,8 +210,9 @@ class pool final : public std::pmr::memory_resource {
     return this == &other;
   }
 
-  /// A block of the smallest class from `wanted` upwards that has one; a new one where none has.
-  [[gnu::noinline]] block* find(std::size_t wanted) {
+  /// Returns a block of the smallest class, from `wanted` upwards, that has a free block, or else allocates a new
+  /// block.
+  block* find(std::size_t wanted) {
     std::uint64_t mask = ~std::uint64_t{0} << (wanted % 64);
     for (std::size_t word = wanted / 64; word < exist_.size(); ++word, mask = ~std::uint64_t{0}) {
       for (std::uint64_t bits = exist_[word] & mask; bits != 0; bits &= bits - 1) {
@@ -234,7 +239,7 @@ class pool final : public std::pmr::memory_resource {
     return ::new (at) block{nullptr, size_class, 0, nullptr, 0};
   }
 
-  /// The room that is in a chunk begins with its first block, which remembers the chunk.
+  /// Returns the memory of a new chunk. The header of the first block in this memory also links the chunk.
   std::byte* add_chunk(std::size_t bytes) {
     auto* chunk = ::new (upstream_->allocate(bytes, alignment)) block{nullptr, 0, 0, chunks_, bytes};
     chunks_ = chunk;
@@ -251,8 +256,8 @@ class pool final : public std::pmr::memory_resource {
     exist_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
   }
 
-  [[gnu::noinline]] void set_aside() noexcept {
-    std::uint32_t requested = 0; // of this class and all above, as what follows
+  void set_aside() noexcept {
+    std::uint32_t requested = 0; // requests of this class and above; so is most_from_
     bool grown = false;
     for (std::size_t c = classes::count; c-- > 0;) {
       requested += requests_->made(c);
@@ -260,7 +265,7 @@ class pool final : public std::pmr::memory_resource {
       grown = grown || requested > most_from_[c];
       most_from_[c] = std::max(most_from_[c], requested);
     }
-    if (!grown) return; // of other classes than before, but no more and no larger ones
+    if (!grown) return; // requests only moved to smaller classes
 
     const std::uint64_t large_ones = ranks_ == 1 ? most_from_[classes::of(large)] : 0;
     classes::table<std::uint64_t> lacking{};
@@ -285,7 +290,7 @@ class pool final : public std::pmr::memory_resource {
         add_row(at, c, lacking[c]);
         at += lacking[c] * bytes_of(c);
       }
-    } catch (const std::bad_alloc&) { // then it is taken when it is needed, if ever
+    } catch (const std::bad_alloc&) { // the next call will allocate upstream if it needs to
     }
   }
 
@@ -294,13 +299,13 @@ class pool final : public std::pmr::memory_resource {
   pool_requests* requests_ = &own_;
   classes::table<block*> free_{};
   classes::table<std::uint32_t> in_use_{};
-  classes::table<block*> rows_{};                                 // never used
-  std::array<std::uint64_t, (classes::count + 63) / 64> exist_{}; // classes that have blocks
+  classes::table<block*> rows_{};                                 // rows of blocks never used
+  std::array<std::uint64_t, (classes::count + 63) / 64> exist_{}; // bit set of the classes that have blocks
   classes::table<std::uint64_t> blocks_{};
-  classes::table<std::uint32_t> most_{};      // requests of the class by one call of one rank
-  classes::table<std::uint32_t> most_from_{}; // of the class and all above
+  classes::table<std::uint32_t> most_{};      // most requests of the class in one call of one rank
+  classes::table<std::uint32_t> most_from_{}; // the same for this class and all above
   block* chunks_ = nullptr;
-  block* held_ = nullptr; // given back, but not to be used again yet
+  block* held_ = nullptr; // blocks deallocated since `hold`
   bool holds_ = false;
   pool_requests own_;
   std::uint64_t owners_ = 1;
@@ -308,8 +313,8 @@ class pool final : public std::pmr::memory_resource {
   std::atomic_flag taken_;
 };
 
-/// Owns a pool, together with its copies. The pool lives on until its last block is returned, so that a result may
-/// outlive the transport it came from.
+/// Shares ownership of a pool with its copies. The pool lives until its last block is deallocated, so that results may
+/// outlive their transport.
 class pool_owner {
  public:
   explicit pool_owner(std::pmr::memory_resource& upstream, std::uint32_t ranks = 1)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A queue of records that are linked through their member `next`: no memory of its own, each record in one queue at a
-// time.
+// An intrusive queue: records are linked through their member `next`, so the queue allocates nothing, and a record is
+// in at most one queue at a time.
 #pragma once
 
 #include <utility>
 
 namespace spar::detail {
 
-/// First in, first out. `Record` has a member `Record* next`.
+/// First in, first out. `Record` must have a member `Record* next`.
 template <class Record>
 class record_queue {
  public:
@@ -15,7 +15,7 @@ class record_queue {
   record_queue(const record_queue&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-  /// The first record, or a null pointer; the others follow by `next`.
+  /// The first record, or null; `next` links to the others.
   [[nodiscard]] Record* first() const noexcept { return first_; }
 
   void push_back(Record* r) noexcept {
@@ -28,7 +28,7 @@ class record_queue {
     if (r != nullptr) first_ = r->next;
     return r;
   }
-  /// Takes the first record for which `matches` holds; a null pointer where there is none.
+  /// Removes and returns the first record for which `matches` is true; null if there is none.
   template <class Predicate>
   Record* take(Predicate matches) {
     Record* before = nullptr;
@@ -48,7 +48,7 @@ class record_queue {
 
  private:
   Record* first_ = nullptr;
-  Record* last_ = nullptr; // of a queue that is not empty
+  Record* last_ = nullptr; // valid only if the queue is not empty
 };
 
 } // namespace spar::detail

@@ -8,9 +8,9 @@
 
 namespace spar::detail {
 
-/// `acquire` gives a record as its last user left it, at an address that stays; `recycle` takes it back. `Record` has a
-/// member `Record* next`. Memory is given back at the end. Records are made when they are first used, so `room` for
-/// many costs addresses, not pages.
+/// `acquire` returns a record in the state in which its last user left it; `recycle` takes the record back. A record
+/// never moves, and its memory is freed only when the slab is destroyed. `Record` must have a member `Record* next`.
+/// The slab constructs records on first use, so a large `room` costs address space, not pages.
 template <class Record>
 class slab {
  public:
@@ -20,7 +20,7 @@ class slab {
     while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
   }
 
-  /// Gives nothing back at the end: somebody may still use the records.
+  /// Never frees the memory, because another party may still use the records.
   void keep_for_ever() noexcept { newest_ = nullptr; }
 
   Record* acquire() {
@@ -51,7 +51,7 @@ class slab {
     chunk* older;
   };
 
-  [[gnu::noinline]] Record* add() {
+  Record* add() {
     if (newest_ == nullptr || newest_->made == newest_->room)
       newest_ = new chunk(made_ > 0 ? 3 * made_ : room_, newest_);
     Record* r = ::new (newest_->memory + newest_->made) Record;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory spaces: where the bytes of a buffer lie, as a type.
+// Memory spaces: types that say where the bytes of a buffer are.
 #pragma once
 
 #include <concepts>
 
 namespace spar {
 
-/// Memory that the processor reads and writes.
+/// Memory that the processor can read and write.
 struct host {};
 
 /// Memory of a CUDA device.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What ranks must have alike of a policy (an algorithm, a selector, a codec): its name and its options, as a number
-// that ranks compare and as text for errors.
+// The name and the options of a policy (an algorithm, a selector, a codec) must be equal on all ranks: ranks compare
+// them as a number, and errors show them as text.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -21,7 +21,7 @@ namespace spar {
 
 namespace detail {
 
-/// The name of an option, hashed when the program is compiled.
+/// The name of an option, hashed at compile time.
 struct option_name {
   consteval option_name(const char* given) : text(given), hash(fnv1a(given)) {}
   const char* text;
@@ -48,7 +48,7 @@ class option_text {
   void operator()(const option_name& name, const Value& value);
 
  private:
-  [[gnu::noinline, gnu::cold]] void label(const char* name) {
+  [[gnu::cold]] void label(const char* name) {
     if (!std::exchange(first_, false)) to_->add(", ");
     to_->add(name);
     to_->add("=");
@@ -60,17 +60,18 @@ class option_text {
 
 } // namespace detail
 
-/// Has a `name`, and `options(f)`, which calls `f("name", value)` for each option that ranks must have alike: a number,
-/// a text, or another policy. Options that ranks may have differently, as a number of threads, are left out. Rejects
-/// `options` that is not const, or no template of the visitor: it would silently compare nothing.
+/// A type with a `name` and with `options(f)`, which calls `f("name", value)` for each option that must be equal on all
+/// ranks. A value is a number, a text or another policy. Options that may differ between ranks, such as a number of
+/// threads, are left out. Rejects types whose `options` is not const or not a template of the visitor, because their
+/// options would silently not be compared.
 template <class P>
 concept policy = requires(const P& its, detail::option_digest& f) {
   { P::name } -> std::convertible_to<std::string_view>;
   { its.options(f) } -> std::same_as<void>;
 };
 
-/// A number that two policies have in common if they have the same name and the same options, and else only by chance,
-/// one in 2^64.
+/// A hash of the name and the options of a policy. Two policies with different names or options have the same digest
+/// only by chance, with a probability of 2^-64.
 template <policy P>
 constexpr std::uint64_t digest_of(const P& its) {
   constexpr std::uint64_t name = detail::fnv1a(P::name);
@@ -92,7 +93,7 @@ template <policy P>
   else
     to.add(")");
 }
-/// The same as a string.
+/// The text that `describe` writes, as a string.
 template <policy P>
 [[gnu::cold]] std::string description_of(const P& its) {
   detail::bounded_text text;

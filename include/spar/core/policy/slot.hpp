@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The slots of a composition, and the sentence with which parts are refused that cannot mean anything together.
+// The slots of a composition, and the compile-time error messages for parts that do not fit together.
 #pragma once
 
 #include <spar/core/policy/policy.hpp>
@@ -12,14 +12,14 @@ namespace spar {
 
 /// What a part of a composition decides. Each part names its slot: `static constexpr slot fills = slot::selector;`.
 enum class slot {
-  selector, ///< which entries of dense values are sent
-  storage,  ///< how streams and dense blocks travel
-  topology, ///< how ranks lie in the network, and so which of them talk to which
-  schedule  ///< which messages are sent, and in which order they are reduced
+  selector, ///< which entries of a dense vector are sent
+  storage,  ///< how messages encode sparse streams and dense blocks
+  topology, ///< how the network connects the ranks, and so which ranks exchange messages
+  schedule  ///< which messages are sent, and in which order contributions are reduced
 };
 
-/// A part of a composition: a small copyable struct with options. Rejects a type that does not name its
-/// slot, or whose options ranks cannot compare.
+/// A part of a composition: a small copyable struct with options. Rejects types that do not name their slot, and types
+/// whose options ranks cannot compare.
 template <class Part>
 concept part = std::copyable<Part> && policy<Part> && requires {
   { Part::fills } -> std::convertible_to<slot>;
@@ -36,7 +36,7 @@ struct literal {
   }
 };
 
-/// Why parts do not compose; the compiler prints the sentence. `because<"">` says that nothing is against it.
+/// The reason why parts do not compose, which the compiler prints. `because<"">` means that the parts compose.
 template <literal Sentence>
 struct because {
   static constexpr bool none = sizeof(Sentence.text) == 1;
@@ -47,7 +47,7 @@ using nothing_against = because<"">;
 template <class Reason>
 concept composes = Reason::none;
 
-/// The state of a part that has none.
+/// The state of a part that keeps nothing from call to call.
 struct no_state {
   template <class F>
   void shared_state(F&&) const noexcept {}
@@ -80,10 +80,10 @@ struct report_type<Part> {
 
 } // namespace detail
 
-/// What a part keeps from call to call: its member type `state`, or nothing.
+/// What a part keeps from call to call: its member type `state`, or `no_state`.
 template <class Part>
 using state_of = typename detail::state_type<Part>::type;
-/// What a part tells of a call: its member type `report`, or nothing.
+/// What a part reports about a call: its member type `report`, or an empty type.
 template <class Part>
 using report_of = typename detail::report_type<Part>::type;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// std::min, max, copy, fill, fill_n, swap, equal and lower_bound, and heaps, without the rest of <algorithm>, whose
-// ranges take each program about a tenth of a second to compile; and the little else of it that is needed.
+// std::min, max, copy, fill, fill_n, swap, equal, lower_bound and the heap functions without the rest of <algorithm>,
+// whose ranges add about a tenth of a second to the compile time of each program; also a few algorithms that spar
+// needs.
 #pragma once
 
 #if __has_include(<bits/stl_algobase.h>)
@@ -12,7 +13,7 @@
 
 namespace spar::detail {
 
-/// Whether each element is at least as large as the one before.
+/// Whether the range is sorted in ascending order; equal neighbours are allowed.
 template <class Range>
 bool ascends(const Range& range) {
   const auto end = range.end();
@@ -24,7 +25,7 @@ bool ascends(const Range& range) {
   return true;
 }
 
-/// The first of the elements whose `key(element)` is the least; the end of an empty range.
+/// Iterator to the first element with the smallest `key(element)`; the end of an empty range.
 template <class Range, class Key>
 auto least_of(Range& range, Key key) {
   auto least = range.begin();

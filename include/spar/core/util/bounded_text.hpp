@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text of a bounded length, in place: for control messages and descriptions.
+// Text of bounded length without allocation, for control messages and descriptions.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -12,13 +12,13 @@
 
 namespace spar {
 
-/// The most characters of a text that a rank sends to others; a longer text is cut off.
+/// Maximum length in characters of a text that a rank sends to others; longer texts are cut off.
 inline constexpr std::size_t max_text_length = 520;
 
 namespace detail {
 
-/// At most `max_text_length` characters and a zero behind them; what does not fit is left out. Programs that never meet
-/// an error compile this code too: std::string would cost each of them far more.
+/// At most `max_text_length` characters and a terminating zero; further characters are dropped. Programs in which no
+/// error ever occurs compile this code too, and std::string would take far longer to compile.
 class bounded_text {
  public:
   bounded_text() = default;
@@ -28,12 +28,12 @@ class bounded_text {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
 
-  [[gnu::noinline, gnu::cold]] void add(std::string_view more) noexcept {
+  [[gnu::cold]] void add(std::string_view more) noexcept {
     const std::size_t fits = std::min(more.size(), max_text_length - size_);
     std::memcpy(text_.data() + size_, more.data(), fits);
     shrink(size_ + fits);
   }
-  [[gnu::noinline, gnu::cold]] void add_part(const sentence_part& more) noexcept {
+  [[gnu::cold]] void add_part(const sentence_part& more) noexcept {
     const int length = more.write(text_.data() + size_, max_text_length + 1 - size_);
     shrink(std::min(size_ + static_cast<std::size_t>(length), max_text_length));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place where a count is narrowed.
+// Checked narrowing of integers, for counts.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -10,7 +10,7 @@
 
 namespace spar {
 
-/// `value` as `To`; throws `invalid_argument` with the value where it does not fit.
+/// Converts `value` to `To`. Throws `invalid_argument` with the value if it does not fit.
 template <std::integral To, std::integral From>
 constexpr To checked_cast(From value) {
   if (!std::in_range<To>(value)) {

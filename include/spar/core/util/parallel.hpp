@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Work on the parts of a range at the same time.
+// Processes the parts of a range on several threads.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -10,26 +10,27 @@
 
 namespace spar {
 
-/// No rank's work is shared by more threads: what each has done is kept on the stack.
+/// Upper limit on the threads that share the work of one rank: the results of the threads are kept on the stack.
 inline constexpr int max_threads = 256;
 
-/// Throws `invalid_argument` for a number of threads that cannot share work.
+/// Throws `invalid_argument` if `threads` is out of range.
 inline void check_threads(int threads) {
   if (threads < 1 || threads > max_threads) {
-    raise<invalid_argument>({"work is to be shared by ", threads, " threads, which is not in [1, ", max_threads, "]"});
+    raise<invalid_argument>({"the number of threads is ", threads, ", but must be in [1, ", max_threads, "]"});
   }
 }
 
 namespace detail {
 
-/// As many of `threads` as a pass over n values is worth: what starting one takes, 32 Ki values take as well.
+/// How many of `threads` are worth starting for a pass over n values: starting a thread costs as much as a pass over 32
+/// Ki values.
 constexpr int useful_threads(int threads, std::size_t n) noexcept {
   const std::size_t most = n >> 15;
   return most < static_cast<std::size_t>(threads) ? std::max(1, static_cast<int>(most)) : threads;
 }
 
-/// Calls `work(part)` for the parts in [first, last), each on a thread of its own, one of them the caller's; on the
-/// caller's where no more threads are to be had. `work` throws nothing.
+/// Calls `work(part)` for each part in [first, last), each on its own thread, one of which is the caller's. Parts for
+/// which no thread can be started run on the caller's thread. `work` must not throw.
 template <class Work>
 void in_parallel(int first, int last, const Work& work) noexcept {
   if (last - first <= 1) {
@@ -49,7 +50,7 @@ void in_parallel(int first, int last, const Work& work) noexcept {
   if (started) upper.join();
 }
 
-/// Where part `part` of [0, n) begins, of so many equal parts.
+/// The index at which part `part` begins, if [0, n) is divided into `parts` equal parts.
 constexpr std::size_t part_begin(std::size_t n, int part, int parts) noexcept {
   const auto p = static_cast<std::size_t>(part), all = static_cast<std::size_t>(parts);
   return n / all * p + n % all * p / all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads and what wakes them, by POSIX: <thread>, <condition_variable> and <chrono> bring the standard library's
-// streams along, which every user would compile.
+// POSIX threads and condition variables. <thread>, <condition_variable> and <chrono> would include the standard
+// streams, which every user would then compile.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -14,23 +14,23 @@
 
 namespace spar::detail {
 
-/// Seconds, not below 0, as POSIX has them.
+/// Converts seconds, which must not be negative, to a POSIX timespec.
 inline timespec timespec_of(double seconds) noexcept {
   const auto whole = static_cast<time_t>(seconds);
   return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
 }
 
-/// The calling thread rests.
+/// Suspends the calling thread for `seconds`.
 inline void rest(double seconds) noexcept {
   const timespec time = timespec_of(seconds);
   nanosleep(&time, nullptr);
 }
 
-/// A thread that must be joined.
+/// A thread; call `join` before destroying a started one.
 class thread {
  public:
   thread() = default;
-  /// Runs `program`, which throws nothing. Throws `error` where no more threads are to be had.
+  /// Runs `program`, which must not throw. Throws `error` if the thread cannot be started.
   template <class Program>
   explicit thread(Program program) {
     auto* const own = new Program(std::move(program));
@@ -54,7 +54,7 @@ class thread {
   pthread_t id_{};
 };
 
-/// Wakes threads that sleep while they let go of a mutex.
+/// A condition variable on the monotonic clock.
 class signal {
  public:
   signal() noexcept {
@@ -69,7 +69,8 @@ class signal {
 
   void notify_all() noexcept { pthread_cond_broadcast(&condition_); }
 
-  /// Returns when it is notified, at that time of the monotonic clock, or for no reason.
+  /// Unlocks the mutex while it waits. Returns when notified, at the time `until` of the monotonic clock, or
+  /// spuriously.
   void wait(std::mutex& held, double until) noexcept {
     const timespec time = timespec_of(until);
     pthread_cond_timedwait(&condition_, held.native_handle(), &time);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The calls of a rank: their numbers, those in flight, their statistics, and what errors say of calls that have ended.
+// The calls of a rank: their numbers, the calls in flight, statistics, and what errors report about ended calls.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -19,7 +19,7 @@ namespace spar {
 
 namespace detail {
 
-/// Writes the text of an object: an algorithm with its options.
+/// Writes a description of an object, such as an algorithm with its options.
 struct description {
   const void* object = nullptr;
   void (*write)(const void* object, bounded_text& to) = nullptr;
@@ -27,20 +27,21 @@ struct description {
 
 } // namespace detail
 
-/// The identity of a call, which error messages need after the call has ended.
+/// The identity of a call, which errors may need after the call has ended.
 struct call_identity {
   signature agreed;
   std::uint64_t sequence = 0;
-  std::string_view chosen{}; ///< the algorithm that the call has chosen among others, if any
+  std::string_view chosen{}; ///< the algorithm that the call has chosen, if it chooses among several
 };
 
 /// The record of one call while it is in flight.
 struct call_record : call_identity, detail::link {
-  detail::description describe{}; // of the algorithm, where it has a name
+  detail::description describe{}; // of the algorithm, if it is a policy
   statistics cost;
   double started = 0;
-  detail::call_name* name = nullptr; // of a call that has one
-  buffer<std::uint8_t> messages;     // so far to and from each rank on each lane, where payloads are checked
+  detail::call_name* name = nullptr; // only in named calls
+  buffer<std::uint8_t>
+      messages; // number of messages so far to and from each rank on each lane, if payloads are checked
   call_record* next = nullptr;
 };
 
@@ -48,7 +49,8 @@ namespace detail {
 
 class call_table {
  public:
-  /// Gives a call its number. Happens before anything else in a call, so that all ranks number calls in the same order.
+  /// Assigns the call its number. Must be the first step of each call, so that all ranks number calls in the same
+  /// order.
   void number(call_record& call) noexcept {
     if (call.name != nullptr) {
       call.sequence = call.name->calls++ * max_in_flight + call.name->number;
@@ -57,12 +59,12 @@ class call_table {
       ++next_;
     }
   }
-  /// Whether an earlier call in flight still uses the tags of this numbered call.
+  /// Whether an earlier call in flight still uses the tags of `call`, which has a number.
   [[nodiscard]] bool tags_in_use(const call_record& call) const noexcept {
     return in_flight_[call.sequence % max_in_flight];
   }
 
-  /// A numbered call starts at the time `now`. Returns whether no other call is in flight.
+  /// Starts a numbered call at the time `now`. Returns whether no other call is in flight.
   bool open(call_record& call, double now) noexcept {
     call.started = now;
     last_activity_ = now;
@@ -70,7 +72,7 @@ class call_table {
     call.join_before(list_);
     return open_++ == 0;
   }
-  /// A call has ended at the time `now`: later calls may use its tags.
+  /// Ends a call at the time `now`, after which later calls may use its tags.
   void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
     call.leave();
@@ -84,13 +86,13 @@ class call_table {
   }
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
 
-  /// Whether the last call began or ended more than half a second before `now`, so that the other ranks may have given
-  /// this rank up. Counts as activity.
+  /// Whether the last call began or ended more than 0.5 s before `now`, so that the other ranks may have given up this
+  /// rank. Sets the time of the last activity to `now`.
   [[nodiscard]] bool was_away(double now) noexcept { return now - std::exchange(last_activity_, now) > 0.5; }
   /// When the last call began or ended.
   [[nodiscard]] double last_activity() const noexcept { return last_activity_; }
 
-  /// The call in flight of that number, modulo `max_in_flight`; null where there is none.
+  /// The call in flight whose number equals `sequence` modulo `max_in_flight`; null if there is none.
   [[nodiscard]] call_record* find(std::uint64_t sequence) noexcept {
     for (link* l = &list_.after(); l != &list_; l = &l->after()) {
       auto* const call = static_cast<call_record*>(l);
@@ -100,22 +102,22 @@ class call_table {
   }
   [[nodiscard]] const call_identity& last_ended() const noexcept { return last_ended_; }
 
-  /// Keeps the options of a failed call, if it is the call that ended last, beyond the life of its algorithm: ranks
-  /// that disagree may ask for them later.
-  [[gnu::noinline, gnu::cold]] void keep_options(const call_record& call) noexcept {
+  /// Keeps the options of a failed call after its algorithm is destroyed, if it is the call that ended last: ranks that
+  /// disagree may query them later.
+  [[gnu::cold]] void keep_options(const call_record& call) noexcept {
     if (call.sequence != last_ended_.sequence || call.describe.write == nullptr) return;
     failed_options_.shrink(0);
     call.describe.write(call.describe.object, failed_options_);
     failed_sequence_ = call.sequence;
   }
-  /// The options that were kept of the call of that number; empty unless it is the call that failed last.
+  /// The kept options of the call with the number `sequence`; empty unless this is the call that failed last.
   [[nodiscard]] description kept_options(std::uint64_t sequence) const noexcept {
     if (failed_options_.empty() || sequence != failed_sequence_) return {};
     return {&failed_options_,
             [](const void* text, bounded_text& to) { to.add(static_cast<const bounded_text*>(text)->view()); }};
   }
 
-  /// A record for a call that outlives the scope in which it starts; `recycle` takes the record back.
+  /// Returns a record for a call that outlives the scope in which it starts; to be returned by `recycle`.
   [[nodiscard]] call_record& acquire() {
     call_record& call = *records_.acquire();
     call.cost = {};
@@ -125,15 +127,15 @@ class call_table {
   }
   void recycle(call_record& call) noexcept { records_.recycle(&call); }
 
-  /// Costs of the call that ended last, and of all calls that have ended.
+  /// Statistics of the call that ended last, and of all calls that have ended.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return last_; }
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return total_; }
 
  private:
-  std::uint64_t next_ = 0; // number of the next call without a name
-  std::uint64_t open_ = 0; // calls that have not ended
+  std::uint64_t next_ = 0; // number of the next unnamed call
+  std::uint64_t open_ = 0; // calls in flight
   std::bitset<max_in_flight> in_flight_;
-  link list_; // of the calls in flight
+  link list_; // calls in flight
   slab<call_record> records_;
   call_identity last_ended_;
   std::uint64_t failed_sequence_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether a communicator is still alive: which rank failed first, and why.
+// Whether a communicator is alive or, if dead, which rank failed first and why.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -16,7 +16,8 @@
 
 namespace spar::detail {
 
-/// The state of one rank. A communicator dies once: no collective works on it afterwards.
+/// One rank's record of the failure of its communicator. A communicator dies at most once; afterwards no collective
+/// works on it.
 class failure {
  public:
   explicit failure(rank_t rank) noexcept : rank_(rank) {}
@@ -24,20 +25,20 @@ class failure {
   [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// The rank that failed first, as far as this rank knows; -1 while the communicator is alive.
   [[nodiscard]] rank_t failed_rank() const noexcept { return failed_rank_; }
-  /// Throws `peer_failed` with the rank that failed and its reason.
-  [[noreturn, gnu::noinline, gnu::cold]] void raise_peer_failed() const {
+  /// Throws `peer_failed` with the failed rank and its reason.
+  [[noreturn, gnu::cold]] void raise_peer_failed() const {
     raise<peer_failed>({"rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
                         " failed, so its communicator is dead: ", reason_.data()});
   }
 
-  /// The communicator is alive: rank `who` has failed.
+  /// Marks the communicator, which must be alive, as dead because rank `who` has failed.
   void set(rank_t who, std::string_view why) noexcept {
     failed_rank_ = who;
     reason_[why.copy(reason_.data(), max_text_length)] = '\0';
     dead_ = true;
   }
 
-  /// Appends a part of a peer's reason. Returns whether the reason is complete. The parts of a second peer are dropped:
+  /// Appends a part of a peer's reason. Returns whether the reason is complete. Drops parts from a second peer, because
   /// one failure is enough.
   [[nodiscard]] bool append(const control_message& part) noexcept {
     if (length_ > 0 && part.source != source_) return false;
@@ -47,15 +48,15 @@ class failure {
     length_ += length;
     return part.last != 0;
   }
-  /// The reason that `append` has completed.
+  /// Returns the reason that `append` has completed.
   [[nodiscard]] std::string_view take_reason() noexcept { return {arriving_.data(), std::exchange(length_, 0)}; }
 
  private:
   rank_t rank_;
-  std::atomic<bool> dead_ = false; // the application may ask while a progress thread works
+  std::atomic<bool> dead_ = false; // atomic: the application may read it while a progress thread works
   rank_t failed_rank_ = -1;
-  rank_t source_ = -1;     // of the reason that is arriving
-  std::size_t length_ = 0; // of its parts so far
+  rank_t source_ = -1;     // the rank whose reason is arriving
+  std::size_t length_ = 0; // characters of the arriving reason so far
   std::array<char, max_text_length + 1> reason_{};
   std::array<char, max_text_length> arriving_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Send buffers of failed calls that peers still read.
+// Tracks send buffers of failed calls that peers still read.
 #pragma once
 
 #include <spar/core/memory/pool.hpp>
@@ -11,18 +11,18 @@
 
 namespace spar::detail {
 
-/// A call that fails unwinds without waiting for the peers that read its send buffers: these peers may be unwinding
-/// too, and wait for this rank. The pool keeps the memory as it is until the last peer has finished reading, and no
-/// failed call returns before. Whoever waits for that has aborted the communicator.
+/// A failed call unwinds without waiting for the peers that read its send buffers, because these peers may also be
+/// unwinding and waiting for this rank. The pool keeps the memory unchanged until the last peer has finished reading,
+/// and no failed call returns earlier. A rank waits for this only after it has aborted the communicator.
 class loans {
  public:
   [[nodiscard]] bool any() const noexcept { return count_ > 0; }
-  /// A peer still reads a buffer of a failed call.
+  /// Call this when a failed call unwinds while a peer still reads one of its buffers.
   void begin(pool& memory) noexcept {
     ++count_;
     memory.hold();
   }
-  /// The peer has finished reading.
+  /// Call this when the peer has finished reading.
   void end(pool& memory, scheduler& ready) noexcept {
     if (--count_ > 0) return;
     memory.release();
@@ -32,7 +32,7 @@ class loans {
   void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { waiting_.add(r, waiting); }
 
  private:
-  std::size_t count_ = 0; // messages
+  std::size_t count_ = 0; // messages that peers still read
   waiting_list waiting_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The operations that coroutines of a rank await, and the deadline after which an operation fails with `timeout`.
+// The operations that the coroutines of a rank await, and the deadline after which an operation fails with `timeout`.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -17,13 +17,13 @@ namespace spar::detail {
 
 class waits {
  public:
-  /// A coroutine awaits an operation.
+  /// Adds an operation that a coroutine awaits.
   void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { active_.add(r, waiting); }
   [[nodiscard]] bool any() const noexcept { return active_.first() != nullptr; }
-  /// The operations that have a deadline, the longest awaited first.
+  /// The awaited operations that have a deadline, the longest awaited first.
   [[nodiscard]] waiting_list& active() noexcept { return active_; }
 
-  /// A coroutine awaits what a peer may do at any time: no deadline runs.
+  /// Adds an awaited operation without a deadline, which a peer may complete at any time.
   void await_idly(operation_record& r, std::coroutine_handle<> waiting) noexcept { idle_.add(r, waiting); }
   [[nodiscard]] bool any_idle() const noexcept { return idle_.first() != nullptr; }
 
@@ -31,13 +31,13 @@ class waits {
   [[nodiscard]] double deadline() const noexcept { return deadline_; }
   void set_deadline(double seconds) noexcept { deadline_ = seconds; }
 
-  /// Resumes every waiting coroutine: the communicator has died.
+  /// Resumes all waiting coroutines because the communicator has died.
   void wake_all(scheduler& ready) noexcept {
     while (operation_record* r = active_.first()) r->wake(ready);
     while (operation_record* r = idle_.first()) r->wake(ready);
   }
-  /// Fails the longest awaited operation of the call of that number with `why`. Returns false where the call awaits
-  /// nothing.
+  /// Fails the longest awaited operation of the call with the number `sequence`, with the error `why`. Returns false if
+  /// the call awaits nothing.
   bool fail_one(std::uint64_t sequence, const std::exception_ptr& why, scheduler& ready) {
     for (auto* r = active_.first(); r != nullptr; r = active_.after(*r)) {
       if (r->tag < 0 || sequence_of(r->tag) != sequence % max_in_flight) continue;
@@ -48,19 +48,19 @@ class waits {
     return false;
   }
 
-  /// Timestamps new waits with `now`, fails the longest awaited operation where its deadline has expired, and returns
-  /// the next deadline.
+  /// Timestamps new waits with `now`, fails the longest awaited operation if its deadline has expired, and returns the
+  /// next deadline.
   double expire(double now, rank_t rank, scheduler& ready) {
     for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
     operation_record* longest = active_.first();
     if (longest == nullptr) return now + deadline_;
-    const double until = longest->since + deadline_; // computed once: rounded twice, it could be over and not be over
+    const double until = longest->since + deadline_; // computed once: rounding it twice could give two results
     if (now >= until) fail_with_timeout(*longest, rank, ready);
     return until;
   }
 
  private:
-  [[gnu::noinline, gnu::cold]] void fail_with_timeout(operation_record& r, rank_t rank, scheduler& ready) noexcept {
+  [[gnu::cold]] void fail_with_timeout(operation_record& r, rank_t rank, scheduler& ready) noexcept {
     try {
       if (r.tag < 0) {
         raise<timeout>({"rank ", rank, " has waited for ", deadline_, " s for rank 0 to start the collective named ",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collectives that are matched by their names, in whatever order ranks start them.
+// Collectives that are matched by name, in whatever order ranks start them.
 #pragma once
 
 #include <spar/core/util/fnv1a.hpp>
@@ -15,28 +15,29 @@
 
 namespace spar {
 
-/// Names a collective: ranks may start collectives with different names in different orders. Up to 2048 names on a
-/// communicator; a name may be used again once its call has ended.
+/// The name of a collective. Ranks may start collectives with different names in different orders. A communicator has
+/// at most 2048 names; a name can be reused once its call has ended.
 struct named {
   std::string_view text;
 };
 
 namespace detail {
 
-/// Of the numbers of collectives in flight those from here on stand for names.
+/// Sequence numbers modulo `max_in_flight` belong to names from this number on, and to unnamed collectives below it.
 inline constexpr std::uint64_t first_named = max_in_flight / 2;
 
-/// To get to know its number is an operation, with a tag that no message has.
+/// The record of a name. Waiting for its number is an operation, with a tag that no message has.
 struct call_name : operation_record {
   call_name* next = nullptr;
   std::string text;
   std::uint64_t hash = 0;
-  std::uint64_t number = 0; // in place of a sequence number; 0 until it is known
+  std::uint64_t number = 0; // sequence number of its calls, modulo `max_in_flight`; 0 until known
   std::uint64_t calls = 0;
   bool in_flight = false;
 };
 
-/// The names of a communicator. Rank 0 numbers them in the order in which it starts them, and tells the others.
+/// The names of a communicator. Rank 0 numbers them in the order in which it first starts them, and sends the numbers
+/// to the other ranks.
 class call_names {
  public:
   call_names() = default;
@@ -47,18 +48,18 @@ class call_names {
     }
   }
 
-  /// Throws `invalid_argument` where there are too many names, or two that cannot be told apart.
+  /// Finds or adds a name. Throws `invalid_argument` if there are too many names, or if two names have the same hash.
   call_name& find(std::string_view text) {
     call_name& name = find(fnv1a(text));
     if (name.text.empty()) name.text = text;
     if (name.text != text) {
       raise<invalid_argument>({"the names ", name.text, " and ", std::string(text),
-                               " have the same hash: one of these collectives needs another name"});
+                               " have the same hash: rename one of these collectives"});
     }
     return name;
   }
 
-  /// Rank 0 gives the next number; the text that tells the others.
+  /// Assigns the next number; only on rank 0. Returns the text of the control message to the other ranks.
   [[nodiscard]] std::string give_number(call_name& name) {
     name.number = next_++;
     std::string note(2 * sizeof(std::uint64_t), '\0');
@@ -66,7 +67,8 @@ class call_names {
     std::memcpy(note.data() + sizeof(name.hash), &name.number, sizeof(name.number));
     return note;
   }
-  /// What rank 0 has told. Throws `corrupt_message`.
+  /// Reads a number that rank 0 has assigned. Throws `corrupt_message` if the number is out of range or contradicts an
+  /// earlier one.
   call_name& take_number(std::string_view note) {
     std::uint64_t hash = 0;
     std::uint64_t number = 0;
@@ -75,23 +77,23 @@ class call_names {
       std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
     }
     if (number < first_named || number >= max_in_flight) {
-      raise<corrupt_message>({"a control message gives a collective a number that is none"});
+      raise<corrupt_message>({"the number of a named collective is out of range in a control message"});
     }
     call_name& name = find(hash);
-    if (name.number != 0 && name.number != number) raise<corrupt_message>({"a collective is numbered a second time"});
+    if (name.number != 0 && name.number != number) raise<corrupt_message>({"a named collective is renumbered"});
     name.number = number;
     return name;
   }
 
  private:
-  [[gnu::noinline]] call_name& find(std::uint64_t hash) {
+  call_name& find(std::uint64_t hash) {
     call_name*& chain = chains_[hash % chains_.size()];
     for (call_name* n = chain; n != nullptr; n = n->next) {
       if (n->hash == hash) return *n;
     }
     if (count_ >= max_in_flight - first_named) {
       raise<invalid_argument>({"a communicator has at most ", max_in_flight - first_named,
-                               " names of collectives: use a name again for the next call"});
+                               " names of collectives: reuse names whose calls have ended"});
     }
     ++count_;
     auto* name = new call_name;
@@ -100,7 +102,7 @@ class call_names {
     return *name;
   }
 
-  std::array<call_name*, 256> chains_{}; // by hash
+  std::array<call_name*, 256> chains_{}; // hash table, chained by `next`
   std::uint64_t count_ = 0;
   std::uint64_t next_ = first_named;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Those on a rank to whom control messages are addressed by number.
+// Dispatches control messages to the subscribers of a rank by number.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -12,9 +12,10 @@
 
 namespace spar::detail {
 
-/// Is told the control messages that begin with its number, by whoever makes progress on its rank.
+/// A subscriber on one rank. The thread that makes progress on the rank passes the control messages that begin with
+/// `number` to the callback `hear`.
 struct control_subscriber {
-  std::uint32_t number = 0; // the same on every rank, as all add their control_dispatch in the same order
+  std::uint32_t number = 0; // the same on every rank, because all ranks add their subscribers in the same order
   void (*hear)(void* self, rank_t source, std::string_view text) = nullptr;
   void* self = nullptr;
   control_subscriber* next = nullptr;
@@ -29,9 +30,10 @@ class control_dispatch {
   }
 
   [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
-  /// The number of the one that is added next.
+  /// The number of the next subscriber.
   [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
-  /// Gives it the next number, and tells it what has come for that number already; not added where it throws.
+  /// Assigns the next number to a subscriber and delivers the messages that have already arrived for this number. If
+  /// the callback throws, the subscriber is not added.
   void add(control_subscriber& l) {
     l.number = next_++;
     while (early_message* note =
@@ -46,7 +48,7 @@ class control_dispatch {
     all_.take([&](const control_subscriber& other) { return &other == &l; });
   }
 
-  /// What comes for a control_subscriber that has gone is of no use any more.
+  /// Delivers a message to its subscriber. Keeps messages for future subscribers, and drops messages for removed ones.
   void hear(rank_t source, std::string_view text) {
     const std::uint32_t number = number_of(text);
     if (number >= next_) return early_.push_back(new early_message(source, text));
@@ -69,7 +71,7 @@ class control_dispatch {
   }
 
   record_queue<control_subscriber> all_;
-  record_queue<early_message> early_; // for control_dispatch that other ranks have added, this one not yet
+  record_queue<early_message> early_; // for subscribers that other ranks have already added, but not this rank
   std::uint32_t next_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Texts of control messages, put together from their parts.
+// Assembles the texts of control messages from their parts.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
@@ -8,7 +8,7 @@
 
 namespace spar::detail {
 
-/// Parts from one source come in order, those from several sources between each other.
+/// Parts from the same source arrive in order; parts from different sources may be interleaved.
 class texts {
  public:
   texts() = default;
@@ -17,11 +17,11 @@ class texts {
     while (begun* one = begun_.pop_front()) delete one;
   }
 
-  /// The whole text where `part` is the last one of its text, valid until the next call; else null. Throws
-  /// `corrupt_message` for a text that is longer than any rank sends.
-  [[gnu::noinline, gnu::cold]] const bounded_text* add(const control_message& part) {
+  /// Returns the whole text, valid until the next call, if `part` is the last part of its text; else null. Throws
+  /// `corrupt_message` if the text is longer than any that a rank sends.
+  [[gnu::cold]] const bounded_text* add(const control_message& part) {
     begun* one = begun_.take([&](const begun& b) { return b.source == part.source && b.what == part.what; });
-    if (one == nullptr && part.last != 0) { // most of them: allocates nothing
+    if (one == nullptr && part.last != 0) { // the common case: allocates nothing
       last_ = {};
       last_.add({part.text.data(), part.length});
       return &last_;
@@ -35,7 +35,7 @@ class texts {
     }
     last_ = one->whole;
     delete one;
-    if (!fits) raise<corrupt_message>({"a text of control messages is too long"});
+    if (!fits) raise<corrupt_message>({"the text of a control message exceeds the maximum length"});
     return &last_;
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The application's thread and a progress thread use a rank by turns.
+// The mutex that an application's thread and the progress thread of a rank share.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace spar::detail {
 
-/// A mutex whose holder can see that others want it.
+/// A mutex whose holder can see whether other threads wait for it.
 class rank_mutex {
  public:
   void lock() {
@@ -18,7 +18,7 @@ class rank_mutex {
     --wanting_;
   }
   void unlock() { mutex_.unlock(); }
-  /// Lets others have their turn first, as mutexes are not fair.
+  /// Yields the processor until no thread waits for the mutex, because mutexes are not fair.
   void yield_to_waiters() const noexcept {
     while (wanting_ > 0) sched_yield();
   }
@@ -28,7 +28,7 @@ class rank_mutex {
   std::atomic<int> wanting_ = 0;
 };
 
-/// Holds the turn for a scope; does nothing where there is only one thread.
+/// Holds the mutex of a rank for a scope; does nothing if the rank has only one thread.
 class rank_lock {
  public:
   explicit rank_lock(rank_mutex* shared) : shared_(shared) {

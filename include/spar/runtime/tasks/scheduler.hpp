@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ready queue of one rank: coroutines whose wait is over, resumed one after the other from one place.
+// The queue of ready coroutines of a rank, which are resumed one after another from one place.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -13,9 +13,9 @@
 
 namespace spar {
 
-/// Each rank has one, reached through its transport. Coroutines are resumed here and nowhere else: symmetric transfer
-/// is not a tail call without optimisation or under a sanitizer, and a queue keeps the stack flat. Used by one thread
-/// at a time.
+/// Each rank has one, which its transport returns. Coroutines are resumed here and nowhere else: symmetric transfer is
+/// not a tail call without optimisation or under a sanitizer, whereas a queue keeps the stack flat. Only one thread at
+/// a time may use it.
 class scheduler {
  public:
   explicit scheduler(pool& memory) : memory_(&memory) {}
@@ -23,7 +23,7 @@ class scheduler {
 
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }
 
-  /// Makes a suspended coroutine ready.
+  /// Appends a suspended coroutine to the queue.
   [[gnu::noinline]] void post(std::coroutine_handle<> ready) {
     if (end_ == queue_.size()) {
       buffer<std::coroutine_handle<>> larger(heap(), 2 * end_);
@@ -33,18 +33,18 @@ class scheduler {
     queue_.data()[end_++] = ready;
   }
 
-  /// Takes back a coroutine that is about to be destroyed.
-  [[gnu::noinline]] void forget(std::coroutine_handle<> gone) noexcept {
+  /// Removes a coroutine that is about to be destroyed.
+  void forget(std::coroutine_handle<> gone) noexcept {
     for (auto& ready : queue_.span().subspan(next_, end_ - next_))
       if (ready == gone) ready = std::noop_coroutine();
   }
 
-  /// Resumes until nothing is ready; those that become ready meanwhile are resumed as well.
+  /// Resumes ready coroutines, including those that become ready meanwhile, until the queue is empty.
   void run() {
     const bool within = std::exchange(running_, true);
     while (next_ < end_ && !paused_) {
       const auto ready = queue_.data()[next_++];
-      if (next_ == end_) next_ = end_ = 0; // keeps the room: nothing is allocated in the steady state
+      if (next_ == end_) next_ = end_ = 0; // keeps the capacity: allocates nothing in the steady state
       ready.resume();
     }
     running_ = within;
@@ -55,8 +55,8 @@ class scheduler {
   /// Whether there is nothing to resume.
   [[nodiscard]] bool idle() const noexcept { return next_ == end_ || paused_; }
 
-  /// While an object of this class lives, coroutines become ready, but none is resumed: for one that has to wait for
-  /// another rank without being suspended.
+  /// While an object of this class exists, coroutines can become ready, but none is resumed. For a coroutine that must
+  /// wait for another rank without being suspended.
   class pause {
    public:
     explicit pause(scheduler& its) noexcept : its_(&its), before_(std::exchange(its.paused_, true)) {}
@@ -72,7 +72,7 @@ class scheduler {
   static std::pmr::memory_resource& heap() { return *std::pmr::new_delete_resource(); }
 
   pool* memory_;
-  buffer<std::coroutine_handle<>> queue_{heap(), 16}; // what is ready are the entries [next_, end_)
+  buffer<std::coroutine_handle<>> queue_{heap(), 16}; // the ready coroutines are in [next_, end_)
   std::size_t next_ = 0;
   std::size_t end_ = 0;
   bool running_ = false;

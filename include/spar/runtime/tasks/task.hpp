@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// task<T>: the coroutine type in which every collective is written. It starts at once and continues through the rank's
-// ready queue.
+// task<T>: the coroutine type of every collective. A task starts at once and continues through the rank's ready queue.
 #pragma once
 
 #include <spar/runtime/tasks/scheduler.hpp>
@@ -21,7 +20,7 @@ concept has_scheduler = requires(T& t) {
   { t.scheduler() } -> std::convertible_to<scheduler&>;
 };
 
-/// A communicator_rank: its transport has a scheduler.
+/// True for communicator_rank, whose transport has a scheduler.
 template <class T>
 concept has_port = requires(T& t) {
   { t.port().scheduler() } -> std::convertible_to<scheduler&>;
@@ -35,18 +34,18 @@ scheduler& scheduler_among(First& first, Rest&... rest) {
   } else if constexpr (has_port<First>) {
     return first.port().scheduler();
   } else {
-    static_assert(sizeof...(Rest) > 0, "a coroutine that returns spar::task takes a transport or a channel among its "
-                                       "parameters; its scheduler resumes the coroutine");
+    static_assert(sizeof...(Rest) > 0, "a coroutine that returns spar::task needs a transport or a channel among its "
+                                       "parameters, whose scheduler resumes the coroutine");
     return scheduler_among(rest...);
   }
 }
 
-/// GCC 12 destroys an aggregate temporary twice when the full expression suspends.
+/// Rejects awaiters that GCC 12 would destroy twice: aggregate temporaries, if the full expression suspends.
 template <class Awaiter>
 concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
                        std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;
 
-/// Awaits an object where it stands: GCC 12 copies an awaiter that is an lvalue. The object, a temporary too, lives
+/// Awaits an object in place, because GCC 12 copies awaiters that are lvalues. The object, even a temporary, lives
 /// until the end of the full expression that awaits it.
 template <class Awaiter>
 class by_reference {
@@ -64,8 +63,9 @@ class promise_base {
  public:
   explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) {}
 
-  // Frames come from the rank's pool. The pool is remembered in front of the frame, as delete sees no parameters.
-  // Inlined because GCC takes a template and a plain function for a mismatched pair and warns in the user's code.
+  // Frames come from the rank's pool. A prefix in front of the frame stores the pool, because `operator delete` does
+  // not get the parameters. Inlined because GCC takes a template and a plain function for a mismatched pair, and warns
+  // in the user's code.
   template <class... Args>
   [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
     pool& memory = scheduler_among(args...).memory();
@@ -83,7 +83,7 @@ class promise_base {
 
   [[nodiscard]] std::suspend_always final_suspend() noexcept {
     finished_ = true;
-    if (continuation_) scheduler_->post(continuation_); // it is resumed later, from the queue
+    if (continuation_) scheduler_->post(continuation_); // resumed later, from the queue
     return {};
   }
 
@@ -101,12 +101,12 @@ class promise_base {
     if (error_) throw_error();
   }
 
-  /// Destroys a coroutine that may still wait for something.
-  [[gnu::noinline]] void end(std::coroutine_handle<> self) noexcept {
+  /// Destroys a coroutine that may still be waiting.
+  void end(std::coroutine_handle<> self) noexcept {
     scheduler* const ready = finished_ ? nullptr : scheduler_;
-    if (ready != nullptr) ready->forget(self); // what is destroyed may make progress
+    if (ready != nullptr) ready->forget(self); // destructors may make progress
     self.destroy();
-    if (ready != nullptr) ready->forget(self); // and cancelling one operation can end another
+    if (ready != nullptr) ready->forget(self); // and cancelling one operation may end another
   }
 
   scheduler* scheduler_;
@@ -121,7 +121,7 @@ class promise_base {
   };
   static constexpr std::size_t frame_prefix = sizeof(prefix);
 
-  [[noreturn, gnu::noinline, gnu::cold]] void throw_error() const { std::rethrow_exception(error_); }
+  [[noreturn, gnu::cold]] void throw_error() const { std::rethrow_exception(error_); }
 };
 
 template <class T>
@@ -143,7 +143,7 @@ class promise : public promise_base {
 
  private:
   union {
-    T value_; // from `co_return` on
+    T value_; // constructed by `co_return`
   };
   bool has_value_ = false;
 };
@@ -158,9 +158,9 @@ class promise<void> : public promise_base {
 
 } // namespace detail
 
-/// A running or finished coroutine on one rank. Await it once, as an rvalue: it yields the result or throws what the
-/// coroutine threw. Destroying an unfinished task destroys the coroutine where it is suspended; the operations that it
-/// was waiting for are cancelled by their own destructors.
+/// A running or finished coroutine on one rank. Await it once, as an rvalue: this returns the result or throws the
+/// exception of the coroutine. Destroying an unfinished task destroys the coroutine at its suspension point; the
+/// destructors of the operations for which it waits cancel these operations.
 template <class T = void>
 class [[nodiscard]] task {
  public:
@@ -182,7 +182,7 @@ class [[nodiscard]] task {
 
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
 
-  /// The result of a finished task; call it once.
+  /// The result of a finished task, or its exception; call this once.
   T result() { return coroutine_.promise().result(); }
 
   [[nodiscard]] bool await_ready() const noexcept { return done(); }

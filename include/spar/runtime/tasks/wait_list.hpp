@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What transports remember of a send or a receive, and the list of those that somebody waits for.
+// The record of a send or a receive that all transports share, and the list of operations that coroutines await.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -12,7 +12,7 @@
 
 namespace spar::detail {
 
-/// A member of at most one ring of links; alone it is a ring of itself.
+/// A member of at most one ring of links; initially the only member of its ring.
 class link {
  public:
   link() = default;
@@ -36,14 +36,14 @@ class link {
   link* after_ = this;
 };
 
-/// What a transport's record of an operation has in common; touched by the rank's thread alone.
+/// The common part of the transports' records of operations; only the rank's own thread accesses it.
 struct operation_record : link {
   bool done = false;
   bool receives = false;
-  rank_t peer = 0; // from whom, or to whom
+  rank_t peer = 0; // source or destination
   tag_t tag = 0;
-  double since = -1;      // when the wait for it was first looked at; -1 before
-  std::uint8_t asked = 0; // how often the peer has been asked whether it is in the same call
+  double since = -1;      // time at which the wait was first checked; -1 before
+  std::uint8_t asked = 0; // how often the peer has been notified of this rank's call
   std::exception_ptr error;
   std::coroutine_handle<> waiting;
 
@@ -54,7 +54,7 @@ struct operation_record : link {
     tag = its_tag;
     error = nullptr;
   }
-  /// Resumes whoever waits, though the operation may not have ended.
+  /// Resumes the waiting coroutine, even if the operation has not ended.
   void wake(scheduler& ready) {
     if (!waiting) return;
     leave();
@@ -68,7 +68,7 @@ struct operation_record : link {
     error = std::move(why);
     complete(ready);
   }
-  /// Whoever waited is being destroyed.
+  /// Forgets the waiting coroutine, which is being destroyed.
   void forget() noexcept {
     if (!waiting) return;
     leave();
@@ -76,7 +76,7 @@ struct operation_record : link {
   }
 };
 
-/// The operations that coroutines of a rank wait for, the longest awaited first.
+/// The operations that coroutines of a rank await, the longest awaited first.
 class waiting_list {
  public:
   void add(operation_record& r, std::coroutine_handle<> waiting) noexcept {
@@ -86,7 +86,7 @@ class waiting_list {
     r.join_before(ring_);
   }
   [[nodiscard]] operation_record* first() const noexcept { return at(ring_.after()); }
-  /// The one that was added after `r`, or before.
+  /// The operations that were added next after `r` and last before `r`; null if there is none.
   [[nodiscard]] operation_record* after(const operation_record& r) const noexcept { return at(r.after()); }
   [[nodiscard]] operation_record* last() const noexcept { return at(ring_.before()); }
   [[nodiscard]] operation_record* before(const operation_record& r) const noexcept { return at(r.before()); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joining several operations: tasks, handles of collectives, sends and receives.
+// Waits for several awaitables: tasks, pending calls, sends and receives.
 #pragma once
 
 #include <spar/runtime/tasks/task.hpp>
@@ -10,23 +10,19 @@ namespace spar {
 
 namespace detail {
 
-/// Waits for the end of an awaitable and leaves its result, or its error, where it is.
+/// Waits for the end of an awaitable, and leaves the result or the error in the awaitable.
 template <class Awaitable>
-class until_ended {
+class until_ended : public by_reference<Awaitable> {
  public:
-  explicit until_ended(Awaitable& work) noexcept : work_(&work) {}
-  [[nodiscard]] bool await_ready() const { return work_->await_ready(); }
-  void await_suspend(std::coroutine_handle<> waiting) const { work_->await_suspend(waiting); }
+  using by_reference<Awaitable>::by_reference;
   void await_resume() const noexcept {}
-
- private:
-  Awaitable* work_;
 };
 
 } // namespace detail
 
-/// Ends when all of `work` has ended, well or not; await it at once. Each result, or error, is then taken from its own
-/// awaitable without waiting. All of them began when they were made, so they run side by side.
+/// Ends when all of `work` has ended, with or without errors. Await it at once. Afterwards take each result, or error,
+/// from its own awaitable, which no longer waits. All awaitables started when they were created, so they run
+/// concurrently.
 template <class Net, class... Awaitables>
   requires(detail::has_scheduler<Net> || detail::has_port<Net>)
 task<void> when_all(Net& net, Awaitables&... work) {

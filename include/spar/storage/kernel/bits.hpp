@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Branch-free pieces that the kernels share: selection by mask, and from bitmaps to positions.
+// Branch-free building blocks of the kernels: selection by mask, and conversion of bitmaps to positions.
 #pragma once
 
 #include <bit>
@@ -27,16 +27,16 @@ using bits_of = typename unsigned_of<sizeof(T)>::type;
 template <class T>
 concept has_bits = requires { typename bits_of<T>; };
 
-/// The same value, of which the compiler knows nothing.
+/// An optimization barrier: returns `value`, but the compiler cannot deduce anything about it.
 template <class U>
 [[gnu::always_inline]] inline U opaque(U value) {
   __asm__("" : "+r"(value));
   return value;
 }
 
-/// `*out = condition ? yes : no` by a conditional move; on random indices a branch is mispredicted every second time.
-/// Compilers make a branch of it all the same where they can save an operation or a move between floating-point and
-/// integer registers, so both values are made integers first, and opaque, and stay integers up to the store.
+/// `*out = condition ? yes : no` by a conditional move; a branch would be mispredicted every second time on random
+/// indices. Compilers still produce a branch if it saves an operation, or a move between floating-point and integer
+/// registers, so both values become integers behind an optimization barrier, and stay integers up to the store.
 template <class T>
 [[gnu::always_inline]] inline void store_select(T* out, bool condition, T yes, T no) {
   if constexpr (has_bits<T>) {
@@ -48,15 +48,15 @@ template <class T>
   }
 }
 
-/// `*out = a < b ? left : b < a ? right : both` in the same way.
+/// `*out = a < b ? left : b < a ? right : both`, by conditional moves as in `store_select`.
 template <class T, class Index>
 [[gnu::always_inline]] inline void store_merged(T* out, Index a, Index b, T left, T right, T both) {
   if constexpr (has_bits<T>) {
     const auto left_bits = opaque(std::bit_cast<bits_of<T>>(left));
     const auto right_bits = opaque(std::bit_cast<bits_of<T>>(right));
     const auto both_bits = opaque(std::bit_cast<bits_of<T>>(both));
-    const Index again =
-        opaque(b); // else the second comparison is found to follow from the first, and a branch saves it
+    // Without the barrier, the compiler deduces the second comparison from the first, and replaces it by a branch.
+    const Index again = opaque(b);
     bits_of<T> chosen = __builtin_expect_with_probability(a < b, 1, 0.5) ? left_bits : right_bits;
     chosen = __builtin_expect_with_probability(a == again, 1, 0.5) ? both_bits : chosen;
     std::memcpy(static_cast<void*>(out), &chosen, sizeof(T));
@@ -65,7 +65,7 @@ template <class T, class Index>
   }
 }
 
-/// Number of one bits. The baseline x86-64 has no instruction for it, and GCC's builtin is then a call.
+/// The number of one bits. The baseline x86-64 has no instruction for this, so GCC's builtin is a function call there.
 [[gnu::always_inline]] inline unsigned popcount(std::uint64_t word) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
   word -= (word >> 1) & 0x5555555555555555u;
@@ -77,7 +77,7 @@ template <class T, class Index>
 #endif
 }
 
-/// Bit e is `bytes[e]`, each 0 or 1, for 64 of them: eight at a time by a multiplication.
+/// Bit e of the result is `bytes[e]`, each 0 or 1, for 64 bytes: eight at a time by a multiplication.
 [[gnu::always_inline]] inline std::uint64_t mask_of_bytes(const std::uint8_t* bytes) {
   std::uint64_t mask = 0;
   for (std::size_t e = 0; e < 64; e += 8) {
@@ -93,16 +93,17 @@ template <class T, class Index>
   return mask;
 }
 
-/// Words that `bit_positions` takes in one call, so that a position fits into 16 bits and the result into the
-/// first-level cache.
+/// The number of words that `bit_positions` processes per call, such that a position fits into 16 bits and the result
+/// fits into the first-level cache.
 inline constexpr std::size_t position_words = 64;
-/// Room that `bit_positions` needs: it writes some positions more than it counts.
+/// The room that `bit_positions` needs: it writes a few more positions than it returns.
 inline constexpr std::size_t position_room = 64 * position_words + 8;
 
-/// Positions of the one bits of `words[0, count)`, ascending; `count <= position_words`. Returns how many.
+/// Writes the positions of the one bits of `words[0, count)` in ascending order, `count <= position_words`. Returns
+/// their number.
 inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::size_t count,
                                  std::uint16_t* __restrict positions) {
-  constexpr auto guard = std::uint64_t{1} << 63; // countr_zero(0) would be a branch
+  constexpr auto guard = std::uint64_t{1} << 63; // countr_zero(0) would need a branch
   std::size_t written = 0;
   for (std::size_t w = 0; w < count; ++w) {
     std::uint64_t word = words[w];
@@ -111,7 +112,8 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
     const unsigned ones = popcount(word);
     std::uint16_t* at = positions + written;
     written += ones;
-    // A loop that ends at the last bit is mispredicted once a word; most words of a sparse bitmap end here.
+    // A loop that ends at the last bit is mispredicted once per word; most words of a sparse bitmap need only this
+    // fixed loop.
     for (unsigned e = 0; e < 4; ++e) {
       at[e] = static_cast<std::uint16_t>(base + static_cast<unsigned>(std::countr_zero(word | guard)));
       word &= word - 1;
@@ -126,8 +128,7 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
   return written;
 }
 
-/// Copies `count` elements between arrays that do not overlap; unlike memcpy, null pointers are fine where `count` is
-/// 0.
+/// Copies `count` elements between arrays that do not overlap. Unlike memcpy, allows null pointers if `count` is 0.
 template <class T>
 void copy(T* out, const T* in, std::size_t count) {
   if (count != 0) std::memcpy(static_cast<void*>(out), in, count * sizeof(T));

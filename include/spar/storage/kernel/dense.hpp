@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels on dense vectors: folding sparse or dense operands in, and finding what is not zero (SparCML, section 5.1).
+// Kernels on dense vectors: reduce sparse or dense operands into them, and find nonzeros (SparCML, section 5.1).
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -13,13 +13,14 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// Entries that are looked at together for adjacent indices.
+/// The number of entries that are checked together for adjacent indices.
 inline constexpr std::size_t dense_block = 16;
-/// Entries of a pointwise inner loop. GCC's -O2 vectorises only loops whose length it knows, and its -O3 unrolls those
-/// of 16 entries or fewer before it gets to vectorise them.
+/// The number of values of a pointwise inner loop. GCC's -O2 vectorises only loops of constant length, and its -O3
+/// unrolls loops of 16 values or fewer before it can vectorise them.
 inline constexpr std::size_t pointwise_block = 32;
 
-/// Calls `f(offset, value)` of each entry, and `run(offset, values)` for blocks of adjacent entries.
+/// Calls `f(offset, value)` for single entries, and `run(offset, values)` for blocks of `dense_block` entries with
+/// adjacent indices.
 template <class T, class Index, class F, class Run>
 [[gnu::always_inline]] inline void for_entries(coo_span<T, Index> stream, std::uint64_t begin, F f, Run run) {
   const Index* indices = stream.indices.data();
@@ -28,7 +29,8 @@ template <class T, class Index, class F, class Run>
   std::size_t e = 0;
   for (; e + dense_block <= count; e += dense_block) {
     const auto first = static_cast<std::size_t>(indices[e] - begin);
-    // Sorted and unique: the ends tell whether all between them is there.
+    // The indices are sorted and unique, so the first and the last one show whether all indices between them are
+    // present.
     if (indices[e + dense_block - 1] - indices[e] == dense_block - 1) {
       run(first, values + e);
     } else {
@@ -38,7 +40,7 @@ template <class T, class Index, class F, class Run>
   for (; e < count; ++e) f(static_cast<std::size_t>(indices[e] - begin), values[e]);
 }
 
-/// True where `value` is neither +0 nor -0; NaN, infinities and denormals count.
+/// True if `value` is neither +0 nor -0; NaN, infinities and denormals are nonzero.
 template <class T>
 [[gnu::always_inline]] inline bool is_nonzero(T value) {
   if constexpr (is_floating<T>)
@@ -47,7 +49,7 @@ template <class T>
     return !(value == T{});
 }
 
-/// Bit e says whether `values[e]` is nonzero, for 64 values: compared to bytes, which vectorises.
+/// Bit e is set if `values[e]` is nonzero, for 64 values. Comparing into bytes vectorises.
 template <class T>
 inline std::uint64_t nonzero_mask(const T* __restrict values) {
   std::uint8_t bytes[64];
@@ -57,8 +59,8 @@ inline std::uint64_t nonzero_mask(const T* __restrict values) {
 
 } // namespace detail
 
-/// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v); all indices are in [begin, begin + length of
-/// dense).
+/// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v). All indices must be in
+/// [begin, begin + length of dense).
 template <element T, index_type Index, reduction<T> Op>
 [[gnu::noinline]] void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense, Op op) {
   detail::for_entries(
@@ -87,7 +89,7 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) out[e] = op(left[e], right[e]);
 }
 
-/// `inout[e] = op(inout[e], right[e])`; an operation may bring the loop as its member `reduce(inout, right, n)`.
+/// `inout[e] = op(inout[e], right[e])`, by the operation's own member `reduce(inout, right, n)` if there is one.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
   if constexpr (requires { op.reduce(inout, right, n); }) return op.reduce(inout, right, n);
@@ -97,7 +99,7 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) inout[e] = op(inout[e], right[e]);
 }
 
-/// `inout[e] = op(left[e], inout[e])`; or by the operation's member `reduce_left(inout, left, n)`.
+/// `inout[e] = op(left[e], inout[e])`, by the operation's own member `reduce_left(inout, left, n)` if there is one.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
   if constexpr (requires { op.reduce_left(inout, left, n); }) return op.reduce_left(inout, left, n);
@@ -107,7 +109,7 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) inout[e] = op(left[e], inout[e]);
 }
 
-/// Number of values that are neither +0 nor -0.
+/// The number of values that are neither +0 nor -0.
 template <element T>
 std::size_t count_nonzero(const T* dense, std::size_t n) {
   std::size_t count = 0, e = 0;
@@ -120,8 +122,8 @@ std::size_t count_nonzero(const T* dense, std::size_t n) {
   return count;
 }
 
-/// Writes `(begin + e, dense[e])` for every value that is neither +0 nor -0, in order, and returns how many:
-/// `count_nonzero(dense, n)`, which is the room that the result needs.
+/// Writes `(begin + e, dense[e])` for every value that is neither +0 nor -0, in ascending order. Returns their number,
+/// `count_nonzero(dense, n)`; the output needs room for as many entries.
 template <element T, index_type Index>
 std::size_t gather_nonzero(const T* dense, std::size_t n, std::uint64_t begin, Index* __restrict out_i,
                            T* __restrict out_v) {

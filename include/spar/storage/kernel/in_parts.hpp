@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A pass that takes entries from values, shared by threads.
+// Runs a pass that takes entries from values on several threads.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -11,14 +11,15 @@
 
 namespace spar::kernel {
 
-/// The room of each thread in the output of a pass that takes up to `count` of n values.
+/// The number of entries in the output that each thread needs, in a pass that takes up to `count` of n values.
 constexpr std::size_t part_room(std::size_t count, std::size_t n, int threads) noexcept {
   return threads == 1 ? count : std::min(count, n / static_cast<std::size_t>(threads) + 1);
 }
 
-/// What `pass(begin, end, out...)` takes from the parts of [0, n), each on a thread of its own, of which there are 1 to
-/// max_threads, and writes to the arrays `out`: first to a room of its own for each part, then brought together in the
-/// order of the parts. The same as one part, but that parts stop each by itself: `seen` is n where none did.
+/// Calls `pass(begin, end, out...)` for each part of [0, n), on `threads` threads, in [1, max_threads]. Each part
+/// writes to its own room in the arrays `out`; then the results are moved together in the order of the parts. The
+/// result is the same as with one part, except that each part stops on its own if its room is full; `seen` is n if none
+/// did.
 template <class Pass, class... Out>
 taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, Out*... out) {
   if (threads == 1) return pass(std::size_t{0}, n, out...);
@@ -33,7 +34,7 @@ taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, O
   for (int part = 1; part < threads; ++part) {
     const taken& own = parts[static_cast<std::size_t>(part)];
     (std::copy(out + room_of(part), out + room_of(part) + own.count, out + all.count),
-     ...); // forwards: no part has more than its room
+     ...); // forwards, as no part exceeds its room
     all.count += own.count;
     all.seen += own.seen;
   }

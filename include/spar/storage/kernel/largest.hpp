@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where the k largest magnitudes of a vector end, exactly, and moving them out.
+// Finds the exact threshold of the k largest magnitudes of a vector, and moves these entries out.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -15,20 +15,21 @@
 
 namespace spar::kernel {
 
-/// The k largest entries of a vector, without zeros: those whose magnitude is above `threshold`, and of those at the
-/// threshold, which are `equal`, the first `ties`.
+/// Describes the k largest entries of a vector, without zeros: all entries whose magnitude exceeds `threshold`, and the
+/// first `ties` of the `equal` entries whose magnitude is the threshold.
 template <ranked T>
 struct cut {
   magnitude<T> threshold = greatest_magnitude<T>; // never 0
-  std::size_t count = 0;                          // in all: k, or the nonzeros where these are fewer
+  std::size_t count = 0;                          // total: k, or the number of nonzeros if smaller
   std::size_t ties = 0;
   std::size_t equal = 0;
 };
 
 namespace detail {
 
-/// By digits of the magnitudes, the upper ones first: a histogram of those that agree in the digits known so far. As
-/// soon as these are few enough for `scratch`, they are copied there; `x` may lie at its beginning, and is lost then.
+/// A radix search from the upper digits of the magnitudes: each histogram counts the values that agree in the digits
+/// known so far. As soon as these values are few enough for `scratch`, they are copied there. `x` may lie at the
+/// beginning of `scratch`, and is then overwritten.
 template <ranked T>
 [[gnu::noinline]] cut<T> largest_by_digits(const T* x, std::size_t n, std::size_t k, std::span<T> scratch) {
   using M = magnitude<T>;
@@ -39,12 +40,13 @@ template <ranked T>
   for (; e + 64 <= n; e += 64)
     for (std::size_t b = 0; b < 64; ++b) all = static_cast<M>(all | magnitude_of(x[e + b]));
   for (; e < n; ++e) all = static_cast<M>(all | magnitude_of(x[e]));
-  M known = 0, upper = 0; // digits of the k-th largest, and where they are
+  M known = 0, upper = 0; // the known digits of the k-th largest, and a mask of them
   std::size_t above = 0, equal = n;
   for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
     shift = std::max(shift - digit, 0);
-    // Two, as neighbours are often alike, and one counter would wait for itself. Values with other upper digits are
-    // counted behind: that there are some cannot be foreseen, so no branch.
+    // Two histograms, because neighbouring values are often similar, and a single counter would wait for its own
+    // update. Values with other upper digits are counted in the second half, because a branch on this would be
+    // unpredictable.
     std::size_t histogram[2][2 << digit] = {};
     const auto count = [&](std::size_t which, T value) {
       const M m = magnitude_of(value);
@@ -72,24 +74,25 @@ template <ranked T>
       n = kept;
     }
   }
-  if (known == 0) return {1, above, above, above}; // fewer nonzeros than k: no tie is left out
+  if (known == 0) return {1, above, above, above}; // fewer nonzeros than k: all ties are included
   return {known, k, k - above, equal};
 }
 
-/// Scattered over [0, range), the same on every call.
+/// A position in [0, range), scattered, but the same in every call.
 constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
   return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // range < 2^32
 }
 
-/// Values of which `largest` takes a sample. Below, the histograms of all are quicker.
+/// The number of values from which on `largest` takes a sample. Below this number, histograms of all values are faster.
 inline constexpr std::size_t sampled_from = 1 << 14;
 
 } // namespace detail
 
-/// Where the `k` largest of `x` end; all nonzeros where there are fewer. A sample, of one value from a scattered place
-/// in each of many equal parts, gives a magnitude that somewhat more than k values reach; the histograms are made of
-/// these only. Where the sample misled, of all values: the result is exact in any case. `threads`, 1 to
-/// max_threads of them, share the pass that follows the sample, but no more than have room in half of n values.
+/// Finds the cut of the `k` largest entries of `x`, or of all nonzeros if there are fewer. A sample, one value from a
+/// scattered place in each of many equal parts, yields a magnitude that somewhat more than k values reach; only these
+/// values enter the histograms. If the sample was misleading, all values do, so the result is always exact. Up to
+/// `threads` threads, in [1, max_threads], share the pass after the sample, but only as many as have room in a buffer
+/// of n / 2 values.
 template <ranked T>
 cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads = 1) {
   const std::size_t n = x.size();
@@ -97,7 +100,7 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   const std::size_t parts = std::size_t{4} << (std::bit_width(n) / 2); // about 4 sqrt(n)
   const std::size_t length = n / parts;
   const std::size_t expected = length == 0 ? 0 : wanted / length;
-  // Of the sample: three standard deviations, and more, beyond what is expected.
+  // The rank in the sample: at least three standard deviations above the expected one.
   const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
   const std::size_t room = 2 * rank * length;
   const bool sampled = n >= detail::sampled_from && room <= n / 2;
@@ -118,14 +121,14 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   return detail::largest_by_digits(x.data(), n, wanted, values.span());
 }
 
-/// Moves the entries of `where`, which is the cut of `x`, to `(begin + index, value)` in order of the indices, and
-/// leaves zeros behind. Returns how many: `where.count`. Each of the `threads`, which share the pass up to the last
-/// tie, needs part_room(where.count, n, threads) in the output.
+/// Moves the entries of `where`, which must be the cut of `x`, to `(begin + index, value)` in ascending order of the
+/// indices, and leaves zeros behind. Returns their number, `where.count`. `threads` threads share the pass up to the
+/// last tie; each needs room for part_room(where.count, n, threads) entries in the output.
 template <ranked T, index_type Index>
 std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v,
                          int threads = 1) {
   if (where.count == 0) return 0;
-  std::size_t last = x.size(); // from here on no ties any more
+  std::size_t last = x.size(); // from here on, ties are not taken
   if (where.ties < where.equal) {
     std::size_t ties = 0;
     detail::for_at_least(x.data(), last, where.threshold,

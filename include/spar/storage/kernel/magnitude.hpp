@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finding, by one pass over dense values, those whose magnitude reaches a threshold (Ok-Topk, section 3.1.3).
+// Finds, in one pass over dense values, those whose magnitude reaches a threshold (Ok-Topk, section 3.1.3).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -14,7 +14,8 @@
 
 namespace spar::kernel {
 
-/// An element with a magnitude. Rejects a user's own types: the bits of a struct have no order.
+/// An element type with a magnitude. The concept rejects types defined by the program: the bits of a struct have no
+/// order.
 template <class T>
 concept ranked = element<T> && (is_floating<T> || std::integral<T>);
 
@@ -22,7 +23,8 @@ concept ranked = element<T> && (is_floating<T> || std::integral<T>);
 template <ranked T>
 using magnitude = detail::bits_of<T>;
 
-/// Ordered as |x|; 0 for zeros only. The bits of a floating-point number without its sign are, with NaN on top.
+/// The magnitude of x, ordered like |x|; 0 only for zeros. For a floating-point number, these are its bits without the
+/// sign; NaN ranks highest.
 template <ranked T>
 constexpr magnitude<T> magnitude_of(T x) noexcept {
   using M = magnitude<T>;
@@ -34,7 +36,7 @@ constexpr magnitude<T> magnitude_of(T x) noexcept {
   }
 }
 
-/// No magnitude is greater: that of a NaN, of the most negative integer, of the largest unsigned one.
+/// The greatest magnitude of T: that of a NaN, of the most negative integer, or of the largest unsigned integer.
 template <ranked T>
 inline constexpr auto greatest_magnitude =
     static_cast<magnitude<T>>(is_floating<T>            ? static_cast<magnitude<T>>(-1) >> 1
@@ -45,7 +47,7 @@ namespace detail {
 
 #if defined(__SSE2__)
 
-/// 16 bytes of elements, as signed integers: vectors as GCC and clang know them, of the baseline x86-64.
+/// 16 bytes of elements, as signed integers, in the vector types of GCC and clang; the baseline x86-64 supports them.
 template <std::size_t Bytes>
 struct lanes_of {};
 template <>
@@ -69,8 +71,8 @@ struct lanes_of<8> {
   using unsigned_type [[gnu::vector_size(16)]] = std::uint64_t;
 };
 
-/// The sign of each lane says whether the magnitude there is at least `threshold`, which is not 0 and no greater than
-/// the greatest.
+/// The sign of each lane is set if the magnitude in that lane is at least `threshold`, which is in
+/// [1, greatest_magnitude<T>].
 template <class T>
 [[gnu::always_inline]] inline typename lanes_of<sizeof(T)>::type at_least(const T* values, magnitude<T> threshold) {
   using lanes = typename lanes_of<sizeof(T)>::type;
@@ -85,12 +87,12 @@ template <class T>
     const auto sign = std::bit_cast<unsigned_lanes>(x >> (8 * static_cast<int>(sizeof(T)) - 1));
     m = (m ^ sign) - sign;
   }
-  // Of a difference from -2^b to 2^b - 1; SSE2 cannot compare 64 bits.
+  // The difference is in [-2^b, 2^b - 1], so its sign is right; SSE2 cannot compare 64-bit integers.
   return std::bit_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
 }
 
-/// Bit e: whether the magnitude of `values[e]` is at least `threshold`, for 16 values. Packing saturates, so it keeps
-/// signs.
+/// Bit e is set if the magnitude of `values[e]` is at least `threshold`, for 16 values. Packing saturates, so it keeps
+/// the signs.
 template <class T>
 [[gnu::always_inline]] inline unsigned at_least_16(const T* values, magnitude<T> threshold) {
   using shorts = lanes_of<2>::type;
@@ -103,7 +105,7 @@ template <class T>
     low = __builtin_ia32_packssdw128(part(0), part(4));
     high = __builtin_ia32_packssdw128(part(8), part(12));
   } else {
-    const auto upper = [&](std::size_t e) { // halves of four lanes
+    const auto upper = [&](std::size_t e) { // the upper halves of four lanes
       using floats = lanes_of<4>::float_type;
       return std::bit_cast<lanes_of<4>::type>(
           __builtin_ia32_shufps(std::bit_cast<floats>(part(e)), std::bit_cast<floats>(part(e + 2)), 0xdd));
@@ -115,7 +117,7 @@ template <class T>
       __builtin_ia32_pmovmskb128(std::bit_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
 }
 
-/// Bit e: whether the magnitude of `values[e]` is at least `threshold`, for 64 values.
+/// Bit e is set if the magnitude of `values[e]` is at least `threshold`, for 64 values.
 template <class T>
 [[gnu::always_inline]] inline std::uint64_t at_least_mask(const T* values, magnitude<T> threshold) {
   return at_least_16(values, threshold) | std::uint64_t{at_least_16(values + 16, threshold)} << 16 |
@@ -134,8 +136,8 @@ template <class T>
 
 #endif
 
-/// As `bit_positions`, for words most of which have no more than two bits: whether they have one is a branch that would
-/// be mispredicted half the time.
+/// Like `bit_positions`, for words that mostly have at most two bits: a branch on whether a word has a bit would be
+/// mispredicted half the time.
 template <std::size_t Words>
 [[gnu::always_inline]] inline std::size_t few_positions(const std::uint64_t* mask, std::uint16_t* positions) {
   constexpr auto guard = std::uint64_t{1} << 63; // countr_zero(0) would be a branch
@@ -154,15 +156,15 @@ template <std::size_t Words>
   return more == 0 ? written : bit_positions(mask, Words, positions);
 }
 
-/// Calls `found(base, positions, count)` for stretches of `x`, in order, with the positions from `base` on of the
-/// values whose magnitude is at least `threshold`, until it returns false. Returns how many values have been looked at.
-/// Zeros are never found.
+/// Calls `found(base, positions, count)` for consecutive parts of `x`, until `found` returns false; the values at
+/// `base + positions[i]` have a magnitude of at least `threshold`. Zeros are never found. Returns the number of values
+/// that were examined.
 template <class T, class Found>
 [[gnu::always_inline]] inline std::size_t for_at_least(const T* x, std::size_t n, magnitude<T> threshold, Found found) {
   if (threshold > greatest_magnitude<T>) return n;
   threshold = std::max<magnitude<T>>(threshold, 1);
-  constexpr std::size_t words = 4;                // as few as to be done before the next ones arrive from memory
-  constexpr std::size_t ahead = 4096 / sizeof(T); // the pauses for what is found would end the hardware's own prefetch
+  constexpr std::size_t words = 4;                // few enough to finish before the next ones arrive from memory
+  constexpr std::size_t ahead = 4096 / sizeof(T); // pauses for the found values would stop hardware prefetching
   constexpr std::size_t line = 64 / sizeof(T);
   std::uint64_t mask[words];
   std::uint16_t positions[64 * words + 8];
@@ -184,15 +186,16 @@ template <class T, class Found>
 
 } // namespace detail
 
-/// What `take_at_least` has done: entries moved, and values looked at, which are fewer than all where the room was
-/// short.
+/// What `take_at_least` did: the number of entries moved, and the number of values examined, which is less than n if
+/// the room was too small.
 struct taken {
   std::size_t count = 0;
   std::size_t seen = 0;
 };
 
-/// Moves the entries whose magnitude is at least `threshold`, but no zeros, to `(begin + index, value)` in order of the
-/// indices, and leaves zeros behind. Stops, up to 255 entries early, when more than `room` would be moved.
+/// Moves the entries whose magnitude is at least `threshold`, except zeros, to `(begin + index, value)` in ascending
+/// order of the indices, and leaves zeros behind. If there are more than `room` such entries, stops up to 255 entries
+/// before the room is full.
 template <ranked T, index_type Index>
 [[gnu::noinline]] taken take_at_least(T* x, std::size_t n, magnitude<T> threshold, std::uint64_t begin, Index* out_i,
                                       T* out_v, std::size_t room) {
@@ -211,7 +214,7 @@ template <ranked T, index_type Index>
   return all;
 }
 
-/// The values that `take_at_least` would move, which stay where they are.
+/// Copies the values that `take_at_least` would move.
 template <ranked T>
 [[gnu::noinline]] taken copy_at_least(const T* x, std::size_t n, magnitude<T> threshold, T* __restrict out,
                                       std::size_t room) {
@@ -225,7 +228,7 @@ template <ranked T>
   return all;
 }
 
-/// How many values have a magnitude of at least `threshold`, zeros never.
+/// The number of values, except zeros, whose magnitude is at least `threshold`.
 template <ranked T>
 [[gnu::noinline]] std::size_t count_at_least(const T* x, std::size_t n, magnitude<T> threshold) {
   std::size_t count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The merge of two coordinate streams, the sum of SparCML's section 5.1, without branches on the indices.
+// Merges two coordinate streams, the sum of SparCML's section 5.1, without branches on the indices.
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -14,18 +14,19 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// Entries that are looked at together for a run from one side, or for equal indices.
+/// The number of entries that are checked together for a run from one side, or for equal indices.
 inline constexpr std::size_t merge_run = 64;
-/// Inputs that four lanes merge together: the result must still be in the first-level cache when it is closed up.
+/// The number of inputs that four lanes merge together, small enough that the result is still in the first-level cache
+/// when the gaps between the lanes' results are closed.
 inline constexpr std::size_t merge_block = 4096;
 
-/// Where a merge stands: entries taken from the left and from the right, entries written.
+/// The progress of a merge: the entries taken from the left and the right, and the entries written.
 struct merge_position {
   std::size_t left = 0, right = 0, out = 0;
   constexpr std::size_t taken() const { return left + right; }
 };
 
-/// How many of `indices[0, count)` are below `bound`, where the first `merge_run` are: galloping.
+/// The number of leading `indices[0, count)` below `bound`, if the first `merge_run` are: a galloping search.
 template <class Index>
 [[gnu::noinline]] std::size_t run_length(const Index* indices, std::size_t count, Index bound) {
   std::size_t low = merge_run, step = merge_run;
@@ -36,8 +37,8 @@ template <class Index>
   return low + lower_bound(std::span<const Index>(indices + low, indices + std::min(count, low + step)), bound);
 }
 
-/// The operands; `fold` says whether equal indices become one entry or stay two, the left one first. Not a parameter of
-/// the template: only the innermost loops come twice.
+/// The operands and the output. If `fold` is true, equal indices become one entry, otherwise two, the left one first.
+/// `fold` is not a template parameter, so that only the innermost loops are compiled twice.
 template <class T, class Index, class Op>
 struct merger {
   const Index* __restrict left_index;
@@ -49,7 +50,7 @@ struct merger {
   Op op;
   bool fold;
 
-  /// Writes one entry; the caller knows that neither side is at its end.
+  /// Writes one entry; requires that neither side is at its end.
   template <bool Fold>
   [[gnu::always_inline]] inline void step(merge_position& at) const {
     const Index a = left_index[at.left], b = right_index[at.right];
@@ -63,7 +64,7 @@ struct merger {
     at.right += Fold ? b <= a : b < a;
     ++at.out;
   }
-  /// So many steps of each of the positions in turn.
+  /// Takes `count` steps at each of the positions in turn.
   template <class... Positions>
   [[gnu::always_inline]] inline void steps(std::size_t count, Positions&... at) const {
     if (fold)
@@ -72,8 +73,8 @@ struct merger {
       for (; count > 0; --count) (step<false>(at), ...);
   }
 
-  /// Position after the first `taken` inputs from `from` on (one more if that would divide a pair of equal indices);
-  /// both sides have more than `taken` left. Binary search along the diagonal ("merge path").
+  /// The position after the first `taken` inputs from `from`, or one input more if `taken` would separate two equal
+  /// indices. Both sides must have more than `taken` inputs left. Binary search along the diagonal ("merge path").
   [[gnu::noinline]] merge_position split(merge_position from, std::size_t taken) const {
     const Index* left = left_index + from.left;
     const Index* right = right_index + from.right;
@@ -89,21 +90,21 @@ struct merger {
     return {from.left + low, from.right + high, from.out + low + high};
   }
 
-  /// Merges `taken` inputs (a multiple of four) in four lanes: one lane alone waits for its own loads.
+  /// Merges `taken` inputs (a multiple of four) in four lanes, because a single lane would wait for its own loads.
   merge_position block(merge_position from, std::size_t taken) const {
     const merger self = *this; // stores of values might alias *this
     const merge_position m1 = split(from, taken / 4), m2 = split(from, taken / 2), m3 = split(from, taken / 4 * 3);
     const merge_position m4 = split(from, taken);
     merge_position a = from, b = m1, c = m2, d = m3;
     for (;;) {
-      // A step takes one or two inputs, so half of what is left is safe without asking.
+      // A step takes one or two inputs, so half as many steps as there are inputs left need no check for the end.
       const std::size_t least = std::min(std::min(m1.taken() - a.taken(), m2.taken() - b.taken()),
                                          std::min(m3.taken() - c.taken(), m4.taken() - d.taken()));
       const std::size_t safe = self.fold ? least / 2 : least;
       if (safe < 8) break;
       self.steps(safe, a, b, c, d);
     }
-    // Beyond its end a lane sees larger indices only, which the comparison leaves alone: no other bound is needed.
+    // Beyond its end, a lane sees only larger indices, which do not change the comparison: no other bound is needed.
     finish(a, m1);
     finish(b, m2);
     finish(c, m3);
@@ -114,19 +115,19 @@ struct merger {
     return {m4.left, m4.right, a.out};
   }
 
-  /// So many steps in one lane.
+  /// Takes `count` steps in one lane.
   [[gnu::noinline]] void lane(merge_position& at, std::size_t count) const {
     const merger self = *this;
-    merge_position here = at; // stores of values might alias it
+    merge_position here = at; // stores of values might alias `at`
     self.steps(count, here);
     at = here;
   }
-  /// Goes on to `end`, a few entries away.
+  /// Continues to `end`, which is a few entries away.
   void finish(merge_position& at, merge_position end) const {
     while (at.taken() < end.taken()) lane(at, (end.taken() - at.taken() + 1) / 2);
   }
 
-  /// Moves the entries [first, last) of the result down to `end`, and `end` behind them.
+  /// Moves the entries [first, last) of the result down to `end`, and advances `end` past them.
   [[gnu::noinline]] void close(std::size_t& end, std::size_t first, std::size_t last) const {
     if (end != first && last != first) {
       std::memmove(static_cast<void*>(out_index + end), out_index + first, (last - first) * sizeof(Index));
@@ -149,7 +150,7 @@ struct merger {
     at.out += count;
   }
 
-  /// The next `merge_run` indices of both sides are the same.
+  /// Whether the next `merge_run` indices of both sides are equal.
   bool same_run(merge_position at) const {
     const Index* left = left_index + at.left;
     const Index* right = right_index + at.right;
@@ -200,9 +201,10 @@ struct merger {
 
 } // namespace detail
 
-/// Merges two streams; where an index is in both, its value is `op(left, right)`, else it is moved bit for bit. The
-/// arrays of the result have room for `left.size() + right.size()` entries and do not overlap the operands. Returns the
-/// number of entries written. Runs from one side are copied, runs of equal indices folded without comparing one by one.
+/// Merges two streams. If an index is in both, its value is `op(left, right)`; other entries are copied bit for bit.
+/// The output arrays need room for `left.size() + right.size()` entries, and must not overlap the operands. Returns the
+/// number of entries written. Runs from one side are copied as a whole, and runs of equal indices are folded without
+/// comparing each index.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_i, T* out_v, Op op) {
   const detail::merger<T, Index, Op> work{

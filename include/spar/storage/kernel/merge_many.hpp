@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The merge of many coordinate streams of one index range, the owner's step of a split (SparCML, section 5.3.2).
+// Merges many coordinate streams of one index range: the step of the owner in a split phase (SparCML, section 5.3.2).
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -15,7 +15,8 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// Uninitialised memory from a resource, given back at the end of the scope; arrays are taken from it one by one.
+/// Uninitialised memory from a memory resource, released at the end of the scope; `take` returns one array after the
+/// other.
 class scratch_memory {
  public:
   template <class T>
@@ -41,14 +42,16 @@ class scratch_memory {
   std::byte* free_;
 };
 
-/// Indices that one pass of the dense strategy covers: the accumulator stays in the second-level cache.
+/// The number of indices that one pass of the dense strategy covers, chosen so that the accumulator stays in the
+/// second-level cache.
 inline constexpr std::uint64_t merge_window = 1u << 15;
-/// Indices of the range that the dense strategy may visit for each entry and each level of the merge tree. Measured: an
-/// entry costs about 2.2 ns and 0.085 ns for each index of its share of the range here, 2 to 2.9 ns a level there.
+/// The number of indices per entry and per level of the merge tree up to which the dense strategy is used. Measured:
+/// the dense strategy takes about 2.2 ns per entry and 0.085 ns per index of the range, the tree 2 to 2.9 ns per entry
+/// and level.
 inline constexpr std::uint64_t merge_sparsity = 18;
 
-/// Folds the entries of one stream that lie in [begin, begin + merge_window) into the accumulator: the first value
-/// at an index is stored, later ones are the right operand.
+/// Folds the entries of one stream that lie in [begin, begin + merge_window) into the accumulator: stores the first
+/// value at an index; later values are right operands of `op`.
 template <class T, class Index, class Op>
 std::size_t accumulate(coo_span<T, Index> part, std::size_t from, std::uint64_t begin, std::uint64_t end,
                        std::uint64_t* __restrict seen, T* __restrict sums, const Op& op) {
@@ -80,7 +83,7 @@ std::size_t tree_bytes(std::size_t parts, std::size_t total) {
          scratch_memory::bytes<coo_span<T, Index>>(parts);
 }
 
-/// Dense accumulator and bitmap, window by window.
+/// The dense strategy: an accumulator and a bitmap, window by window.
 template <class T, class Index, class Op>
 std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end,
                         Index* __restrict out_i, T* __restrict out_v, Op op, scratch_memory& scratch) {
@@ -111,7 +114,8 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
   return written;
 }
 
-/// A tree of stable two-way merges that keep equal indices apart, in the order of the parts; one pass then folds them.
+/// The tree strategy: stable two-way merges keep entries with equal indices separate, in the order of the parts; a
+/// final pass folds them.
 template <class T, class Index, class Op>
 std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t total, Index* __restrict out_i,
                        T* __restrict out_v, Op op, scratch_memory& scratch) {
@@ -152,12 +156,13 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
 
 } // namespace detail
 
-/// Merges `parts`, all of whose indices are in [begin, end). The value of an index is the left fold of its values in
-/// the order of the parts, whatever strategy is taken, so the bits depend on the data alone. The arrays of the result
-/// have room for all entries of all parts and do not overlap them. Returns the number of entries written.
+/// Merges `parts`, all of whose indices are in [begin, end). The value at an index is the left fold of its values in
+/// the order of the parts, whichever strategy is used, so the bits of the result depend only on the data. The output
+/// arrays need room for the entries of all parts, and must not overlap the parts. Returns the number of entries
+/// written.
 ///
-/// Ranges that are not much larger than the number of entries go through a dense accumulator with a bitmap, others
-/// through a merge tree. Scratch memory comes from `scratch` and is given back before the call returns.
+/// Uses a dense accumulator with a bitmap if the range is not much larger than the number of entries, otherwise a merge
+/// tree. Scratch memory comes from `scratch`, and is returned before the call ends.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end, Index* out_i,
                        T* out_v, Op op, std::pmr::memory_resource& scratch) {
@@ -178,7 +183,7 @@ std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t 
   if (filled == 2) return merge(parts[used[0]], parts[used[1]], out_i, out_v, op);
   std::uint64_t levels = 0;
   while ((std::size_t{1} << levels) < filled) ++levels;
-  // Enough also for fewer entries, which may go the other way: a call with fewer needs no more memory.
+  // Also enough for fewer entries, which may use the other strategy: a call with fewer entries never needs more memory.
   const std::uint64_t range = end - begin;
   const std::size_t most_in_tree = std::min<std::size_t>(total, range / (2 * detail::merge_sparsity));
   detail::scratch_memory room(scratch, std::max(detail::dense_bytes<T>(parts.size(), range),

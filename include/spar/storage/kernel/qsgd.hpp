@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// QSGD buckets: 2, 4 or 8 bits an entry and one scale a bucket (SparCML, section 6; Alistarh et al., NIPS 2017).
+// QSGD buckets: 2, 4 or 8 bits per entry and one scale per bucket (SparCML, section 6; Alistarh et al., NIPS 2017).
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -26,17 +26,17 @@ namespace spar::kernel {
 
 namespace detail {
 
-using spar::detail::mix;
-using spar::detail::mix_step;
+using spar::detail::splitmix_finalize;
+using spar::detail::splitmix_step;
 
 /// 16 uniform random bits for each position, a pure function of (seed, call, position): wyrand (Wang Yi, wyhash), whose
-/// one multiplication of 64 bits gives four of them.
+/// single 64-bit multiplication yields the bits of four positions.
 class position_random {
  public:
   constexpr position_random(std::uint64_t seed, std::uint64_t call)
-      : key_(mix(mix(seed + mix_step) + call * mix_step)) {}
+      : key_(splitmix_finalize(splitmix_finalize(seed + splitmix_step) + call * splitmix_step)) {}
 
-  /// The bits of `Count` positions (a multiple of four) from `position`, or the last multiple of four before it, on.
+  /// The bits of `Count` positions (a multiple of four), starting at `position` rounded down to a multiple of four.
   template <std::size_t Count>
   [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint16_t* __restrict out) const {
     std::uint64_t state = key_ + position / 4 * step;
@@ -57,11 +57,11 @@ class position_random {
   std::uint64_t key_;
 };
 
-/// Entries that are encoded at once.
+/// The number of entries that are encoded at once.
 inline constexpr std::size_t qsgd_block = 64;
 
-/// Levels -most..most out of as many numbers of 16 bits behind the point: each rounded by its random bits, down or up.
-/// A number may exceed the largest level by what its arithmetic rounds.
+/// Rounds fixed-point numbers with 16 fractional bits to levels in [-Most, Most]: each rounded up or down by its random
+/// bits. A number may exceed the largest level by a rounding error.
 template <int Most>
 [[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
                                                 std::uint8_t* __restrict codes) {
@@ -90,24 +90,27 @@ template <int Most>
 
 } // namespace detail
 
-/// The QSGD code of `Bits` bits. An entry x of a bucket becomes the level floor(x / scale * s + u) of -s..s,
-/// s = 2^(Bits-1) - 1, where scale is the largest |x| of the bucket and u is uniform in [0, 1). The error is
-/// below scale / s, an entry with |x| = scale is exact, and the expectation of the decoded value is x but for the
-/// roundings of the arithmetic (relative 2^-22, for double 2^-51) and 2^-17 of scale / s, as u has 16 bits.
+/// The QSGD code with `Bits` bits. An entry x of a bucket becomes the level floor(x / scale * s + u) in [-s, s], where
+/// s = 2^(Bits-1) - 1, scale is the largest |x| of the bucket, and u is uniform in [0, 1). The error is below
+/// scale / s, and an entry with |x| = scale is exact. The expectation of the decoded value is x, except for the
+/// rounding errors of the arithmetic (relative 2^-22, for double 2^-51) and for 2^-17 * scale / s, because u has 16
+/// bits.
 ///
-/// Layout: bucket after bucket, each the scale as a T (unaligned), then its levels in two's complement, the first entry
-/// in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of bytes.
+/// Layout: one bucket after the other; each has the scale as a T (unaligned), then its levels in two's complement, the
+/// first entry in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of
+/// bytes.
 ///
-/// The code -2^(Bits-1) means NaN: NaN stays NaN in its place and does not disturb the others. Where a bucket has an
-/// infinity, its scale is infinite, infinities stay and its finite entries become 0. A zero of either sign becomes +0.
+/// The code -2^(Bits-1) means NaN: a NaN stays NaN in its place and does not affect the other entries. If a bucket
+/// contains an infinity, its scale is infinite, infinities stay, and its finite entries become 0. A zero of either sign
+/// becomes +0.
 template <int Bits>
   requires(Bits == 2 || Bits == 4 || Bits == 8)
 struct qsgd_codec {
   static constexpr std::size_t default_bucket = 1024;
-  /// The largest level.
+  /// The largest level, s.
   static constexpr int levels = (1 << (Bits - 1)) - 1;
 
-  /// Bytes of `count` entries in buckets of `bucket`: ceil(entries * Bits / 8) + sizeof(T) for each bucket.
+  /// The bytes of `count` entries in buckets of `bucket` entries: ceil(entries * Bits / 8) + sizeof(T) for each bucket.
   template <element T>
   static constexpr std::size_t encoded_bytes(std::size_t count, std::size_t bucket = default_bucket) {
     check(bucket);
@@ -115,8 +118,9 @@ struct qsgd_codec {
     return whole * (sizeof(T) + packed(bucket)) + (rest == 0 ? 0 : sizeof(T) + packed(rest));
   }
 
-  /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the place of x[0] in the whole
-  /// vector; as rounding depends on (seed, call, position) alone, it does not matter in how many calls that is encoded.
+  /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the index of x[0] in the whole
+  /// vector. Rounding depends only on (seed, call, position), so encoding a vector in several calls gives the same
+  /// bytes.
   template <element T>
     requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
@@ -133,7 +137,7 @@ struct qsgd_codec {
     }
   }
 
-  /// Decodes `count` entries. Any bytes have a meaning: levels times scale / s, whatever the scale is.
+  /// Decodes `count` entries. Any bytes are valid input: levels times scale / s, for any scale.
   template <element T>
     requires is_floating<T>
   static void decode(const std::byte* in, std::size_t count, std::size_t bucket, T* out) {
@@ -160,7 +164,7 @@ struct qsgd_codec {
   using bits_of_real = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
 
   static constexpr void check(std::size_t bucket) {
-    if (bucket == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries, at least 1 is needed"});
+    if (bucket == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries; expected at least 1"});
   }
 
   static constexpr std::size_t packed(std::size_t count) {
@@ -172,16 +176,18 @@ struct qsgd_codec {
     return x - x == 0;
   }
 
-  /// Below such scales s / scale overflows, or has lost bits, as the scale is denormal.
+  /// For scales below this, s / scale overflows, or the scale is denormal and has lost bits.
   template <class Real>
   static constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
 
-  /// By which the entries of a bucket with this scale, which is not small, become levels with 16 bits behind the point.
+  /// The factor that converts the entries of a bucket with this scale, which is at least `small`, to levels with 16
+  /// fractional bits.
   template <class Real>
   static Real factor_of(Real scale) {
     constexpr auto limit = static_cast<Real>(levels << 16);
     const Real factor = limit / scale;
-    // Rounded so that the largest entry gets there: else it would be rounded down once in some 10^5 draws.
+    // Rounded up so that the largest entry reaches the largest level; otherwise it would be rounded down once in about
+    // 10^5 draws.
     return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
   }
 
@@ -200,7 +206,7 @@ struct qsgd_codec {
       return;
     }
     const bool usual = !nan && scale < infinity && scale >= small<real_type>;
-    // Where the scale is small its entries are magnified, and where it is infinite they become 0.
+    // Entries of a bucket with a small scale are magnified, and with an infinite scale they become 0.
     const real_type magnify = scale == infinity ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
     const real_type factor = factor_of(scale > 0 && scale < infinity ? scale * magnify : real_type(1));
     std::array<float, block> scaled;
@@ -208,7 +214,7 @@ struct qsgd_codec {
     std::array<std::uint16_t, block + 4> bits;
     for (std::size_t e = 0; e < count; e += block) {
       const std::size_t length = std::min(block, count - e);
-      random.fill<block + 4>(position + e, bits.data()); // early: stores of words are slow to load as vectors
+      random.fill<block + 4>(position + e, bits.data()); // early, because loading just-stored words as vectors is slow
       if (usual && length == block) {
         for (std::size_t b = 0; b < block; ++b)
           scaled[b] = static_cast<float>(static_cast<real_type>(x[e + b]) * factor);
@@ -228,8 +234,8 @@ struct qsgd_codec {
     }
   }
 
-  /// The largest |x| that is not NaN; sets `nan` where one is. Magnitudes without their signs have the order of their
-  /// bits, with NaN on top, and these of signed integers: so the loop vectorises on every processor.
+  /// The largest |x| that is not NaN; sets `nan` if there is a NaN. Without their signs, floating-point numbers are
+  /// ordered like their bits as signed integers, with NaN ranking highest, so the loop vectorises on every processor.
   template <class T>
   static T largest(const T* __restrict x, std::size_t count, bool& nan) {
     using bits = std::make_signed_t<magnitude<T>>;
@@ -248,7 +254,7 @@ struct qsgd_codec {
     return std::bit_cast<T>(top);
   }
 
-  /// The codes of NaN and infinities.
+  /// Sets the codes of NaN and of infinities.
   template <class T>
   static void put_special(const T* x, std::size_t count, std::uint8_t* codes) {
     for (std::size_t e = 0; e < count; ++e) {
@@ -260,25 +266,26 @@ struct qsgd_codec {
     }
   }
 
-  /// Whose bytes lie in memory with the lowest first.
+  /// Converts between the machine's byte order and little-endian.
   static constexpr std::uint64_t little_endian(std::uint64_t word) {
     return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
   }
 
-  /// Fields of `bits` bits, one in each `width` bits of a word.
+  /// A mask of the lowest `bits` bits in every `width` bits of a word.
   static constexpr std::uint64_t fields(int bits, int width) {
     std::uint64_t all = 0;
     for (int at = 0; at < 64; at += width) all |= ((std::uint64_t{1} << bits) - 1) << at;
     return all;
   }
 
-  /// The low bits of `codes`, tight, of which the first `count` are wanted and the others are 0.
+  /// Packs the lowest `Bits` bits of the codes without gaps; the codes after the first `count` must be 0.
   [[gnu::always_inline]] inline static void pack(const std::array<std::uint8_t, block>& codes, std::size_t count,
                                                  std::byte* __restrict out) {
     if constexpr (Bits == 8) {
       std::memcpy(out, codes.data(), count);
     } else {
-      // Eight codes at a time: each field moves to its neighbour, then pairs of them, then fours.
+      // Eight codes at a time: first neighbouring fields are joined to pairs, then pairs to fours, then fours to
+      // eights.
       std::array<std::byte, block / per_byte> bytes;
       for (std::size_t e = 0; e < block; e += 8) {
         std::uint64_t word;
@@ -293,7 +300,7 @@ struct qsgd_codec {
     }
   }
 
-  /// Value of the level with this code; a level of 0 is 0 even where the scale is infinite.
+  /// The value of the level with this code; a level of 0 is 0 even if the scale is infinite.
   template <class Real>
   static constexpr Real value_of(unsigned code, Real scale) {
     if (code == nan_code) return std::numeric_limits<Real>::quiet_NaN();

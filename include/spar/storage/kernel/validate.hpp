@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The check of a coordinate stream's indices, made on every stream that arrives from a user or over the wire.
+// Checks the indices of a coordinate stream; spar checks every stream that comes from a user or from a message.
 #pragma once
 
 #include <spar/storage/kernel/slice.hpp>
@@ -10,13 +10,14 @@
 
 namespace spar::kernel {
 
-/// Position of the first index that is `>= n` or not greater than its predecessor; `indices.size()` if all are right.
+/// The position of the first index that is `>= n` or not greater than its predecessor; `indices.size()` if all are
+/// valid.
 template <index_type Index>
 std::size_t first_bad_index(std::span<const Index> indices, std::uint64_t n) {
   const std::size_t count = indices.size();
   const Index* __restrict at = indices.data();
   constexpr std::size_t block = 64;
-  std::size_t increasing = count == 0 ? 0 : 1; // [0, increasing) ascends strictly
+  std::size_t increasing = count == 0 ? 0 : 1; // [0, increasing) is strictly ascending
   for (; increasing + block <= count; increasing += block) {
     Index wrong = 0; // no early exit inside a block, so that it vectorises
     for (std::size_t e = 0; e < block; ++e)
@@ -24,7 +25,7 @@ std::size_t first_bad_index(std::span<const Index> indices, std::uint64_t n) {
     if (wrong != 0) break;
   }
   while (increasing < count && at[increasing] > at[increasing - 1]) ++increasing;
-  // What ascends is below n where its last one is; only wrong input needs the search.
+  // Ascending indices are below n if the last one is; only invalid input needs the search.
   if (increasing != 0 && at[increasing - 1] >= n) return lower_bound(indices.first(increasing), n);
   return increasing;
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matching of arrived messages with posted receives, by (source, tag) in order; for the in-process transports.
+// Matches arrived messages with posted receives by (source, tag), in order, for the in-process transports.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
 
 namespace spar::detail {
 
-/// One rank's receives that wait for a message, records with members `peer` and `tag`, and messages that wait for a
-/// receive, with `source` and `tag`. Both queues are short, so a scan beats a hash table.
+/// Holds the receives of a rank that wait for a message, records with members `peer` and `tag`, and the messages that
+/// wait for a receive, records with `source` and `tag`. Both queues are short, so a scan is faster than a hash table.
 template <class Arrival, class Receive>
 class matching {
  public:
-  /// The receive that waits for `arrived`; a null pointer where none does: the message is kept.
+  /// Returns the receive that waits for `arrived`. If there is none, queues the message and returns null.
   Receive* arrive(Arrival* arrived) {
     Receive* found =
         receives_.take([=](const Receive& r) { return r.peer == arrived->source && r.tag == arrived->tag; });
@@ -19,7 +19,7 @@ class matching {
     return found;
   }
 
-  /// The message that `posted` waits for; a null pointer where there is none: the receive is kept.
+  /// Returns the message for which `posted` waits. If there is none, queues the receive and returns null.
   Arrival* post(Receive* posted) {
     Arrival* found = arrivals_.take([=](const Arrival& a) { return a.source == posted->peer && a.tag == posted->tag; });
     if (found == nullptr) receives_.push_back(posted);

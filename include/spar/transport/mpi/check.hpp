@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Errors of MPI as exceptions.
+// Turns error codes of MPI into exceptions.
 #pragma once
 
 #include <spar/core/error.hpp>
 
-// The C++ bindings that MPI 3.0 removed only cost time and warnings.
+// Leaves out the C++ bindings, which MPI 3.0 removed: they only cost compile time and cause warnings.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -18,6 +18,7 @@
 
 namespace spar::detail {
 
+/// Throws `transport_error`, naming the MPI function `call`, unless `code` is MPI_SUCCESS.
 inline void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -26,7 +27,7 @@ inline void check_mpi(int code, const char* call) {
   throw transport_error(std::string(call) + " failed: " + text.data());
 }
 
-/// Throws `invalid_argument` unless any thread may call MPI.
+/// Throws `invalid_argument` unless several threads may call MPI at the same time.
 inline void require_thread_multiple() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);
@@ -35,7 +36,7 @@ inline void require_thread_multiple() {
                            provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
                            : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
                                                              : "MPI_THREAD_SERIALIZED",
-                           ": call MPI_Init_thread"});
+                           ": request MPI_THREAD_MULTIPLE from MPI_Init_thread"});
 }
 
 } // namespace spar::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An MPI communicator that is freed at the end.
+// A handle that owns an MPI communicator.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -9,7 +9,7 @@
 
 namespace spar::detail {
 
-/// A communicator that is freed at the end; errors on it are returned, not fatal.
+/// Owns an MPI communicator and frees it when destroyed. Errors on the communicator are returned, not fatal.
 class owned_communicator {
  public:
   static owned_communicator duplicate(MPI_Comm comm) {
@@ -18,12 +18,11 @@ class owned_communicator {
     MPI_Initialized(&initialised);
     MPI_Finalized(&finalised);
     if (initialised == 0 || finalised != 0) {
-      throw invalid_argument(initialised == 0
-                                 ? "MPI is not initialised: call MPI_Init before making a spar::mpi"
-                                 : "MPI is finalised already: a spar::mpi must be made before MPI_Finalize");
+      throw invalid_argument(initialised == 0 ? "MPI is not initialised: call MPI_Init before constructing a spar::mpi"
+                                              : "MPI is finalised already: construct a spar::mpi before MPI_Finalize");
     }
     if (comm == MPI_COMM_NULL)
-      raise<invalid_argument>({"a spar::mpi cannot be made from MPI_COMM_NULL: it has no ranks"});
+      raise<invalid_argument>({"a spar::mpi cannot be constructed from MPI_COMM_NULL, which has no ranks"});
     owned_communicator own;
     check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
@@ -33,7 +32,8 @@ class owned_communicator {
     owned_communicator own;
     check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
     if (own.comm_ == MPI_COMM_NULL)
-      raise<invalid_argument>({"a rank that splits off with MPI_UNDEFINED is in no group"});
+      raise<invalid_argument>(
+          {"a communicator was split with the colour MPI_UNDEFINED: expected a non-negative colour"});
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }
@@ -43,7 +43,7 @@ class owned_communicator {
     MPI_Finalized(&finalised);
     if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
   }
-  /// Does not free it.
+  /// Gives up the communicator without freeing it.
   void let_go() noexcept { comm_ = MPI_COMM_NULL; }
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
   [[nodiscard]] rank_t rank() const noexcept {

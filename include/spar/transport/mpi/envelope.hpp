@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The first bytes of a message on a wire: its header and, where they fit, its pieces.
+// The envelope of a message on the wire: its header and, if they fit, its pieces.
 #pragma once
 
 #include <spar/runtime/endpoint.hpp>
@@ -14,31 +14,32 @@
 
 namespace spar {
 
-/// Payload, the pieces padded to 16 bytes each, that travels together with its header.
+/// The largest payload that travels in the envelope with its header: bytes, each piece padded to 16 bytes.
 inline constexpr std::size_t enclosed_bytes = 4096;
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
+/// Whether the pieces of a message travel in its envelope.
 inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.lengths, max_pieces) <= enclosed_bytes; }
 
-/// What the header of a few dense values shrinks to: some 24 bytes travel faster than 80, as they share a cache line
-/// with what MPI puts before them. The tag and the length of the message say the rest; the digest, which ranks compare,
-/// stands for the dimension. Bits from the lowest: magic number 8, element 4, index 4, of the sequence number what the
-/// tag lacks 16; CRC-32C of all the other bits 32; digest 64.
+/// The short form of the header of a message of few dense values. A message of some 24 bytes travels faster than one of
+/// 80, as it shares a cache line with MPI's own header. The tag and the length of the message give the remaining
+/// fields; the digest, which ranks compare, stands for the dimension. Layout in bits, from the lowest: magic number 8,
+/// element 4, index 4, the part of the sequence number that the tag lacks 16; CRC-32C of all other bits 32; digest 64.
 class short_header {
  public:
   static constexpr std::uint32_t expected_magic = 0xB2;
   static constexpr std::uint32_t magic_of_version_1 = 0x5D;
 
-  /// Whether the bytes that were read are one: a full header has another byte there, in either byte order.
+  /// Whether the bytes read are a short header. A full header has another value in this byte, in either byte order.
   [[nodiscard]] bool is_short() const noexcept { return (fields_ & 0xFF) == expected_magic; }
-  /// Whether they are one of the first version of the wire format.
+  /// Whether the bytes read are a short header of version 1 of the wire format.
   [[nodiscard]] bool is_old() const noexcept { return (fields_ & 0xFF) == magic_of_version_1; }
 
-  /// Whether a short header says all that `h` says.
+  /// Whether a short header can represent `h`.
   [[nodiscard]] static bool suffices(const header& h) noexcept {
     return h.format == wire_format::dense && h.lengths[1] == 0 && h.lengths[2] == 0 &&
            h.lengths[0] == h.count * size_of(h.element) && h.lengths[0] > 0 && h.lengths[0] <= enclosed_bytes &&
-           h.checksum == 0; // else the channel has filled it in, with that of the payload
+           h.checksum == 0; // the channel sets it together with the checksum of the payload
   }
 
   short_header() = default;
@@ -49,15 +50,16 @@ class short_header {
     checksum_ = expected_checksum();
   }
 
-  /// The full header of a message with so many bytes of payload; throws `corrupt_message`.
+  /// Writes to `h` the full header of a message with `payload` bytes of payload. Throws `corrupt_message` if the header
+  /// is damaged or does not match the payload.
   void expand(header& h, std::size_t payload) const {
     const auto element = static_cast<element_code>(fields_ >> 8 & 0xF);
     const std::size_t size = size_of(element);
     if (checksum_ != expected_checksum()) raise<corrupt_message>({"the checksum of a message's header is wrong"});
-    // More than is ever enclosed would be taken for announced, and waited for.
+    // The receiver would wait for the pieces of a larger payload, which is never enclosed.
     if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
-      raise<corrupt_message>(
-          {"a message brings ", payload, " bytes behind a short header for values of ", size, " bytes"});
+      raise<corrupt_message>({"a message with a short header has ", payload, " bytes of payload, but its values have ",
+                              size, " bytes each"});
     }
     h.format = wire_format::dense;
     h.sequence = static_cast<std::uint16_t>(fields_ >> 16);
@@ -78,8 +80,8 @@ class short_header {
 };
 static_assert(sizeof(short_header) == 16 && std::is_trivially_copyable_v<short_header>);
 
-/// Writes the header of `out` with its checksum, and its pieces where they are enclosed, to `envelope_bytes` bytes at
-/// `to`; the number of bytes written.
+/// Writes the header of `out` with its checksum and, if they are enclosed, its pieces to `to`, which has room for
+/// `envelope_bytes` bytes. Returns the number of bytes written.
 inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noexcept {
   if (short_header::suffices(out.head)) {
     const short_header brief(out.head);
@@ -91,15 +93,13 @@ inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noex
   h.checksum = h.expected_checksum();
   std::memcpy(to, &h, sizeof(h));
   if (!is_enclosed(h)) return sizeof(h);
-  for (std::size_t i = 0; i < max_pieces; ++i) {
-    const auto& piece = out.pieces[i];
-    if (!piece.empty()) std::memcpy(to + sizeof(h) + padded_bytes(h.lengths, i), piece.data(), piece.size());
-  }
+  pack(out.pieces, to + sizeof(h));
   return sizeof(h) + padded_bytes(h.lengths, max_pieces);
 }
 
-/// Reads what `write_envelope` wrote, the header to `h`; the pieces are views of `bytes`, which begin at a multiple of
-/// 16, and empty where they are not enclosed. Throws `corrupt_message`.
+/// Reads an envelope that `write_envelope` wrote: stores the header in `h` and returns the pieces as views of `bytes`,
+/// or empty views if the pieces are not enclosed. `bytes` must begin at a multiple of 16 bytes. Throws
+/// `corrupt_message`.
 inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) {
   payload_views pieces{};
   short_header brief;
@@ -119,7 +119,7 @@ inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) 
   h.validate();
   const std::size_t payload = is_enclosed(h) ? padded_bytes(h.lengths, max_pieces) : 0;
   if (bytes.size() != sizeof(header) + payload) {
-    raise<corrupt_message>({"a message has ", bytes.size(), " bytes; its header gives ", sizeof(header) + payload});
+    raise<corrupt_message>({"a message has ", bytes.size(), " bytes, but its header gives ", sizeof(header) + payload});
   }
   for (std::size_t i = 0; payload > 0 && i < max_pieces; ++i) {
     pieces[i] = bytes.subspan(sizeof(header) + padded_bytes(h.lengths, i), h.lengths[i]);

@@ -12,7 +12,8 @@
 
 namespace spar {
 
-/// For each rank the first rank that shares memory with it: what tree_of_hosts takes. Collective.
+/// Returns for each rank of `comm` the first rank that shares memory with it, as `tree_of_hosts` expects. Collective
+/// over `comm`.
 inline std::vector<rank_t> hosts_of(MPI_Comm comm) {
   MPI_Comm host = MPI_COMM_NULL;
   detail::check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport of an MPI rank: non-blocking point-to-point messages on a communicator of its own.
+// The transport of an MPI rank: non-blocking point-to-point messages on a separate communicator.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -27,29 +27,29 @@
 namespace spar {
 
 /// The transport of a rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload;
-/// a larger payload follows segment by segment from its own memory, under the same tag. The receiver learns the size
-/// from the envelope, so nothing is probed. Counts are not limited to MPI's int. Control messages have a communicator
-/// of their own. Waits by polling, so that a failed or a silent rank ends the wait, and yields its core to other
-/// threads when a wait takes long.
+/// a larger payload follows in segments, which are sent from the caller's memory under the same tag. The receiver
+/// learns the size from the envelope, so no message is probed. The size of a message is not limited to MPI's int.
+/// Control messages have a separate communicator. Waits poll, so that a failed or silent rank ends the wait; a long
+/// wait yields the core to other threads.
 class mpi_port : public endpoint {
  public:
   mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
         options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()),
-        requests_(room() * detail::mpi_segments::window) { // pages that are not used cost nothing
+        requests_(room() * detail::mpi_segments::window) { // unused pages cost nothing
     set_network(network);
     leaving_.reserve(max_leaving);
   }
 
-  /// Gives the last messages a second to leave, and where the communicator is dead also to come, until all ranks have
-  /// said that theirs have left.
+  /// Waits up to a second for the last messages to leave. On a dead communicator, also receives messages until all
+  /// ranks have announced that theirs have left.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised == 0) {
       const double end = patience();
       try {
-        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // whether others failed
+        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // has a peer failed?
         for (;; sched_yield()) {
           look_after_leaving();
           hear();
@@ -57,29 +57,29 @@ class mpi_port : public endpoint {
           if (dead() && leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
           if (now() >= end || (leaving_.empty() && (!dead() || control_.all_have_ended()))) break;
         }
-      } catch (...) { // then they do not leave
+      } catch (...) { // then the last messages do not leave
       }
     }
-    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still read them
-    if (dead()) {                                               // nothing collective is called on it
+    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still access the envelopes
+    if (dead()) { // nothing collective, such as MPI_Comm_free, is called on it
       comm_.let_go();
       control_.let_go();
     }
   }
 
-  /// Throws `invalid_argument` where MPI may not be called by several threads.
+  /// Throws `invalid_argument` unless several threads may call MPI at the same time.
   void share() const { detail::require_thread_multiple(); }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   [[nodiscard]] const detail::owned_communicator& communicator() const noexcept { return comm_; }
   [[nodiscard]] const mpi_options& options() const noexcept { return options_; }
-  /// Waits until all ranks have called it (see mpi_control::meet).
+  /// A barrier over all ranks, see `mpi_control::meet`.
   void meet() {
     control_.meet(*this, [this] { look_around(); });
   }
   void compute(std::uint64_t) const noexcept {}
-  /// Seconds by MPI's clock, which is virtual where MPI is simulated.
+  /// Seconds by the clock of MPI, which is virtual if MPI is simulated.
   [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
 
  private:
@@ -89,42 +89,42 @@ class mpi_port : public endpoint {
     alignas(16) std::array<std::byte, envelope_bytes> bytes;
   };
 
-  /// What a request in the wait set belongs to.
+  /// The operation that owns requests of the wait set.
   struct request_owner : detail::operation_record {
     request_owner* next = nullptr;
-    std::size_t outstanding = 0; // requests that have not ended
+    std::size_t outstanding = 0; // requests that have not completed
     envelope* cover = nullptr;
-    std::size_t piece = max_pieces; // the next segment to post: of which piece,
-    std::size_t at = 0;             // and where it begins
-    std::size_t posted = 0;         // how many there were before
-    payload_views pieces{};         // of sends
-    // of receives:
+    std::size_t piece = max_pieces; // the piece of the next segment to post
+    std::size_t at = 0;             // the offset of that segment in its piece
+    std::size_t posted = 0;         // segments posted so far
+    payload_views pieces{};         // of a send
+    // Of a receive:
     bool opened = false; // the envelope has arrived
     message_buffer* into = nullptr;
   };
   using wait_set = detail::mpi_wait_set<request_owner>;
 
-  /// A message that is whole in its envelope, on its way out. A short one counts as sent at once, unless many are under
-  /// way: MPI is trusted to send it without its sender's help, and is late, not wrong, where it does not. A longer one
-  /// has an operation, and joins the wait set when that is awaited.
+  /// A message in flight that is complete in its envelope. A short message counts as sent at once, unless many are in
+  /// flight: MPI is expected to send it without further calls of the sender; if MPI does not, the message is late, but
+  /// not lost. A longer message has an operation, and its request joins the wait set when the operation is awaited.
   struct departure {
     MPI_Request request;
     envelope* cover;
     request_owner* owner;
   };
-  static constexpr std::size_t eager_bytes = 1024; // Open MPI's and MPICH's own limits are higher
+  static constexpr std::size_t eager_bytes = 1024; // below the eager limits of Open MPI and MPICH
   static constexpr std::size_t max_leaving = 64;
 
  public:
   operation<mpi_port, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
-    if (cut_ > 0) post_all(peer, tag); // messages do not overtake each other
+    if (cut_ > 0) post_all(peer, tag); // earlier messages must not be overtaken
     envelope* cover = envelopes_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check_mpi(
         MPI_Isend(cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
         "MPI_Isend");
-    if (is_enclosed(out.head)) { // all of it is in our memory
+    if (is_enclosed(out.head)) { // the whole message is in the envelope, which this rank owns
       request_owner* s = nullptr;
       if (bytes > eager_bytes || leaving_.size() >= max_leaving) {
         s = begin(false, peer, tag, nullptr);
@@ -151,7 +151,8 @@ class mpi_port : public endpoint {
     return operation<mpi_port, request_owner>(*this, r);
   }
 
-  /// Throws `deadlock` where nothing is under way that this rank could wait for; other errors end every call.
+  /// Throws `deadlock` if it is to block but nothing is in flight for which this rank could wait. Any other error
+  /// aborts, which ends every pending call.
   void progress(bool block) {
     try {
       poll(block);
@@ -180,7 +181,7 @@ class mpi_port : public endpoint {
   }
 
  private:
-  /// Operations of the usual call: none is allocated later.
+  /// Operations for which memory is reserved: those of a typical call, so that none is allocated later.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
@@ -194,24 +195,25 @@ class mpi_port : public endpoint {
     return r;
   }
 
-  /// Until something has ended, where it is to block; else once.
+  /// Polls until an operation has ended if it is to block, otherwise once.
   void poll(bool block) {
-    if (scheduler().idle()) look_after_leaving(); // now, as the wait hides what it costs
+    if (scheduler().idle()) look_after_leaving(); // before a wait, which hides the cost
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
       if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead()) {
-        raise<deadlock>({"rank ", rank(), " waits, but no message is under way"});
+        raise<deadlock>({"rank ", rank(), " waits, but no message is in flight"});
       }
       const bool news =
           requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
-      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // notes may be all that is awaited
-      // Polls that do not wait may be rare; but MPI may need some to see what has come.
+      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // maybe only control messages are awaited
+      // Non-blocking polls may be rare, so they check deadlines more often; not each time, as MPI may need some polls
+      // to see an arrived message.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }
   }
 
-  /// Takes back the envelopes that have left; those that are waited for join the wait set.
+  /// Recycles the envelopes of messages that have left. The requests of messages that are awaited join the wait set.
   void look_after_leaving() {
     int failure = MPI_SUCCESS;
     for (std::size_t i = 0; i < leaving_.size();) {
@@ -244,7 +246,7 @@ class mpi_port : public endpoint {
     ++owner->outstanding;
   }
 
-  /// The pieces of `r`, a send or a receive, begin to move.
+  /// Starts to send or receive the pieces of `r`.
   void begin_segments(request_owner* r) {
     r->piece = 0;
     r->at = 0;
@@ -253,7 +255,7 @@ class mpi_port : public endpoint {
     post_segments(r, detail::mpi_segments::window);
   }
 
-  /// Posts the next segments of `r`, until `most` requests are under way.
+  /// Posts the next segments of `r`, until `most` requests are in flight.
   void post_segments(request_owner* r, std::size_t most) {
     const std::size_t segment = segments_[r->peer];
     while (r->piece < max_pieces) {
@@ -281,9 +283,9 @@ class mpi_port : public endpoint {
     --cut_;
   }
 
-  /// Posts what is left of earlier sends to `peer` under `tag`.
+  /// Posts the remaining segments of earlier sends to `peer` under `tag`.
   void post_all(rank_t peer, tag_t tag) {
-    for (std::size_t i = 0; i < requests_.size(); ++i) { // one that has more to post has something under way
+    for (std::size_t i = 0; i < requests_.size(); ++i) { // an operation with segments to post has a request here
       request_owner* s = requests_[i].owner;
       if (!s->receives && s->piece < max_pieces && s->peer == peer && s->tag == tag) {
         post_segments(s, std::numeric_limits<std::size_t>::max());
@@ -291,15 +293,15 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// What need not be looked at in each poll: control messages.
-  [[gnu::noinline]] void look_around() {
+  /// Handles control messages, for which not every poll looks.
+  void look_around() {
     for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
   }
 
   void end(const wait_set::slot& its, const MPI_Status& status) {
     request_owner* r = its.owner;
     --r->outstanding;
-    if (r->done) return; // it has failed already
+    if (r->done) return; // the operation has failed already
     try {
       detail::check_mpi(status.MPI_ERROR, "an MPI message");
       if (r->receives && its.is_envelope) open(r, status);
@@ -311,7 +313,7 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// The envelope of a receive has arrived.
+  /// Opens the envelope of a receive, which has arrived.
   void open(request_owner* r, const MPI_Status& status) {
     r->opened = true;
     int arrived = 0;
@@ -319,12 +321,12 @@ class mpi_port : public endpoint {
     const std::span<const std::byte> bytes(r->cover->bytes.data(), static_cast<std::size_t>(std::max(arrived, 0)));
     const payload_views pieces = read_envelope(bytes, r->into->arrived());
     if (!r->into->fits()) {
-      cancel(r); // a rank expects other sizes: the call ends in a mismatch
+      cancel(r); // this rank expects other sizes: the call ends in `mismatch`
     } else if (!is_enclosed(r->into->head())) {
-      look_around(); // a rank that has failed meanwhile may not have its pieces any more
+      look_around(); // a sender that has failed meanwhile may have given up its pieces
       if (!dead()) return begin_segments(r);
       cancel(r);
-      r->opened = false; // so that it does not end well
+      r->opened = false; // so that the receive does not count as complete
     } else if (r->into->placed()) {
       r->into->copy_from(pieces);
     } else {
@@ -332,22 +334,21 @@ class mpi_port : public endpoint {
     }
   }
 
-  static void give_back(void* lent) noexcept {
-    auto* e = static_cast<envelope*>(lent);
+  static void give_back(void* lender) noexcept {
+    auto* e = static_cast<envelope*>(lender);
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends the requests of `r` without their messages: a receive is cancelled, a piece that is sent from borrowed memory
-  /// is given a second to leave; one that does not leave may still be read by MPI.
+  /// Ends the requests of `r` without their messages: cancels a receive, and waits up to a second for a piece in flight
+  /// that is sent from borrowed memory. MPI may still read a piece that has not left by then.
   void cancel(request_owner* r) noexcept {
     for (departure& d : leaving_) {
-      if (d.owner == r) d.owner = nullptr; // it leaves by itself
+      if (d.owner == r) d.owner = nullptr; // the message leaves without its operation
     }
-    for (std::size_t i = requests_.size();
-         i-- > 0;) { // the last first: a segment on its way must not fall to a later one
+    for (std::size_t i = requests_.size(); i-- > 0;) { // last first: no later receive must match a segment in flight
       if (requests_[i].owner != r) continue;
       if (r->receives) {
-        MPI_Cancel(&requests_.request(i)); // in vain where the message is on its way: then its sender may be silent
+        MPI_Cancel(&requests_.request(i)); // fails if the message is arriving; its sender may be silent then
         if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
         leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
@@ -361,13 +362,14 @@ class mpi_port : public endpoint {
     r->piece = max_pieces;
   }
 
-  /// A piece that is sent from memory which its owner takes back: the others are told that they will not get it all,
-  /// and those that are told too take in what was sent to them.
+  /// Waits for an in-flight send of a piece whose buffer is being reclaimed. If the piece has not left, aborts, so that
+  /// the other ranks know that the message stays incomplete. Meanwhile receives what was sent to this rank; ranks that
+  /// learn of the failure do the same.
   void await_departure(MPI_Request& piece) noexcept {
     int left = 0;
     MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
     if (left != 0) return;
-    detail::abort(*this, "a call has ended before what it sends had left");
+    detail::abort(*this, "a call has ended before its messages had left");
     for (const double end = patience(); left == 0 && now() < end; sched_yield()) {
       MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
       drain();
@@ -375,7 +377,7 @@ class mpi_port : public endpoint {
     if (left == 0) control_.end_with(control_message::purpose::gone, *this);
   }
 
-  /// Whether a request ends before messages are given up.
+  /// Tests a request until it completes or messages are given up. Returns whether it has completed.
   bool ends(MPI_Request& request) noexcept {
     int ended = 0;
     do {
@@ -384,7 +386,7 @@ class mpi_port : public endpoint {
     return ended != 0;
   }
 
-  /// When messages are given up: a second after the first time that this was asked.
+  /// The time at which messages are given up: one second after the first call of this function.
   double patience() noexcept {
     if (given_up_ == 0) given_up_ = now() + 1;
     return given_up_;
@@ -393,12 +395,13 @@ class mpi_port : public endpoint {
   void hear() noexcept {
     try {
       look_around();
-    } catch (...) { // a damaged note
+    } catch (...) { // ignores a damaged control message
     }
   }
 
-  /// Receives what others have sent for calls that have failed, so that their sends end; not what they have given up,
-  /// and nothing when messages are given up, as it might come in when its memory is gone.
+  /// Receives and discards what peers have sent for failed calls, so that their sends complete. Skips peers that have
+  /// given up their messages, and stops when messages are given up: a message could arrive after its memory has been
+  /// freed.
   void drain() noexcept {
     hear();
     for (rank_t peer = 0; peer < size(); ++peer) {
@@ -413,7 +416,7 @@ class mpi_port : public endpoint {
         if (nowhere == nullptr) return;
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Irecv(nowhere, bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
-        if (!ends(request)) return; // MPI may still write there
+        if (!ends(request)) return; // MPI may still write to the memory
         ::operator delete(nowhere);
       }
     }
@@ -422,15 +425,15 @@ class mpi_port : public endpoint {
   detail::owned_communicator comm_;
   detail::mpi_control control_;
   std::uint32_t polls_ = 0;
-  bool lost_ = false;   // whether a receive could not be ended
-  double given_up_ = 0; // when messages of a dead communicator are given up; 0 while it lives
+  bool lost_ = false;   // whether a receive could not be cancelled
+  double given_up_ = 0; // see `patience`; 0 before its first call
   mpi_options options_;
   detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;
   std::vector<departure> leaving_;
   wait_set requests_;
-  std::size_t cut_ = 0; // operations with segments that are not posted yet
+  std::size_t cut_ = 0; // operations with segments still to be posted
 };
 
 } // namespace spar

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How long the messages are that a large payload is cut into for MPI, so that both directions of a link are busy.
+// The size of the segments into which a large payload is cut for MPI, so that both directions of a link stay busy.
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -15,32 +15,35 @@
 
 namespace spar {
 
+/// Options of `mpi`.
 struct mpi_options {
-  /// A large payload goes out in segments of so many bytes. 0: of 1 GiB among the ranks of a host, and of 16 KiB
-  /// between hosts, which over TCP is what two ranks can send each other at the same time; on networks that do not
-  /// queue like TCP more may be better. Where ranks differ, the least counts.
+  /// Size in bytes of the segments in which a large payload is sent. 0 means 1 GiB between ranks of one host and 16 KiB
+  /// between hosts, the most that two ranks can send each other at the same time over TCP. On networks that do not
+  /// queue like TCP, a larger size may be faster. If ranks give different sizes, the smallest one other than 0 applies.
   std::size_t segment_bytes = 0;
-  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< what the rank's pool takes from
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< upstream of the rank's pool
 };
 
 namespace detail {
 
-/// The same on both ends of every pair of ranks: the smallest size that any rank was given, else by where the two are.
+/// The segment size for each peer, the same on both ranks of a pair: the smallest size that any rank was given,
+/// otherwise a size that depends on whether the two ranks share a host.
 class mpi_segments {
  public:
-  /// On one host there is nothing to gain, but MPI counts with an int.
+  /// The size within a host, where smaller segments gain nothing. Larger ones are impossible: MPI counts with an int.
   static constexpr std::size_t largest = std::size_t{1} << 30;
-  /// What Open MPI and MPICH send over TCP without asking the receiver first. What they ask and answer for a longer
-  /// message queues behind the data that flows the same way, and so a link's two directions take turns.
+  /// A size that Open MPI and MPICH send over TCP without a handshake. For longer messages, the handshake queues behind
+  /// the data that flows in the same direction, so the two directions of a link take turns.
   static constexpr std::size_t between_hosts = 16384;
-  /// How many of a message are under way at once: enough to cover the time until the next are posted.
+  /// Segments of a message in flight at once: enough to bridge the time until the next segments are posted.
   static constexpr std::size_t window = 32;
-  /// Every so many segments one ends only when it is received. The others end when MPI has taken them: without a limit
-  /// it would hold the whole message of a sender that is ahead of its receiver.
+  /// One segment in this many completes only when it is received. The others complete when MPI has taken the data:
+  /// without a limit, MPI would buffer the whole message of a sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
-  /// Collective. `wanted` bytes, or 0 for no wish. Throws `mismatch` where a rank has an older wire format, or, on a
-  /// machine of little-endian order where this one is big-endian, another byte order.
+  /// Collective over `comm`. `wanted` is the size that this rank was given, or 0 for none. Throws `mismatch` if a rank
+  /// has an older version of the wire format, or if this machine is big-endian and the machine of another rank is
+  /// little-endian.
   mpi_segments(MPI_Comm comm, std::size_t wanted) {
     constexpr auto none = static_cast<std::int64_t>(largest) + 1;
     const std::int64_t least = agree(comm, wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none);
@@ -56,8 +59,9 @@ class mpi_segments {
     for (const rank_t h : host) is_far_.push_back(h != own);
   }
 
-  /// The least wish of all ranks. One number goes around: above the wish, of 32 bits, the byte order and the version of
-  /// the wire format, so that the least number is one of the oldest version. Version 1 sent the wish alone.
+  /// Returns the smallest wish of all ranks. One number per rank is compared: the wish in the low 32 bits, above them
+  /// the byte order and the version of the wire format, so that the smallest number belongs to a rank with the oldest
+  /// version. Version 1 sent the wish alone.
   static std::int64_t agree(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
     constexpr std::int64_t big_endian = std::endian::native == std::endian::big ? 1 : 0;
     constexpr int order_at = 32, version_at = 33;
@@ -69,7 +73,8 @@ class mpi_segments {
                        " of the wire format, this rank has version ", version});
     }
     if ((least >> order_at & 1) != big_endian) {
-      raise<mismatch>({"ranks run on machines of different byte orders, of which spar needs one"});
+      raise<mismatch>(
+          {"ranks run on machines of different byte orders, but spar needs the same byte order on all ranks"});
     }
     return least & ((std::int64_t{1} << order_at) - 1);
   }
@@ -81,7 +86,7 @@ class mpi_segments {
  private:
   std::size_t near_ = largest;
   std::size_t far_ = between_hosts;
-  std::vector<bool> is_far_; // empty where all ranks are on one host
+  std::vector<bool> is_far_; // empty if all ranks are on one host
 };
 
 } // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The MPI requests that a rank tests together, each with the operation that it belongs to.
+// The MPI requests that a rank tests together, each with the operation that owns the request.
 #pragma once
 
 #include <spar/transport/mpi/check.hpp>
@@ -21,7 +21,7 @@ class mpi_wait_set {
     bool is_envelope;
   };
 
-  /// Reserves memory for so many requests.
+  /// Reserves memory for `requests` requests.
   explicit mpi_wait_set(std::size_t requests) {
     requests_.reserve(requests);
     slots_.reserve(requests);
@@ -40,8 +40,8 @@ class mpi_wait_set {
     slots_.push_back({owner, is_envelope});
   }
 
-  /// Tests the requests, removes those that have completed, and calls `on_complete(slot, status)` for each of them.
-  /// Returns whether any has. Throws `transport_error` where MPI_Testsome fails as a whole.
+  /// Tests all requests, removes the completed ones, and calls `on_complete(slot, status)` for each of them. Returns
+  /// whether any request has completed. Throws `transport_error` if MPI_Testsome fails as a whole.
   template <class F>
   bool test(F&& on_complete) {
     if (requests_.size() == 1) { // the usual case of a blocking call
@@ -64,7 +64,7 @@ class mpi_wait_set {
       check_mpi(code, "MPI_Testsome");
       for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
     }
-    if (count <= 0) return false; // MPI_UNDEFINED where there are no requests
+    if (count <= 0) return false; // MPI_UNDEFINED if there are no requests
     completed_.clear();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       slot& its = slots_[static_cast<std::size_t>(indices_[i])];
@@ -76,7 +76,7 @@ class mpi_wait_set {
     return true;
   }
 
-  /// Removes the requests of `owner` without ending them.
+  /// Removes the requests of `owner` without completing or cancelling them.
   void remove(const Owner* owner) noexcept {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -90,7 +90,7 @@ class mpi_wait_set {
 
  private:
   std::vector<MPI_Request> requests_;
-  std::vector<slot> slots_;  // of each request
+  std::vector<slot> slots_;  // one per request
   std::vector<int> indices_; // scratch of `test`, as are the next two
   std::vector<MPI_Status> statuses_;
   std::vector<std::pair<slot, MPI_Status>> completed_;

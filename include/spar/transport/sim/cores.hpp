@@ -11,14 +11,14 @@
 
 namespace spar::detail {
 
-/// Fewer cores than ranks; without any, each rank has a core of its own.
+/// A number of cores that all simulated ranks share. If the number is 0, each rank has a core of its own.
 class sim_cores {
  public:
   explicit sim_cores(std::size_t count) : free_from_(count, 0.0) {}
 
-  /// The time at which `seconds` of work are done that a rank has at the time `begin`. The work takes the core that has
-  /// been idle for the shortest time, often the one that the rank has used just before; where all are busy, the first
-  /// that will be free.
+  /// Returns when `seconds` of work end that a rank starts at the time `begin`. The work runs on the idle core that
+  /// became free last, which is often the core that the rank used just before. If all cores are busy, the work waits
+  /// for the first one that becomes free.
   [[nodiscard]] double done_at(double begin, double seconds) noexcept {
     if (free_from_.empty() || seconds <= 0) return begin + seconds;
     const auto order = [=](double free) { return std::pair(free > begin, std::fabs(free - begin)); };
@@ -27,7 +27,7 @@ class sim_cores {
   }
 
  private:
-  std::vector<double> free_from_; // of each core
+  std::vector<double> free_from_; // when each core becomes free
 };
 
 } // namespace spar::detail

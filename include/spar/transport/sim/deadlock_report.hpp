@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The text of a deadlock in the simulator: which rank waits for which.
+// The message of a `deadlock` in the simulator: which rank waits for which.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -10,10 +10,10 @@
 
 namespace spar::detail {
 
-/// Names the first 32 of the ranks that wait for a message and of the messages that no rank receives.
+/// Lists the ranks that wait for a message, then the messages for which no receive is posted; at most 32 in all.
 template <class Ranks>
 [[gnu::cold]] std::string sim_deadlock_report(const Ranks& ranks) {
-  std::string text = "no rank can go on:";
+  std::string text = "no rank can make progress:";
   std::size_t named = 0;
   const auto add = [&](rank_t first, const char* what, rank_t second, tag_t tag) {
     if (++named == 33) text += " and more";
@@ -28,10 +28,10 @@ template <class Ranks>
   }
   for (const auto& r : ranks) {
     for (auto* m = r.port().matching_.arrivals().first(); m != nullptr; m = m->next) {
-      add(r.rank(), " does not receive a message from rank ", m->source, m->tag);
+      add(r.rank(), " has posted no receive for a message from rank ", m->source, m->tag);
     }
   }
-  return named > 0 ? text : text + " no message is under way";
+  return named > 0 ? text : text + " no message is in flight";
 }
 
 } // namespace spar::detail

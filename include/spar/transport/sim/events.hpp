@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The events of a simulation, in order of their virtual times.
+// The event queue of a simulation, in order of virtual time.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -10,21 +10,21 @@
 
 namespace spar::detail {
 
-/// What happens to a rank of the simulator.
+/// What happens on a rank of the simulator.
 enum class sim_event_kind {
-  start,    ///< its program begins
-  leave,    ///< a message comes to its first link
+  start,    ///< the program of the rank begins
+  leave,    ///< a message reaches its first link
   left,     ///< a message has left its first link
-  reach,    ///< a message comes to another link
+  reach,    ///< a message reaches a later link
   arrive,   ///< a message has arrived
   control,  ///< a control message has arrived
-  deadline, ///< its deadline may have expired
-  alarm,    ///< the time of `wake_at` has come
-  awake     ///< its program has slept
+  deadline, ///< a deadline of the rank may have expired
+  alarm,    ///< a time passed to `wake_at` has come
+  awake     ///< a sleep of a coroutine has ended
 };
 
-/// A priority queue. Events at the same time come in order of their ties, a function of the seed; events with equal
-/// ties in the order in which they were scheduled.
+/// A priority queue. Events at the same time are in order of their ties, which depend on the seed; events with equal
+/// ties are in the order in which they were scheduled.
 template <class Rank, class Message>
 class sim_events {
  public:
@@ -35,7 +35,7 @@ class sim_events {
     Message* message;
     std::uint64_t tie = 0;
     std::uint64_t serial = 0;
-    friend bool operator<(const event& a, const event& b) noexcept { // the heap's first is the largest
+    friend bool operator<(const event& a, const event& b) noexcept { // reversed: a heap pops the largest
       if (a.time != b.time) return a.time > b.time;
       if (a.tie != b.tie) return a.tie > b.tie;
       return a.serial > b.serial;
@@ -44,7 +44,7 @@ class sim_events {
 
   explicit sim_events(std::size_t usual) { heap_.reserve(usual); }
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
-  /// How many have been scheduled.
+  /// How many events have been scheduled so far.
   [[nodiscard]] std::uint64_t scheduled() const noexcept { return scheduled_; }
   void schedule(event e, std::uint64_t tie) {
     e.tie = tie;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The links of a simulated network, shared first come first served (see simulator_options).
+// The links of a simulated network, which serve messages first come, first served (see simulator_options).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -13,18 +13,18 @@
 
 namespace spar::detail {
 
-/// When what is sent from rank to rank gets through.
+/// Computes when each message leaves the links of its path, reaches the next ones and arrives.
 class sim_network {
  public:
-  /// Where a message is on its way.
+  /// The position of a message on its path.
   struct way {
     bool begun = false;
-    bool down = false;    // from the root of what both ends share
-    std::size_t link = 0; // that of this node to its parent
+    bool down = false;    // below the lowest common ancestor of sender and receiver
+    std::size_t link = 0; // of this node to its parent
     double through = 0;   // when the last byte has passed all links so far
   };
-  /// After a link: when the message has left it, and when its first byte comes to the next one or, at the end of its
-  /// way, its last byte arrives.
+  /// The result of passing a link. `left` is when the message has left the link. `next` is when its first byte reaches
+  /// the next link or, if `arrives`, when its last byte arrives at the receiver.
   struct passage {
     double left;
     double next;
@@ -43,7 +43,7 @@ class sim_network {
     if (options.ranks_per_host > 1) last_between_.assign(pairs, 0);
   }
 
-  /// Throws `invalid_argument` for what cannot be simulated.
+  /// Returns `options`. Throws `invalid_argument` if `size` ranks cannot be simulated with these options.
   static const simulator_options& checked(const simulator_options& options, rank_t size) {
     if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
     if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
@@ -52,35 +52,42 @@ class sim_network {
     }
     if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
       raise<invalid_argument>(
-          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, not ",
-           options.bandwidth, " B/s, ", options.ranks_per_host, " and ", options.cores});
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, got a bandwidth of ",
+           options.bandwidth, " B/s, ranks per host: ", options.ranks_per_host, ", cores: ", options.cores});
     }
     check(options.tree, size);
     return options;
   }
-  /// Throws `invalid_argument` for a tree that is none, or none of so many ranks. One without nodes is no tree at all.
+  /// Throws `invalid_argument` if the tree is malformed or has another number of ranks. A tree without nodes means that
+  /// there is no tree.
   static void check(const network_tree& tree, rank_t ranks) {
     if (tree.nodes.empty()) return;
     if (tree.at.size() != static_cast<std::size_t>(ranks)) {
-      raise<invalid_argument>({"a simulator of ", ranks, " ranks has a tree of ", tree.at.size()});
+      raise<invalid_argument>(
+          {"a simulator has ", ranks, " ranks, but the number of ranks in its tree is ", tree.at.size()});
     }
     std::vector<bool> inner(tree.nodes.size());
     for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
       const network_tree::node& n = tree.nodes[i];
-      if (i > 0 ? n.parent >= i : n.parent != 0) raise<invalid_argument>({"node ", i, " has the parent ", n.parent});
+      if (i > 0 ? n.parent >= i : n.parent != 0)
+        raise<invalid_argument>(
+            {"in a network tree each parent precedes its children, and the root, node 0, is its own parent; but node ",
+             i, " has parent ", n.parent});
       if (!(n.bandwidth > 0 && n.latency >= 0)) {
-        raise<invalid_argument>({"the link of node ", i, " has ", n.bandwidth, " B/s and ", n.latency, " s"});
+        raise<invalid_argument>({"the link of node ", i, " has bandwidth ", n.bandwidth, " B/s and latency ", n.latency,
+                                 " s; expected a bandwidth above 0 and a latency of at least 0"});
       }
       if (i > 0) inner[n.parent] = true;
     }
     for (const std::size_t at : tree.at) {
       if (at >= tree.nodes.size() || inner[at]) {
-        raise<invalid_argument>({"a rank is at node ", at, ", which has children or does not exist"});
+        raise<invalid_argument>(
+            {"a rank is at node ", at, ", which has children or does not exist; expected a leaf of the network tree"});
       }
     }
   }
 
-  /// What a message costs at most: seconds, and seconds a byte.
+  /// Upper bounds of the cost of a message: latency in seconds, and seconds per byte.
   [[nodiscard]] std::pair<double, double> message() const {
     if (tree().nodes.empty()) return {options_->latency, 1 / options_->bandwidth};
     double alpha = 0, beta = 0;
@@ -93,7 +100,7 @@ class sim_network {
     return {alpha, beta};
   }
 
-  /// A message comes to the next link of its way.
+  /// The message reaches the next link of its path at the time `now`.
   passage pass(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
     if (!tree().nodes.empty()) return climb(now, on, source, destination, bytes);
     const double occupied = options_->overhead + static_cast<double>(bytes) / options_->bandwidth;
@@ -102,7 +109,7 @@ class sim_network {
       double& last =
           last_between_[static_cast<std::size_t>(source) * static_cast<std::size_t>(options_->ranks_per_host) +
                         static_cast<std::size_t>(destination % options_->ranks_per_host)];
-      last = std::max(left + options_->latency, last); // no link keeps them in order
+      last = std::max(left + options_->latency, last); // messages within a host pass no link that keeps them in order
       return {left, last, true};
     }
     double& free = on.begun ? incoming_[host(destination)] : outgoing_[host(source)];
@@ -113,7 +120,7 @@ class sim_network {
     return {free, begun + options_->latency, false};
   }
 
-  /// Seconds for which the first byte is on its way where no link is taken.
+  /// Seconds until the first byte arrives if all links are idle.
   [[nodiscard]] double latency(rank_t source, rank_t destination) const noexcept {
     if (tree().nodes.empty()) return options_->latency;
     const std::size_t to = at(destination);
@@ -127,7 +134,7 @@ class sim_network {
   }
 
  private:
-  /// Up to the first node above both ends, then down.
+  /// Passes one link of a tree: up to the lowest common ancestor of sender and receiver, then down.
   passage climb(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
     if (!on.begun) on = {.begun = true, .link = at(source)};
     const network_tree::node& node = tree().nodes[on.link];
@@ -150,9 +157,9 @@ class sim_network {
   }
 
   const simulator_options* options_;
-  std::vector<double> outgoing_; // until when each host's, or node's, link is taken
+  std::vector<double> outgoing_; // when the link of each host, or node of the tree, becomes free
   std::vector<double> incoming_;
-  std::vector<double> last_between_; // arrival at each rank from each rank of its host
+  std::vector<double> last_between_; // latest arrival from each rank at each rank of its host
 };
 
 } // namespace spar::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can be said about the machine that the simulator simulates.
+// Options of the simulator: the network, the cores and the order of events.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -10,26 +10,27 @@
 
 namespace spar {
 
-/// The network and the order of events. A message of L bytes leaves through its host's outgoing link, which it occupies
-/// for overhead + L / bandwidth; `latency` later it comes in through the receiver's incoming link, occupied equally
-/// long. Links are shared by the ranks of a host, first come first served; between ranks of one host a message takes
-/// latency + L / bandwidth and no link. L is the payload: a header belongs to the latency.
+/// The simulated machine and the order of events. A message with L bytes of payload occupies the outgoing link of its
+/// sender's host for overhead + L / bandwidth seconds. Its first byte reaches the incoming link of the receiver's host
+/// after `latency`, and the message occupies that link equally long. The ranks of a host share its links, first come,
+/// first served. Between ranks of one host, a message uses no link and takes latency + overhead + L / bandwidth. The
+/// time of a message's header counts as part of the latency.
 ///
-/// With a `tree`, a message goes up and down its links: it occupies each for overhead + L / its bandwidth, and its
-/// first byte comes to the next one after the link's latency.
+/// With a `tree`, a message goes up and down the links of the tree. It occupies each link for overhead + L / bandwidth
+/// of the link, and its first byte reaches the next link after the latency of the link.
 struct simulator_options {
   double latency = 1e-6;    ///< alpha, seconds
   double bandwidth = 1e9;   ///< 1 / beta, bytes per second of each link and direction
-  double overhead = 0;      ///< seconds for which each message occupies a link besides its bytes
+  double overhead = 0;      ///< seconds that each message occupies a link, in addition to the time of its bytes
   double compute = 0;       ///< gamma, seconds per entry of local work
-  int cores = 0;            ///< that do the local work of all ranks, in the order of events; 0: each rank has its own
-  double jitter = 0;        ///< each message is late by a random time up to this
-  std::uint64_t seed = 0;   ///< other than 0: events of the same time happen in a random order
+  int cores = 0;            ///< cores shared by all ranks for local work, in the order of events; 0: one core per rank
+  double jitter = 0;        ///< largest random delay of a message, seconds
+  std::uint64_t seed = 0;   ///< if not 0, events at the same time happen in a random order
   bool synchronous = false; ///< a send ends only when its message has been received
   rank_t ranks_per_host = 1;
-  network_tree tree = {}; ///< if it has nodes, in the place of latency, bandwidth and ranks_per_host
-  bool record = false;    ///< keep a trace of the messages
-  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+  network_tree tree = {}; ///< if it has nodes, replaces latency, bandwidth and ranks_per_host
+  bool record = false;    ///< record all messages, see `simulator::trace`
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< upstream of the pool that all ranks share
 };
 
 } // namespace spar

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport of a simulated rank: its clock, its messages and its coroutines that sleep.
+// The transport of a simulated rank: its clock, its messages and its sleeping coroutines.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -41,7 +41,7 @@ class sim_port : public endpoint {
     payload_views pieces{};
     sim_port* sender = nullptr;
     detail::sim_network::way way{};
-    int holders = 0; // the operation, the network and the receiver's buffer
+    int holders = 0; // references from the operation, the network and the receiver's buffer
   };
   struct expectation : detail::operation_record {
     expectation* next = nullptr;
@@ -55,19 +55,19 @@ class sim_port : public endpoint {
   void post(const control_message& note, rank_t peer);
   void await(detail::operation_record& r, std::coroutine_handle<> waiting);
 
-  /// For decorators that do something later: `act(context)` is called at each time that `wake_at` names.
+  /// For decorators that act later: the simulator calls `act(context)` at each virtual time passed to `wake_at`.
   void on_alarm(void (*act)(void*), void* context) noexcept {
     alarm_ = act;
     alarm_context_ = context;
   }
   void wake_at(double time);
 
-  /// Awaited in a simulated program: it computes or rests for so many virtual seconds, while its rank may do what comes
-  /// in.
+  /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
+  /// still handles arriving messages.
   auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
 
-  /// Lets the simulation go on by one event. Throws `error` inside a simulated program, which must await instead of
-  /// block, and `deadlock` where nothing can happen any more.
+  /// Processes one event. Throws `error` if called to block inside a simulated program, which must co_await instead,
+  /// and `deadlock` if no event is left.
   void progress(bool block);
 
   void abandon(shipment* s) noexcept;
@@ -79,10 +79,11 @@ class sim_port : public endpoint {
  private:
   void deliver(shipment* s, expectation* r);
 
-  /// Ends an operation at the time of the present event; this rank's clock follows if a coroutine was waiting for it.
+  /// Completes an operation at the time of the current event. If a coroutine awaits the operation, the clock of this
+  /// rank advances to that time.
   void complete(detail::operation_record& ended);
 
-  /// Looks, at the time of the present event, whether what is awaited has stayed away for too long.
+  /// Ends the longest awaited operation in `timeout` if its deadline has expired at the time of the current event.
   void check_deadline();
 
   class sleeping {
@@ -111,13 +112,13 @@ class sim_port : public endpoint {
     double time;
     control_message text;
   };
-  std::vector<arriving_note> notes_; // on their way here
+  std::vector<arriving_note> notes_; // control messages in flight to this rank
   struct sleeper {
     double until;
     std::coroutine_handle<> program;
   };
   std::vector<sleeper> sleepers_;
-  pool_requests requests_; // of the pool that all ranks share
+  pool_requests requests_; // requests of this rank to the pool that all ranks share
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 };

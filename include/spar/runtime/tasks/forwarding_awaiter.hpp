@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Base of awaiters that extend an operation of the layer below.
+#pragma once
+
+#include <coroutine>
+#include <utility>
+
+namespace spar::detail {
+
+/// Owns an operation and forwards the three functions of an awaiter to it. Derived classes hide the functions that they
+/// change.
+template <class Inner>
+class forwarding_awaiter {
+ public:
+  explicit forwarding_awaiter(Inner inner) noexcept : inner_(std::move(inner)) {}
+  [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
+  void await_suspend(std::coroutine_handle<> waiting) const { inner_.await_suspend(waiting); }
+  void await_resume() const { inner_.await_resume(); }
+
+ private:
+  Inner inner_;
+};
+
+} // namespace spar::detail
