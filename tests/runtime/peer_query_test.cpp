@@ -129,24 +129,30 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
   EXPECT_FALSE(net.dead());
 }
 
-/// If the peer has found the mismatch, too, its query and its answer arrive at about the same time.
-TEST(inquiry, takes_the_first_of_a_question_and_an_answer) {
+/// If the peer has found the mismatch, too, its query and its answer arrive at about the same time. A query about
+/// another call may arrive before both.
+TEST(inquiry, takes_the_first_of_a_question_and_an_answer_about_its_call) {
+  using kind = spar::detail::call_note::kind;
   spar::thread_group group{2};
   spar::threads& net = group.rank(0);
-  spar::detail::peer_question asked{1};
+  spar::detail::peer_question asked{1, 7};
   net.port().node().ask(&asked);
-  spar::detail::call_note note;
-  for (const auto kind : {spar::detail::call_note::kind::differs, spar::detail::call_note::kind::answer}) {
-    note.what = kind;
+  const auto arrives = [&](kind what, std::uint32_t sequence, const std::string& call) {
+    spar::detail::call_note note;
+    note.what = what;
+    note.sequence = sequence;
     std::string text(sizeof(note), '\0');
     std::memcpy(text.data(), &note, sizeof(note));
-    text += "sum\nring";
-    const auto purpose = spar::control_message::purpose::call;
-    spar::detail::on_control_message(net.port(), spar::part_of(purpose, 1, text, 0));
-  }
+    text += call;
+    spar::detail::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 1, text, 0));
+  };
+  arrives(kind::differs, 6, "max\nring");
+  EXPECT_FALSE(asked.answered);
+  arrives(kind::differs, 7, "sum\nring");
+  arrives(kind::answer, 7, "sum\nring");
   net.port().node().ask(nullptr);
   EXPECT_TRUE(asked.answered);
-  EXPECT_EQ(asked.answer.view().substr(sizeof(note)), "sum\nring");
+  EXPECT_EQ(asked.answer.view().substr(sizeof(spar::detail::call_note)), "sum\nring");
 }
 
 } // namespace

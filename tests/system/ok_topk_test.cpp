@@ -569,7 +569,7 @@ TEST(ok_topk, refuses_bad_options_before_anything_is_sent) {
     EXPECT_NE(refusal({.select = {.density = -0.1}}).find("-0.1"), std::string::npos);
     EXPECT_NE(refusal({.select = {.k = 1}, .by = {.tau = 0}}).find("0 calls; expected at least 1"), std::string::npos);
     EXPECT_NE(refusal({.select = {.k = 1, .period = 0}}).find("0 calls; expected at least 1"), std::string::npos);
-    EXPECT_NE(refusal({.select = {.k = 1, .threads = 0}}).find("0 threads"), std::string::npos);
+    EXPECT_NE(refusal({.select = {.k = 1, .threads = 0}}).find("threads is 0"), std::string::npos);
     EXPECT_NE(refusal({.select = {.k = 1, .epsilon = 1}}).find("epsilon is 1;"), std::string::npos);
     EXPECT_EQ(net.statistics().messages_sent, 0U);
   });

@@ -421,8 +421,8 @@ TEST(partial_allreduce, bad_input_is_told_and_changes_nothing) {
   }
   auto reduce = spar::partial_allreduce<float>(net, 10);
   std::vector<float> x(11, 1.0F);
-  expect_error<spar::invalid_argument>("of dimension 10 was called with dimension 11", [&] { reduce(std::span(x)); });
-  expect_error<spar::invalid_argument>("of dimension 10 was called with dimension 11",
+  expect_error<spar::invalid_argument>("was called with dimension 11; expected 10", [&] { reduce(std::span(x)); });
+  expect_error<spar::invalid_argument>("was called with dimension 11; expected 10",
                                        [&] { reduce.drain(std::span(x)); });
   x.resize(10);
   EXPECT_EQ(reduce(std::span(x)).round(), 1U);

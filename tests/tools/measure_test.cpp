@@ -77,6 +77,9 @@ perf::row measured(const auto& add, double density = 0.01, const std::string& na
   return perf::rows_of(systems, std::move(records), w, density, sums).at(0);
 }
 
+// A late rank of a partial system is served by a progress thread, as docs/spar_perf.md says.
+static_assert(perf::has_progress_thread<perf::counting_links<spar::threads>>);
+
 TEST(Measure, AnAlgorithmOfOnesOwn) {
   const auto row = measured([](auto& systems) { systems.add("own", defective<none>{}); });
   EXPECT_TRUE(row.correct());

@@ -31,13 +31,15 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {"", "malformed JSON of a tree: "},
       {"{", "malformed JSON of a tree: "},
       {R"({"bandwidth": 1e400, "children": [{"rank": 0}]})", "malformed JSON of a tree: "},
-      {"[]", "root of the tree is not a JSON object"},
-      {R"({"rank": -1})", "root.rank of the tree is not a valid rank: -1"},
-      {R"({"rank": 0.5})", "root.rank of the tree is not a valid rank: 0.5"},
-      {R"({"rank": 4294967296})", "root.rank of the tree is not a valid rank: 4294967296"},
-      {R"({"rank": 0, "latency": 1})", "root of the tree is a rank, but has links; expected a rank or links"},
-      {R"({"children": {}})", "root.children of the tree is not a JSON array"},
-      {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is not a JSON object"},
+      {"[]", "root of the tree is a JSON array; expected a JSON object"},
+      {R"({"rank": -1})", "root.rank of the tree is -1; expected an integer in [0, 2147483647]"},
+      {R"({"rank": 0.5})", "root.rank of the tree is 0.5; expected an integer in [0, 2147483647]"},
+      {R"({"rank": 4294967296})", "root.rank of the tree is 4294967296; expected an integer in [0, 2147483647]"},
+      {R"({"rank": 0, "latency": 1})",
+       "root of the tree has the rank 0 and also a bandwidth or latency; expected a rank in a leaf, and a bandwidth or "
+       "latency in a branch or in a leaf's link"},
+      {R"({"children": {}})", "root.children of the tree is a JSON object; expected a JSON array"},
+      {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is a JSON number; expected a JSON object"},
       {R"({"children": [{"rank": 0}, {"ranks": 1}]})",
        "root.children[1] of the tree has the unknown key 'ranks'; expected rank, or"},
       {R"({"children": [{"children": []}]})", "root.children[0] of the tree has neither a rank nor children"},
@@ -47,7 +49,8 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice"},
       {R"({"children": [{"rank": 0}, {"rank": 1, "rank": 2}]})", "a tree has an object with the key 'rank' twice"},
       {R"({"link": {}, "rank": 0})", "root of the tree has a link to a parent"},
-      {R"({"children": [{"rank": 0, "link": 3}]})", "root.children[0].link of the tree is not a JSON object"},
+      {R"({"children": [{"rank": 0, "link": 3}]})",
+       "root.children[0].link of the tree is a JSON number; expected a JSON object"},
       {R"({"children": [{"rank": 0, "link": {"speed": 3}}]})",
        "root.children[0].link of the tree has the unknown key 'speed'"},
       {R"({"children": [{"rank": 0, "link": {"bandwidth": 0}}]})",
@@ -85,8 +88,9 @@ TEST(tree_json, of_a_file) {
   std::ofstream(path) << R"({"children": [{"rank": 1}, {"rank": 0}]})";
   EXPECT_EQ(spar::read_tree(path).leaves()[0], 1);
   std::ofstream(path) << R"({"children": 3})";
-  for (const auto& [file, says] : {std::pair(path, path + ": root.children of the tree is not a JSON array"),
-                                   std::pair(path + "x", "cannot read " + path + "x: No such file or directory")}) {
+  for (const auto& [file, says] :
+       {std::pair(path, path + ": root.children of the tree is a JSON number; expected a JSON array"),
+        std::pair(path + "x", "cannot read " + path + "x: No such file or directory")}) {
     try {
       const spar::tree t = spar::read_tree(file);
       ADD_FAILURE() << file << " was accepted";

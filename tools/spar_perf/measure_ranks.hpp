@@ -42,6 +42,10 @@ void rest_until(Net& net, double until, bool serves) {
   }
 }
 
+/// Whether a progress thread can serve a rank's calls.
+template <class Net>
+inline constexpr bool has_progress_thread = requires(Net& net) { net.port().wake(); };
+
 /// Makes a call that is late by `seconds`. Meanwhile a progress thread serves a partial system's rounds, as in an
 /// application. Over MPI there is no progress thread, because MPI would have to be initialised for threads: the rank
 /// itself polls for rounds.
@@ -49,7 +53,7 @@ template <class Net, class T, class Index>
 call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_data<T, Index>& data, bool partial,
                     double seconds) {
   const double begin = net.now() + seconds;
-  constexpr bool has_thread = requires { net.wake(); };
+  constexpr bool has_thread = has_progress_thread<Net>;
   std::conditional_t<has_thread, std::optional<spar::progress_thread<Net>>, std::nullopt_t> serving(std::nullopt);
   if constexpr (has_thread) {
     if (partial) serving.emplace(net);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The protocol of algorithms: the members of a collective, and how it is called. Compositions follow this protocol, and
-// any struct of a user may.
+// any struct of a user may. Each algorithm fixes the order of reduction: the sum of the lower ranks is the left
+// operand, and the order of merging follows from the schedule, never from the order of arrival.
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>

@@ -25,9 +25,15 @@ namespace spar {
 
 namespace detail {
 
+template <class Storage>
+concept codec_of_floats =
+    storage_policy<Storage, float, std::uint32_t> || storage_policy<Storage, double, std::uint32_t>;
+
 template <class Selector, class Storage, class Topology, class Schedule>
 auto verdict() {
-  if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
+  if constexpr (!codec_of_floats<Storage>)
+    return nothing_against(); // another sentence of composition lists what a storage needs
+  else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();
   else
     return because<"this schedule does not say with which parts it composes: it needs a static member template "
@@ -52,7 +58,7 @@ using verdict_of = decltype(detail::verdict<Selector, Storage, Topology, Schedul
 template <part_for<slot::selector> Selector, part_for<slot::storage> Storage, part_for<slot::topology> Topology,
           part_for<slot::schedule> Schedule>
 struct composition {
-  static_assert(storage_policy<Storage, float, std::uint32_t> || storage_policy<Storage, double, std::uint32_t>,
+  static_assert(detail::codec_of_floats<Storage>,
                 "this storage is not a codec: every codec has a name and a const member template options(f); a stream "
                 "codec also has exact, entry_bits, delta, bound, encode and decode, a block codec encoded_bytes, "
                 "encode and decode, and then<streams, blocks> has one of each");

@@ -36,9 +36,20 @@ class communicator_rank {
 
   /// Advances the calls in flight. With `block`, waits until something may have happened; otherwise does not wait.
   /// Calls that wait make progress themselves.
-  void progress(bool block) { port_.progress(block); }
+  void progress(bool block) {
+    const detail::rank_lock lock(port_.node().shared());
+    port_.progress(block);
+  }
+  /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
+  /// still handles arriving messages.
+  auto sleep(double seconds)
+    requires requires(Port& simulated) { simulated.sleep(seconds); }
+  {
+    return port_.sleep(seconds);
+  }
 
-  /// Statistics of the call that ended last, and of all calls that have ended.
+  /// Statistics of the call that ended last, and of all calls that have ended. With a progress_thread, read them while
+  /// no call is in flight.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return port_.node().calls().last_call(); }
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return port_.node().calls().statistics(); }
 
@@ -77,6 +88,7 @@ class communicator_rank {
 template <class Net>
 concept communicates = transport<Net> || requires(Net& net) {
   { net.port() } -> std::same_as<typename Net::port_type&>;
+  requires transport<typename Net::port_type>;
 };
 
 namespace detail {

@@ -34,14 +34,15 @@ namespace detail {
 /// A question to a peer about its call, while this rank waits for the answer.
 struct peer_question {
   rank_t peer;
+  std::uint64_t sequence; // of the call
   bool answered = false;
   bounded_text answer{};
 };
 
 } // namespace detail
 
-/// Base class of all transports; programs access it through `communicator_rank`. Only one thread at a time may use it;
-/// if a rank has several threads, that thread holds the rank's lock.
+/// Base class of all transports; programs access it through `communicator_rank`. Only one thread at a time may use
+/// an endpoint; if a rank has several threads, the thread that uses the endpoint holds the rank's lock.
 class endpoint {
  public:
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
@@ -73,7 +74,7 @@ class endpoint {
 
   /// Seconds since an arbitrary start. The simulator hides this function with one that returns virtual time.
   [[nodiscard]] static double now() noexcept {
-    timespec t{}; // <chrono> would take every user longer to compile
+    timespec t{}; // <chrono> would increase the compile time of every user
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
@@ -100,7 +101,7 @@ class endpoint {
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
   /// Returns the record of the name of a collective that is about to start. Throws `invalid_argument` if an earlier
-  /// call of that name has not ended.
+  /// call with the same name has not ended.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight && !dead()) {
@@ -109,7 +110,7 @@ class endpoint {
     name.begin(true, 0, -1);
     return name;
   }
-  /// Assigns a number to a name; only on rank 0. Returns the text of the control message to the other ranks.
+  /// On rank 0, assigns a number to a name. Returns the text of the control message to the other ranks.
   [[nodiscard]] std::string number_name(detail::call_name& name) { return names_.give_number(name); }
 
   // Waiting: see `waits`.
@@ -144,7 +145,7 @@ class endpoint {
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles a control message. Throws `corrupt_message` if no rank can have sent it.
+  /// Handles a control message. Throws `corrupt_message` if no rank can have sent the message.
   [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
@@ -152,27 +153,28 @@ class endpoint {
       if (text != nullptr) dispatch_.hear(part.source, text->view());
     } else if (part.what == purpose::name) {
       if (part.source != 0)
-        raise<corrupt_message>({"a rank other than rank 0 has sent the number of a named collective"});
+        raise<corrupt_message>({"rank ", part.source, " has sent the number of a named collective; expected rank 0"});
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
     } else if (part.what == purpose::abort) {
       if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
-    } else { // only transports handle the others
-      raise<corrupt_message>({"a control message has an unexpected purpose"});
+    } else { // a transport handles every other purpose itself
+      raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
+                              static_cast<unsigned>(part.what), "; expected 1 (abort), 3 (name) or 4 (round)"});
     }
   }
 
   // Options.
 
-  /// Whether messages carry a checksum of their payload, which the receiver verifies, and a number, by which the
-  /// receiver detects missing messages. Must be the same on every rank; set it between calls. Off by default; costs one
-  /// pass over the bytes sent and one over the bytes received.
+  /// Sets whether messages carry a checksum of their payload, which the receiver verifies, and a number, by which the
+  /// receiver detects missing messages. All ranks must use the same setting, and change it only between calls.
+  /// Checksums are off by default; they cost one pass over the bytes sent and one over the bytes received.
   void set_checksums(bool on) {
     const detail::rank_lock lock(rank_mutex_);
     checksums_ = on;
   }
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
-  /// The network model by which algorithms are chosen, the same on every rank; `spar::set_network` changes it.
+  /// The network model by which spar chooses algorithms, the same on every rank; `spar::set_network` changes it.
   [[nodiscard]] const network_model& network() const noexcept { return network_; }
   void set_network(const network_model& network) noexcept { network_ = network; }
 
@@ -187,7 +189,7 @@ class endpoint {
 
   // Queries to peers about their calls: see peer_query.hpp.
 
-  /// The question whose answer this rank is waiting for; null if there is none.
+  /// The question whose answer this rank is waiting for; null if this rank has asked none.
   [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
   void ask(detail::peer_question* what) noexcept { question_ = what; }
   /// The endpoint of another rank, which ranks of the simulator can read directly; null over other transports.

@@ -122,7 +122,7 @@ template <transport Net>
 [[gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
   if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
-  peer_question asked{peer};
+  peer_question asked{peer, sequence};
   const scheduler::pause none_resumed(node.scheduler());
   const struct asking {
     asking(endpoint& its, peer_question* what) : node(&its) { node->ask(what); }
@@ -152,6 +152,7 @@ template <transport Net>
   if (peer_question* const asked = node.question()) { // this rank has found a mismatch and is about to end its calls
     // A peer that has found the mismatch too sends both a question and an answer: the first to arrive counts.
     if (asked->answered || asked->peer != source || note.what == call_note::kind::waits) return;
+    if (note.sequence != static_cast<std::uint32_t>(asked->sequence % header::sequences)) return; // about another call
     asked->answered = true;
     asked->answer.add(text);
     return;

@@ -56,8 +56,8 @@ class progress_thread {
   }
 
  private:
-  // Limits each sleep, because nothing wakes the thread when a call begins to wait or the deadline changes.
   using port_type = detail::port_type_of<Net>;
+  // Limits each sleep, because nothing wakes the thread when a call begins to wait or the deadline changes.
   static constexpr double longest_sleep = 0.05;
   static constexpr bool sleeps = requires(port_type& net, double until, const std::atomic<bool>& stopped) {
     net.sleep(until, stopped);

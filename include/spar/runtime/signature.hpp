@@ -77,7 +77,7 @@ struct call_view {
   [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
 };
 
-/// A view of a call of this rank. Without `describe`, as after the call has ended, it lacks the options.
+/// Describes a call of this rank. The result lacks the options if `describe` is empty, as after the call has ended.
 [[gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
                                        const description& describe = {}) {
   call_view own{rank, agreed};
@@ -109,11 +109,11 @@ struct call_view {
   raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
 }
 
-/// Called with the header of a message from `peer` that does not belong to the call of `rank`, and with that call's
-/// header `ours`. Throws `mismatch` if the headers alone show the difference.
+/// Compares `h`, the header of an unexpected message from `peer`, with `ours`, the header of this rank's call. Throws
+/// `mismatch` for the first field that differs; returns if only the digests differ.
 [[gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank,
                                        std::uint64_t sequence) {
-  const std::uint64_t rest = sequence % max_in_flight; // the part of the number that the tag holds
+  const std::uint64_t rest = sequence % max_in_flight; // the part of the sequence number that the tag holds
   const auto number = [&](const header& of) { return of.sequence * max_in_flight + rest; };
   if (h.sequence != ours.sequence) {
     throw_mismatch("the number of the collective", peer, number(h), rank, number(ours));

@@ -17,10 +17,10 @@
 namespace spar::selector {
 
 /// Selects the entries whose magnitude reaches a threshold t = |mean| + z * deviation, where a normal variable is
-/// farther than z deviations from its mean with probability k/n. If that selects fewer than 3/4 k entries, the selector
-/// divides t by 1.02 until t selects at least as many, or all nonzeros. The number of entries has no upper bound. Mean
-/// and deviation cover the finite entries, summed as doubles; NaN and infinity are always selected. The result is
-/// sorted by index, and deterministic.
+/// farther than z deviations from its mean with probability k/n. If t selects fewer than 3/4 k entries, the selector
+/// divides t by 1.02 until t selects at least 3/4 k entries, or all nonzeros. The number of entries has no upper bound.
+/// Mean and deviation cover the finite entries, summed as doubles; the selector always selects NaN and infinity. The
+/// result is sorted by index, and deterministic.
 struct gaussian {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
@@ -50,8 +50,8 @@ struct gaussian {
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
     if (count < least) {
-      // t only has to fall to the magnitude `enough`. Close to zero, a division may leave t unchanged before that; then
-      // t becomes 0.
+      // Divides t until t falls to the magnitude `enough`, at which t selects `least` entries. If t is so close to zero
+      // that a division leaves t unchanged before t falls to `enough`, sets t to 0.
       const auto enough = kernel::largest<T>(x, least, memory).threshold;
       for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
       if (nearest<T>(t) > enough) t = 0;

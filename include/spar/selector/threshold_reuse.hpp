@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// About the k largest entries, by a threshold that is found in some calls and reused in the calls between them
-// (Ok-Topk, section 3.1.3).
+// Selects about the k largest entries by a threshold, which some calls find and the calls between them reuse (Ok-Topk,
+// section 3.1.3).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -20,11 +20,11 @@ namespace spar::selector {
 
 /// Selects the entries whose magnitude is at least a threshold, the k-th largest magnitude of an earlier call, in one
 /// pass over the vector. The first call and then every `period`-th call find a new threshold, and select exactly the k
-/// largest entries, like `exact_topk`. So does any call in which the old threshold would select more than
-/// k + floor(epsilon * k) entries, or fewer than k - floor(epsilon * k) although there are more nonzeros; then the
-/// period starts again. If the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the call
-/// still takes one pass, since the k largest are among them. (In the program of the paper's authors, the number of
-/// entries is not bounded.) The result is sorted by index, and deterministic.
+/// largest entries, like `exact_topk`. A call also finds a new threshold if the old threshold would select more than
+/// k + floor(epsilon * k) entries, or fewer than k - floor(epsilon * k) although there are more nonzeros; a new period
+/// then starts. If the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the
+/// call still takes one pass, because the selected entries include the k largest. (In the program of the paper's
+/// authors, the number of entries is not bounded.) The result is sorted by index, and deterministic.
 ///
 /// The state changes from call to call. A caller whose call may fail passes a copy of the state, and keeps the copy on
 /// success.
@@ -38,15 +38,16 @@ struct threshold_reuse {
   double epsilon = 0.1;      ///< in [0, 1); with 0 every call selects exactly min(k, nonzeros) entries
   int threads = 1;           ///< threads that share the passes over the vector, in [1, max_threads]: docs/selectors.md
 
-  /// Two numbers, which can be saved and loaded. Any threshold is safe: the selector replaces a wrong one.
+  /// The state between calls, which a program can save and load. A program may load any threshold: the selector
+  /// replaces a threshold that selects too many or too few entries.
   struct state {
     std::uint64_t threshold = 0; ///< a magnitude, as kernel::magnitude_of returns it
-    std::uint64_t calls = 0;     ///< since the threshold was found, including that call; 0: find one
+    std::uint64_t calls = 0;     ///< number of calls since, and including, the one that found `threshold`; 0: none
     bool operator==(const state&) const = default;
 
     template <class F>
     void shared_state(F&&) const noexcept {}
-    /// Calls `f` with the numbers that each rank has for itself.
+    /// Calls `f` with each number that may differ between ranks.
     template <class F>
     void own_state(F&& f) {
       f(threshold), f(calls);
@@ -136,8 +137,8 @@ struct threshold_reuse {
     return all;
   }
 
-  /// Corrects a threshold that has become too low: the k largest entries are among the selected ones, so this keeps
-  /// those, returns the others to `x`, and stores a new threshold.
+  /// Corrects a threshold that has become too low: the selected entries include the k largest, so the function keeps
+  /// the k largest, returns the other entries to `x`, and stores a new threshold.
   template <kernel::ranked T, index_type Index>
   static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
                               state& now) {

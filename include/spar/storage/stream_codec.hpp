@@ -19,7 +19,7 @@
 
 namespace spar {
 
-/// The output of a decoder. Its size is the number of entries that the header of the message gives.
+/// The output of a decoder, with room for the number of entries that the header of the message gives.
 template <element T, index_type Index>
 struct entry_room {
   std::span<Index> indices;
@@ -27,15 +27,15 @@ struct entry_room {
 };
 
 /// An encoding of the entries of sparse streams, of any size in bytes. Both sides know the index range of the entries,
-/// so indices may be encoded relative to its begin. The concept rejects a codec that must keep a state between
-/// messages.
+/// so indices may be encoded relative to the beginning of that range. The concept rejects a codec that must keep a
+/// state between messages.
 ///
 /// - `bound<T, Index>(range, count)`: an upper bound of the bytes for any `count` entries in `range`.
 /// - `encode(entries, range, bytes)` writes at most that number of bytes, and returns how many it wrote.
-/// - `decode(bytes, range, to)` gets exactly the bytes that `encode` wrote, at any alignment. The bytes come from
-/// another
-///   rank and may be damaged: only `to.indices.size() <= range.size()` is guaranteed. Fills `to` with strictly
-///   ascending indices inside `range`, or throws `corrupt_message`; never reads beyond `bytes`.
+/// - `decode(bytes, range, to)` gets exactly the bytes that `encode` wrote, at any alignment. The bytes
+///   come from another rank and may be damaged: spar guarantees only `to.indices.size() <= range.size()`. `decode`
+///   fills `to` with strictly ascending indices inside `range`, or throws `corrupt_message`; it never reads beyond
+///   `bytes`.
 /// - `exact`: false if values may be rounded; indices never change. If false, every rank, including the sender,
 ///   continues with the decoded values.
 /// - `entry_bits<T, Index>(n, count)`: the bits of one of `count` entries spread over n indices, for the cost model.
@@ -58,8 +58,8 @@ concept stream_codec = part_for<Codec, slot::storage> &&
                        };
 
 /// A stream codec that can also work without copying: `lend(entries)` is a message that refers to the stream's own
-/// memory, and `borrow<T, Index>(message, range)` is a view of the entries in a received message, after they were
-/// validated.
+/// memory, and `borrow<T, Index>(message, range)` is a view of the entries in a received message, whose indices
+/// `borrow` has validated.
 template <class Codec, class T, class Index>
 concept lending_codec =
     stream_codec<Codec, T, Index> && Codec::exact &&
@@ -70,8 +70,8 @@ concept lending_codec =
 
 namespace storage {
 
-/// Coordinates: indices and values as they are in memory. Sends from the stream's own memory; copies only if several
-/// streams share a message.
+/// Coordinates: indices and values as they are in memory. Messages refer to the stream's own memory; spar copies
+/// entries only if several streams share a message.
 struct coo {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "coo";

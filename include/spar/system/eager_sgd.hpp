@@ -14,13 +14,14 @@ namespace spar {
 struct eager_sgd_options {
   partial_options rounds{};
   /// The ranks average their weights after every `period` steps; 0 means never. All ranks get the result of every
-  /// round, so weights that start equal stay equal; averaging only corrects what else a program does to its weights.
+  /// round, so weights that start equal stay equal; averaging only corrects changes that a program makes to its weights
+  /// outside `step`.
   std::uint64_t period = 0;
 };
 
 /// The optimizer on one rank, for n weights. `Participation` may be any participation, and `Algorithm` any algorithm
-/// for dense values, including compositions and `error_feedback`. All ranks must use the same ones and make the same
-/// number of steps.
+/// for dense values, including compositions and `error_feedback`. All ranks must use the same participation and
+/// algorithm, and make the same number of steps.
 template <element T, communicates Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {
  public:
@@ -36,7 +37,8 @@ class eager_sgd {
     return by;
   }
 
-  /// Call it on all ranks after the last step: subtracts the gradients that missed their rounds from the weights.
+  /// Subtracts the gradients that missed their rounds from the weights. All ranks must call `finish` after the last
+  /// step.
   participants finish(std::span<T> weights) {
     buffer<T> rest(net_->memory(), weights.size());
     participants by = reduce_.drain(rest.span());

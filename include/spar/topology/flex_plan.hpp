@@ -98,16 +98,16 @@ class flex_plan {
   }
   /// Whether the rank adds values of its own in the call.
   [[nodiscard]] bool adds(const part& p) const noexcept { return !is_root(p) || calls_[p.call].root_holds; }
-  /// Number of ranks in the longest chain of a level, which takes one round less.
+  /// Number of ranks in the longest chain of a level; the level takes one round fewer.
   [[nodiscard]] std::size_t longest_chain(std::size_t level) const noexcept { return levels_[level].longest; }
   /// The calls of a level in which a rank takes part, in the order of the calls.
   [[nodiscard]] std::span<const part> parts(std::size_t level, rank_t rank) const noexcept {
     const std::size_t i = level * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank);
     return std::span(parts_).subspan(part_bounds_[i], part_bounds_[i + 1] - part_bounds_[i]);
   }
-  /// The range that a rank owns in the end.
+  /// The range that a rank owns after the last level.
   [[nodiscard]] index_range operator[](rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
-  /// A hash of the plan, the same for equal plans and hardly ever for different ones.
+  /// A hash of the plan: equal plans have the same hash, and different plans almost never do.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
   /// The mean and the maximum of `call_counts` over all ranks and levels.
   [[nodiscard]] call_counts counts() const {
@@ -203,10 +203,10 @@ class flex_plan {
     }
   }
 
-  /// The children of a branch, those with slower links first, if one link has at most a quarter of the bandwidth of any
-  /// other; otherwise empty. Chains that all begin with the same child form a pipeline behind it, in which the other
-  /// links carry up to d/(d-1) of the values of the ring in each half. This is no loss only if all ranks wait for the
-  /// slow link anyway.
+  /// The children of a branch, in ascending order of the bandwidth of their links, if one link has at most a quarter of
+  /// the bandwidth of any other; otherwise empty. Chains that all begin with the same child form a pipeline behind that
+  /// child, in which each other link carries up to d/(d-1) times as many values as in a ring, in each half of the
+  /// allreduce, for d children. The pipeline loses no time only if all ranks wait for the slow link anyway.
   static std::vector<std::size_t> slow_first(const tree& topology, const tree::node& branch) {
     const auto bandwidth = [&](std::size_t c) { return topology.nodes()[branch.children[c]].up.bandwidth; };
     std::vector<std::size_t> order(branch.children.size());
@@ -266,8 +266,9 @@ class flex_plan {
     chains_.insert(chains_.end(), chain.begin(), chain.end());
   }
 
-  /// Updates the ranges that ranks hold after the calls of a level, which begin with `first`. Ranks in none of these
-  /// calls keep their ranges.
+  /// Updates the ranges that ranks hold after the last level, whose calls begin at index `first`. A rank that takes
+  /// part in no call of the level keeps its range. Throws `invalid_argument` unless the calls include each value that a
+  /// rank holds exactly once and give each root one contiguous range.
   void take_over_ranges(std::size_t first) {
     for (rank_t r = 0; r < ranks_; ++r) {
       const auto mine = parts(levels() - 1, r);
@@ -320,8 +321,8 @@ class flex_plan {
       raise<invalid_argument>({"the owners of a plan own only ", covered, " of ", n_, " values; expected all"});
   }
 
-  /// Makes the calls since the last level a level, and records which ranks take part in which call. Returns the first
-  /// of these calls.
+  /// Makes the calls that were added after the last level a new level, and records which ranks take part in which call.
+  /// Returns the index of the first call of the new level.
   std::size_t close_level() {
     const std::size_t before = levels_.empty() ? 0 : levels_.back().last_call;
     std::size_t longest = 0;
@@ -368,7 +369,7 @@ class flex_plan {
 
   std::uint64_t n_;
   rank_t ranks_;
-  std::vector<index_range> held_; // by each rank after the levels so far
+  std::vector<index_range> held_; // the range that each rank holds after the levels so far
   std::vector<call> calls_;
   std::vector<rank_t> chains_;
   std::vector<bounds> levels_;

@@ -33,21 +33,26 @@ inline bool read_link(tree_link& link, const std::string& key, const nlohmann::j
 inline tree_node node_of_json(const nlohmann::json& from, const std::string& place, const tree_link& above,
                               std::size_t depth) {
   tree::check_depth(depth);
-  if (!from.is_object()) raise<invalid_argument>({place, " of the tree is not a JSON object"});
+  if (!from.is_object())
+    raise<invalid_argument>({place, " of the tree is a JSON ", from.type_name(), "; expected a JSON object"});
   tree_node node;
   if (from.contains("rank") && (from.contains("bandwidth") || from.contains("latency"))) {
-    raise<invalid_argument>({place, " of the tree is a rank, but has links; expected a rank or links"});
+    raise<invalid_argument>({place, " of the tree has the rank ", from["rank"].dump(),
+                             " and also a bandwidth or latency; expected a rank in a leaf, and a bandwidth or latency "
+                             "in a branch or in a leaf's link"});
   }
   for (const auto& [key, value] : from.items()) {
     if (read_link(node.links, key, value, place) || key == "children") continue;
     if (key == "rank") {
       constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max());
       if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) {
-        raise<invalid_argument>({place, ".rank of the tree is not a valid rank: ", value.dump()});
+        raise<invalid_argument>(
+            {place, ".rank of the tree is ", value.dump(), "; expected an integer in [0, ", largest, "]"});
       }
       node.rank = value.get<rank_t>();
     } else if (key == "link") {
-      if (!value.is_object()) raise<invalid_argument>({place, ".link of the tree is not a JSON object"});
+      if (!value.is_object())
+        raise<invalid_argument>({place, ".link of the tree is a JSON ", value.type_name(), "; expected a JSON object"});
       node.link = above;
       for (const auto& [its, number] : value.items()) {
         if (!read_link(*node.link, its, number, place + ".link")) {
@@ -62,7 +67,9 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
   }
   if (!from.contains("children")) return node;
   const nlohmann::json& children = from["children"];
-  if (!children.is_array()) raise<invalid_argument>({place, ".children of the tree is not a JSON array"});
+  if (!children.is_array())
+    raise<invalid_argument>(
+        {place, ".children of the tree is a JSON ", children.type_name(), "; expected a JSON array"});
   for (std::size_t c = 0; c < children.size(); ++c) {
     node.children.push_back(node_of_json(children[c], sentence(place, ".children[", c, "]"), node.links, depth + 1));
   }
@@ -75,7 +82,7 @@ namespace detail {
 
 /// Parses a JSON text. Throws `invalid_argument`, naming the text as `what`, if an object has the same key twice.
 inline nlohmann::json json_without_doubles(const std::string& text, const char* what) {
-  std::vector<std::set<std::string>> keys; // of each object that is open
+  std::vector<std::set<std::string>> keys; // of each object whose end the parser has not reached
   using json = nlohmann::json;
   return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
@@ -91,9 +98,9 @@ inline nlohmann::json json_without_doubles(const std::string& text, const char* 
 
 /// Reads a tree from a JSON text such as `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`. A
 /// branch has `children`, and the `bandwidth` (bytes per second) and `latency` (seconds) of the link to each of them,
-/// by default those of `tree_link`. A leaf has a `rank`. Both may have a `"link": {"bandwidth": 1e7}` to the parent; a
-/// value that this link lacks is that of the parent's links. Throws `invalid_argument`, which names the node, as `tree`
-/// does.
+/// by default those of `tree_link`. A leaf has a `rank`. A branch or a leaf may have a `"link": {"bandwidth": 1e7}` to
+/// its parent; a link without a bandwidth or latency takes it from the parent's `bandwidth` or `latency`. Throws
+/// `invalid_argument`, naming the node, if the JSON is malformed or `tree` rejects the tree.
 inline tree parse_tree(const std::string& text) {
   try {
     return tree(detail::node_of_json(detail::json_without_doubles(text, "a tree"), "root", {}, 0));
@@ -102,7 +109,8 @@ inline tree parse_tree(const std::string& text) {
   }
 }
 
-/// Reads a tree from a JSON file, see `parse_tree`. Throws `invalid_argument` with the name of the file.
+/// Reads a tree from a JSON file, see `parse_tree`. Throws `invalid_argument`, naming the file, if the file cannot be
+/// read or its tree is invalid.
 inline tree read_tree(const std::string& path) {
   std::ifstream file(path);
   if (!file) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});

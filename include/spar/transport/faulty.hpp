@@ -77,7 +77,7 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 
 /// Injects the faults of a plan into the messages of a rank and forwards everything else to the wrapped transport,
 /// which must outlive this object. Ranks notice damage only if they check payloads, so every such test needs
-/// `net.node().set_checksums(true)`.
+/// `net.set_checksums(true)`.
 ///
 /// - The sender of a delayed or dropped message sees its send complete. Later messages to the same peer with the same
 ///   tag stay behind a delayed one. Delays end when the rank calls `progress`, in the simulator at their virtual time

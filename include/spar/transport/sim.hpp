@@ -33,10 +33,6 @@ class sim : public communicator_rank<sim_port> {
  public:
   sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
       : communicator_rank(engine, rank, size, memory) {}
-
-  /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
-  /// still handles arriving messages.
-  auto sleep(double seconds) { return port().sleep(seconds); }
 };
 
 /// A simulated machine: its ranks, the links between them and the queue of events.
@@ -196,13 +192,8 @@ class simulator {
     const bool first = !m.way.begun;
     const auto [left, next, arrives] = network_.pass(now_, m.way, m.source, m.peer, m.head.payload_bytes());
     if (first && !options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
-    const double then = arrives ? delayed(m.source, m.peer, m.tag, next) : next;
+    const double then = arrives ? jitter_.delayed(next, tie, events_.scheduled()) : next;
     schedule({then, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer).port(), &m}, tie);
-  }
-
-  /// Adds jitter to an arrival time. Messages of one (source, destination, tag) stay in order.
-  [[nodiscard]] double delayed(rank_t source, rank_t destination, tag_t tag, double arrival) {
-    return jitter_.delayed(arrival, hash(source, destination, tag), events_.scheduled());
   }
 
   void drop(sim_port::shipment* m) noexcept {
@@ -297,7 +288,9 @@ inline void sim_port::deliver(shipment* s, expectation* r) {
 
 inline void sim_port::post(const control_message& note, rank_t peer) {
   sim_port& to = engine_->rank(peer).port();
-  const double arrival = engine_->delayed(rank(), peer, -1, clock_ + engine_->network_.latency(rank(), peer));
+  const double undelayed = clock_ + engine_->network_.latency(rank(), peer);
+  const double arrival =
+      engine_->jitter_.delayed(undelayed, engine_->hash(rank(), peer, -1), engine_->events_.scheduled());
   to.notes_.push_back({arrival, note});
   engine_->schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0);
 }

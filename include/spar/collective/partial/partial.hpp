@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A collective that proceeds without the ranks that are late, whose contributions are included later: persistent
-// rounds, started by calls or by the activations of other ranks (eager-SGD, sections 4 and 5).
+// A collective that does not wait for late ranks and includes their contributions in a later round: persistent rounds,
+// which calls or the activations of other ranks start (eager-SGD, sections 4 and 5).
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
@@ -25,8 +25,8 @@ namespace spar {
 
 struct partial_options {
   static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
-  /// The number of rounds that may run ahead of a rank's calls, and so of results that are kept for the rank. With 0, a
-  /// round waits for every rank.
+  /// The number of rounds that may run ahead of a rank's calls; the rank keeps their results until it makes the calls.
+  /// With 0, a round waits for every rank.
   std::uint64_t tau = 64;
 };
 
@@ -55,14 +55,14 @@ struct partial_terms {
 ///   same `participants`.
 /// - Round r starts on this rank when it makes its call r and the participation lets it start rounds, or when another
 ///   rank's activation has arrived and this rank has made at least r - tau calls. The rank then contributes all its
-///   calls that are in no earlier round, so every call is included exactly once.
-/// - All ranks make the same number of calls; then `drain` runs a round of all ranks that delivers what is still held
-///   back. Ranks that have made different numbers of calls end in `mismatch`, and so do ranks that make a call after
-///   another rank has destroyed its object.
+///   calls that are in no earlier round, so every call is in exactly one round.
+/// - All ranks make the same number of calls; then `drain` runs a round of all ranks that includes every call that is
+///   still held back. If ranks have made different numbers of calls, or a rank makes a call after another rank has
+///   destroyed its object, the calls throw `mismatch`.
 /// - Rounds make progress while the application computes if the rank has a progress_thread or calls `progress()`.
 ///
-/// One call at a time. The transport must outlive this object. All ranks create their objects in the same order, as
-/// they start collectives in the same order.
+/// Each rank makes one call at a time. The transport must outlive this object. All ranks must create their objects in
+/// the same order, just as they must start collectives in the same order.
 template <transport Net, class Held, participation Participation, class Algorithm, class Op>
 class partial {
  public:
@@ -87,9 +87,9 @@ class partial {
     activation_.greet(subscriber_.number, description_of(terms()));
   }
   partial(const partial&) = delete;
-  /// Tells the other ranks that this rank makes no further call, so that any rank that does ends in `mismatch`. Then
-  /// waits until a running round has ended and no peer reads this object's buffers. A program in the simulator cannot
-  /// wait in a destructor: it must call `drain` first.
+  /// Tells the other ranks that this rank makes no further call, so that a further call of any rank throws `mismatch`.
+  /// Then waits until a running round has ended and no peer reads this object's buffers. A program in the simulator
+  /// cannot wait in a destructor: it must call `drain` first.
   ~partial() {
     const detail::rank_lock lock(node().shared());
     try {
@@ -100,24 +100,24 @@ class partial {
     }
     engine_.reset();
     node().dispatch().remove(subscriber_);
-    detail::await_loans(*net_); // of this object's buffers
+    detail::await_loans(*net_); // peers may still read this object's buffers
   }
 
-  /// Makes the next call. Dense values are reduced in place; a stream is borrowed until the call has ended. Throws
-  /// `invalid_argument` for a dimension other than n, for a malformed stream and for what the algorithm does not
-  /// accept, before the call counts, and for a call after `drain`; throws `mismatch` if another rank has drained, or
-  /// has left, after fewer calls.
+  /// Makes the next call: reduces dense values in place, or borrows a stream until the call has ended. Throws
+  /// `invalid_argument`, and does not count the call, for a dimension other than n, for a malformed stream, for values
+  /// that the algorithm does not accept, and after `drain`. Throws `mismatch` if another rank has drained, or has
+  /// destroyed its object, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
-  /// Makes the next call, non-blocking.
+  /// Starts the next call as a non-blocking call.
   auto start(const argument& x) { return begin(x, false); }
 
-  /// Call it on all ranks after the last call: returns the sum of all calls that were held back. Dense values are
-  /// overwritten with this sum; of a stream only the dimension is used.
+  /// Returns the sum of all calls that were held back. All ranks must call `drain` after the last call. Overwrites
+  /// dense values with the sum; uses only the dimension of a stream.
   result drain(const argument& x) { return start_drain(x).wait(); }
   auto start_drain(const argument& x) { return begin(x, true); }
 
-  /// Makes progress on messages that have arrived; for programs without a progress thread to call while they compute.
-  /// Returns whether a round is in progress, in which other ranks may be waiting for this rank: if so, call
+  /// Makes progress on messages that have arrived. Programs without a progress thread call `progress()` as they
+  /// compute. Returns whether a round is in progress, in which other ranks may be waiting for this rank: if so, call
   /// `progress()` again soon.
   bool progress() {
     const detail::rank_lock lock(node().shared());
@@ -169,7 +169,7 @@ class partial {
       raise<invalid_argument>({"the previous call of a partial allreduce has not ended; make one call at a time"});
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>(
-          {"a partial allreduce of dimension ", n_, " was called with dimension ", Held::dimension(x)});
+          {"a partial allreduce was called with dimension ", Held::dimension(x), "; expected ", n_});
     }
     Held::check(x);
     if constexpr (requires { algorithm_.check_values(x); }) algorithm_.check_values(x);
@@ -181,7 +181,7 @@ class partial {
     check(x);
     call_record& record = node().calls().acquire();
     pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
-    net_->progress(false); // the round starts now, if it can
+    net_->progress(false); // starts the round now if possible
     return handle;
   }
 
@@ -311,7 +311,7 @@ class partial {
     if (error_) call_wait_.wake(node().scheduler());
   }
 
-  /// Collects this rank's contribution to a round, at the moment when the round starts.
+  /// Collects this rank's contribution to a round when the round starts.
   void contribute(finished& next, std::uint64_t round) {
     next.who = participants(round, net_->size(), net_->memory());
     const argument* const call = drained_ ? nullptr : waiting_;

@@ -23,21 +23,21 @@
 namespace spar {
 
 /// Each rank sends its selected entries to the owners of their indices, whose boundaries balance the load. The owners
-/// keep the k largest sums, by a threshold that all ranks share, and all ranks gather these sums. The selector gives k
-/// by `bounds(n)`, and by `period`, if it has one, how often thresholds are computed again (the paper's tau'). Only the
-/// entries that reach the global result leave `x`.
+/// keep the k largest sums, by a threshold that all ranks share, and all ranks gather these sums. The selector's
+/// `bounds(n)` give k, and its `period`, if it has one, gives the number of calls from one computation of the global
+/// threshold to the next (the paper's tau'). Only the entries that reach the global result leave `x`.
 ///
-/// With a selector that keeps its bounds, which `epsilon` widens, on every call at most (1 + epsilon) k entries leave a
-/// rank for their owners, an owner gets at most (1 + epsilon) k + P entries, and the result has at most (1 + epsilon) k
-/// entries; with epsilon 0 the result has min(k, its nonzeros) entries. A rank sends or receives at most 2 (1 +
-/// epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P words (of 4 bytes, with values and indices of 4 bytes); more in
-/// calls that search for thresholds (see keep_global_topk) or boundaries (see balance_ownership). On a tree an owner
-/// gets its portion of P times as many entries.
+/// If each call of the selector stays within its bounds, for which `epsilon` is the tolerance, a rank sends owners at
+/// most (1 + epsilon) k entries, an owner gets at most (1 + epsilon) k + P entries, and the result has at most
+/// (1 + epsilon) k entries; with epsilon 0 the result has k entries, or all nonzeros if there are fewer. A rank sends
+/// or receives at most 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P words (of 4 bytes, with values and
+/// indices of 4 bytes); more in calls that search for thresholds (see keep_global_topk) or boundaries (see
+/// balance_ownership). On a tree an owner gets its portion of P times as many entries.
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
 
-  std::uint64_t tau = 64; ///< number of calls after which the owners' boundaries are computed again
+  std::uint64_t tau = 64; ///< number of calls from one computation of the owners' boundaries to the next
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -49,11 +49,11 @@ struct balanced_owners {
       return detail::accepts_entries_alone<Storage>();
   }
 
-  /// What changes from call to call; equal on all ranks.
+  /// The state that changes from call to call; it is the same on all ranks.
   struct state {
     std::uint64_t calls = 0;
     std::uint64_t global_threshold = 1;
-    std::vector<std::uint64_t> boundaries{}; ///< P + 1 of them; on a tree, those of its cells
+    std::vector<std::uint64_t> boundaries{}; ///< P + 1 boundaries of owners; on a tree, of its cells
 
     template <class F>
     void shared_state(F&& f) {
@@ -96,8 +96,9 @@ struct balanced_owners {
     last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries,
                                                       now.calls % tau == 0, most);
 
-    // On a tree ranks encode partial sums. Their rounding errors are kept apart at first and count only for entries of
-    // the global result: for other entries all ranks put back their whole contributions.
+    // On a tree, ranks also encode partial sums. `lost` collects the rounding errors of this rank's encodings. Only the
+    // errors of entries of the global result go to the residual, because all ranks put their whole contributions to
+    // other entries back.
     constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
     buffer<T> lost(net.memory(), rounds_on_the_way ? x.size() : 0);
     std::fill_n(lost.data(), lost.size(), T{});
@@ -121,8 +122,8 @@ struct balanced_owners {
   static void add_at(std::span<const Index> indices, std::span<const T> from, std::span<T> to) {
     for (const Index i : indices) to[i] = static_cast<T>(to[i] + from[i]);
   }
-  /// The number of calls after which the global threshold is computed again: 1 for a selector without `period`, which
-  /// computes its own threshold in every call.
+  /// The number of calls from one computation of the global threshold to the next: 1 for a selector without `period`,
+  /// which computes its own threshold in every call.
   template <class Selector>
   static std::uint64_t period_of(const Selector& select) {
     if constexpr (requires { select.period; })

@@ -31,13 +31,13 @@ struct flex_message {
   std::size_t hop;   // number of earlier hops of the chain
   std::size_t part;
   std::size_t number = 0;
-  bool ready = false; // whether it may be sent
+  bool ready = false; // whether the rank may send the message
   bool sent = false;
 
   [[nodiscard]] std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(number % max_lanes); }
 };
 
-/// The messages that a rank sends, or those that it receives, on a level.
+/// All messages that a rank sends on a level, or all messages that it receives on a level.
 class flex_messages {
  public:
   flex_messages(pool& memory, std::size_t room) : messages_(memory, room) {}
@@ -89,7 +89,7 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
   }
 }
 
-/// Waits until a message that the level has begun to send has left.
+/// Waits until the send of `m`, which is in flight, completes.
 template <transport Net, class Work, class Sending>
 task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending sending) {
   try {
@@ -103,7 +103,7 @@ task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_
 
 /// A level of a plan on one rank, up the tree or (`up` is false) down: along the chains or, if `Work` is `straight`,
 /// directly from all ranks of a chain to its root and back. Dense values travel along the chains, as in the paper;
-/// partial sums of streams would grow on the way (docs/decisions/0008).
+/// partial sums of streams would grow with every hop (docs/decisions/0008).
 template <transport Net, class Work>
 class flex_level {
  public:
@@ -152,14 +152,14 @@ class flex_level {
     for (flex_message& m : out_) m.ready = m.ready || m.hop == 0;
     next_hop(0);
   }
-  /// Sends what has been received for a part onward along the part's chain.
+  /// Forwards the part of the received message `m` along the part's chain.
   void taken(const flex_message& m) {
     flex_message* const onward = out_of_.data()[m.part];
     if (Work::straight || onward == nullptr) return;
     onward->ready = true;
     send(onward);
   }
-  /// Records the first error, which is the cause of those that follow.
+  /// Stores the current exception unless an earlier one is stored: the first error causes all later errors.
   void note_error() noexcept {
     if (!error_) error_ = std::current_exception();
   }
@@ -175,7 +175,7 @@ class flex_level {
     for (const auto& p : parts) most += Work::straight && plan.is_root(p) ? p.place + 1 : 1;
     return most;
   }
-  /// Starts the hop of by_hop_[first].
+  /// Starts the hop whose messages begin at by_hop_[first].
   void next_hop(std::size_t first) {
     if (first == by_hop_.size()) return;
     hop_ = by_hop_[first]->hop;
@@ -200,24 +200,24 @@ class flex_level {
   flex_messages out_;
   buffer<flex_message*> out_of_; // the outgoing message of each part
   fixed_vector<flex_message*> by_hop_;
-  std::size_t hop_ = 0;     // the hop that is being sent
-  std::size_t hop_end_ = 0; // the end of its messages in by_hop_
-  std::size_t left_ = 0;    // how many of its messages have not left
+  std::size_t hop_ = 0;     // the current hop
+  std::size_t hop_end_ = 0; // the end of the current hop's messages in by_hop_
+  std::size_t left_ = 0;    // number of the current hop's messages that have not left
   fixed_vector<task<void>> sending_;
   fixed_vector<typename Work::arrival> arrived_; // messages that have arrived and are still needed
   fixed_vector<task<void>> taking_;
   std::exception_ptr error_;
 };
 
-/// Executes a plan on one rank, level by level from the bottom up or, if `up` is false, from the top down, with the
-/// chains of a level at the same time. `Work` defines what is sent for each of this rank's parts of a level, where a
-/// message is received, and what is done with the message and finally with all messages; the functions that process
-/// messages return the work, in entries.
+/// Executes a plan on one rank, level by level from the bottom up or, if `up` is false, from the top down; the chains
+/// of a level run at the same time. For each of this rank's parts of a level, `Work` provides the message to send and
+/// the buffer for a receive, and processes each received message, then all of them together. The functions that process
+/// messages return the amount of work, in entries.
 template <transport Net, class Work>
 task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
   for (std::size_t l = 0; l < plan->levels(); ++l) {
     const auto parts = plan->parts(up ? l : plan->levels() - 1 - l, net.rank());
-    if (parts.empty()) continue; // not a rank below a branch of this level
+    if (parts.empty()) continue; // this rank is below no branch of the level
     work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
     level.begin();
@@ -225,7 +225,8 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       for (auto& t : level.taking()) co_await std::move(t);
       net.compute(work->all_taken());
       level.release_buffers();
-      // The values that are sent must not change until then. A send that ends may start others, so the list grows.
+      // The values being sent must not change until all sends have completed. A completed send may start others, so
+      // the list may grow.
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
       level.throw_first_error();

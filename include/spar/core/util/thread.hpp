@@ -26,7 +26,7 @@ inline void rest(double seconds) noexcept {
   nanosleep(&time, nullptr);
 }
 
-/// A thread; call `join` before destroying a started one.
+/// A thread; call `join` before destroying a thread that has started.
 class thread {
  public:
   thread() = default;
@@ -69,8 +69,8 @@ class signal {
 
   void notify_all() noexcept { pthread_cond_broadcast(&condition_); }
 
-  /// Unlocks the mutex while it waits. Returns when notified, at the time `until` of the monotonic clock, or
-  /// spuriously.
+  /// Unlocks `held` while the calling thread waits. Returns after `notify_all`, at the time `until` of the monotonic
+  /// clock, or spuriously.
   void wait(std::mutex& held, double until) noexcept {
     const timespec time = timespec_of(until);
     pthread_cond_timedwait(&condition_, held.native_handle(), &time);

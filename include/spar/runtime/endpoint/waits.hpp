@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The operations that the coroutines of a rank await, and the deadline after which an operation fails with `timeout`.
+// The operations that the coroutines of a rank await, and the deadline after which an operation fails with `timeout`. A
+// transport wakes a waiting coroutine by `operation_record::complete`; here only a deadline or a failed rank does.
 #pragma once
 
 #include <spar/core/address.hpp>

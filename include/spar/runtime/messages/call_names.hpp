@@ -26,18 +26,18 @@ namespace detail {
 /// Sequence numbers modulo `max_in_flight` belong to names from this number on, and to unnamed collectives below it.
 inline constexpr std::uint64_t first_named = max_in_flight / 2;
 
-/// The record of a name. Waiting for its number is an operation, with a tag that no message has.
+/// The record of a name. A call waits for the number of its name in an operation, whose tag no message has.
 struct call_name : operation_record {
   call_name* next = nullptr;
   std::string text;
   std::uint64_t hash = 0;
-  std::uint64_t number = 0; // sequence number of its calls, modulo `max_in_flight`; 0 until known
+  std::uint64_t number = 0; // sequence number, modulo `max_in_flight`, of the calls with this name; 0 until known
   std::uint64_t calls = 0;
   bool in_flight = false;
 };
 
-/// The names of a communicator. Rank 0 numbers them in the order in which it first starts them, and sends the numbers
-/// to the other ranks.
+/// The names of a communicator. Rank 0 numbers the names in the order in which it first starts collectives with them,
+/// and sends the numbers to the other ranks.
 class call_names {
  public:
   call_names() = default;
@@ -59,7 +59,7 @@ class call_names {
     return name;
   }
 
-  /// Assigns the next number; only on rank 0. Returns the text of the control message to the other ranks.
+  /// On rank 0, assigns the next number to a name. Returns the text of the control message to the other ranks.
   [[nodiscard]] std::string give_number(call_name& name) {
     name.number = next_++;
     std::string note(2 * sizeof(std::uint64_t), '\0');
@@ -67,8 +67,8 @@ class call_names {
     std::memcpy(note.data() + sizeof(name.hash), &name.number, sizeof(name.number));
     return note;
   }
-  /// Reads a number that rank 0 has assigned. Throws `corrupt_message` if the number is out of range or contradicts an
-  /// earlier one.
+  /// Reads a number that rank 0 has assigned. Throws `corrupt_message` if the number is out of range, or if the name
+  /// has another number already.
   call_name& take_number(std::string_view note) {
     std::uint64_t hash = 0;
     std::uint64_t number = 0;
@@ -77,10 +77,14 @@ class call_names {
       std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
     }
     if (number < first_named || number >= max_in_flight) {
-      raise<corrupt_message>({"the number of a named collective is out of range in a control message"});
+      raise<corrupt_message>({"a control message gives a named collective the number ", number,
+                              "; expected a number in [", first_named, ", ", max_in_flight, ")"});
     }
     call_name& name = find(hash);
-    if (name.number != 0 && name.number != number) raise<corrupt_message>({"a named collective is renumbered"});
+    if (name.number != 0 && name.number != number) {
+      raise<corrupt_message>(
+          {"a control message gives a named collective the number ", number, "; expected its number ", name.number});
+    }
     name.number = number;
     return name;
   }

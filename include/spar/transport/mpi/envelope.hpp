@@ -14,7 +14,7 @@
 
 namespace spar {
 
-/// The largest payload that travels in the envelope with its header: bytes, each piece padded to 16 bytes.
+/// The largest payload that travels in the envelope with its header, in bytes, with each piece padded to 16 bytes.
 inline constexpr std::size_t enclosed_bytes = 4096;
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
@@ -30,7 +30,8 @@ class short_header {
   static constexpr std::uint32_t expected_magic = 0xB2;
   static constexpr std::uint32_t magic_of_version_1 = 0x5D;
 
-  /// Whether the bytes read are a short header. A full header has another value in this byte, in either byte order.
+  /// Whether the bytes read are a short header. A full header has another value in the byte that holds the magic number
+  /// of a short one, in either byte order.
   [[nodiscard]] bool is_short() const noexcept { return (fields_ & 0xFF) == expected_magic; }
   /// Whether the bytes read are a short header of version 1 of the wire format.
   [[nodiscard]] bool is_old() const noexcept { return (fields_ & 0xFF) == magic_of_version_1; }
@@ -39,7 +40,7 @@ class short_header {
   [[nodiscard]] static bool suffices(const header& h) noexcept {
     return h.format == wire_format::dense && h.lengths[1] == 0 && h.lengths[2] == 0 &&
            h.lengths[0] == h.count * size_of(h.element) && h.lengths[0] > 0 && h.lengths[0] <= enclosed_bytes &&
-           h.checksum == 0; // the channel sets it together with the checksum of the payload
+           h.checksum == 0; // the channel sets the checksums of the header and the payload together
   }
 
   short_header() = default;
@@ -56,7 +57,7 @@ class short_header {
     const auto element = static_cast<element_code>(fields_ >> 8 & 0xF);
     const std::size_t size = size_of(element);
     if (checksum_ != expected_checksum()) raise<corrupt_message>({"the checksum of a message's header is wrong"});
-    // The receiver would wait for the pieces of a larger payload, which is never enclosed.
+    // A larger payload is never enclosed, so the receiver would wait for further messages with its pieces.
     if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
       raise<corrupt_message>({"a message with a short header has ", payload, " bytes of payload, but its values have ",
                               size, " bytes each"});
@@ -99,7 +100,7 @@ inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noex
 
 /// Reads an envelope that `write_envelope` wrote: stores the header in `h` and returns the pieces as views of `bytes`,
 /// or empty views if the pieces are not enclosed. `bytes` must begin at a multiple of 16 bytes. Throws
-/// `corrupt_message`.
+/// `corrupt_message` if the envelope is damaged or malformed.
 inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) {
   payload_views pieces{};
   short_header brief;

@@ -28,7 +28,7 @@ namespace spar {
 
 /// The transport of a rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload;
 /// a larger payload follows in segments, which are sent from the caller's memory under the same tag. The receiver
-/// learns the size from the envelope, so no message is probed. The size of a message is not limited to MPI's int.
+/// learns the size from the envelope, and needs no MPI_Probe. The size of a message is not limited to MPI's int.
 /// Control messages have a separate communicator. Waits poll, so that a failed or silent rank ends the wait; a long
 /// wait yields the core to other threads.
 class mpi_port : public endpoint {
@@ -42,14 +42,14 @@ class mpi_port : public endpoint {
   }
 
   /// Waits up to a second for the last messages to leave. On a dead communicator, also receives messages until all
-  /// ranks have announced that theirs have left.
+  /// ranks have announced that their own messages have left.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised == 0) {
       const double end = patience();
       try {
-        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // has a peer failed?
+        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // notices a failed peer
         for (;; sched_yield()) {
           look_after_leaving();
           hear();
@@ -57,11 +57,12 @@ class mpi_port : public endpoint {
           if (dead() && leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
           if (now() >= end || (leaving_.empty() && (!dead() || control_.all_have_ended()))) break;
         }
-      } catch (...) { // then the last messages do not leave
+      } catch (...) { // after an error, the last messages may not leave
       }
     }
     if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still access the envelopes
-    if (dead()) { // nothing collective, such as MPI_Comm_free, is called on it
+    // On a dead communicator, collectives such as MPI_Comm_free may hang.
+    if (dead()) {
       comm_.let_go();
       control_.let_go();
     }
@@ -104,9 +105,10 @@ class mpi_port : public endpoint {
   };
   using wait_set = detail::mpi_wait_set<request_owner>;
 
-  /// A message in flight that is complete in its envelope. A short message counts as sent at once, unless many are in
-  /// flight: MPI is expected to send it without further calls of the sender; if MPI does not, the message is late, but
-  /// not lost. A longer message has an operation, and its request joins the wait set when the operation is awaited.
+  /// A message in flight whose whole payload is in its envelope. A short message counts as sent at once, unless many
+  /// messages are in flight: MPI normally sends a short message without further calls by the sender; if MPI does not,
+  /// the message is late, but not lost. A longer message has an operation, and its request joins the wait set when a
+  /// coroutine awaits the operation.
   struct departure {
     MPI_Request request;
     envelope* cover;
@@ -117,7 +119,7 @@ class mpi_port : public endpoint {
 
  public:
   operation<mpi_port, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
-    if (cut_ > 0) post_all(peer, tag); // earlier messages must not be overtaken
+    if (cut_ > 0) post_all(peer, tag); // this message must not overtake earlier ones
     envelope* cover = envelopes_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
     MPI_Request request = MPI_REQUEST_NULL;
@@ -151,7 +153,8 @@ class mpi_port : public endpoint {
     return operation<mpi_port, request_owner>(*this, r);
   }
 
-  /// Throws `deadlock` if it is to block but nothing is in flight for which this rank could wait. Any other error
+  /// Polls MPI once or, if `block` is true, until an operation has ended; then resumes the coroutines that are ready.
+  /// Throws `deadlock` if `block` is true but nothing is in flight for which this rank could wait. On any other error,
   /// aborts, which ends every pending call.
   void progress(bool block) {
     try {
@@ -181,7 +184,7 @@ class mpi_port : public endpoint {
   }
 
  private:
-  /// Operations for which memory is reserved: those of a typical call, so that none is allocated later.
+  /// The number of operations for which this port reserves memory: enough that a typical call allocates none.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
@@ -195,7 +198,7 @@ class mpi_port : public endpoint {
     return r;
   }
 
-  /// Polls until an operation has ended if it is to block, otherwise once.
+  /// Polls once or, if `block` is true, until an operation has ended.
   void poll(bool block) {
     if (scheduler().idle()) look_after_leaving(); // before a wait, which hides the cost
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
@@ -204,16 +207,16 @@ class mpi_port : public endpoint {
       }
       const bool news =
           requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
-      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // maybe only control messages are awaited
-      // Non-blocking polls may be rare, so they check deadlines more often; not each time, as MPI may need some polls
-      // to see an arrived message.
+      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // this rank may await control messages only
+      // Non-blocking polls may be rare, so they check deadlines more often than blocking ones; but not each time,
+      // because MPI may need some polls to notice a message that has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }
   }
 
-  /// Recycles the envelopes of messages that have left. The requests of messages that are awaited join the wait set.
+  /// Recycles the envelopes of messages that have left. Moves the requests of awaited messages to the wait set.
   void look_after_leaving() {
     int failure = MPI_SUCCESS;
     for (std::size_t i = 0; i < leaving_.size();) {
@@ -293,7 +296,7 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Handles control messages, for which not every poll looks.
+  /// Handles the control messages that have arrived; only some polls do this.
   void look_around() {
     for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
   }
@@ -313,7 +316,7 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Opens the envelope of a receive, which has arrived.
+  /// Reads the envelope that has arrived for the receive `r`, and takes or requests its payload.
   void open(request_owner* r, const MPI_Status& status) {
     r->opened = true;
     int arrived = 0;
@@ -339,8 +342,8 @@ class mpi_port : public endpoint {
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends the requests of `r` without their messages: cancels a receive, and waits up to a second for a piece in flight
-  /// that is sent from borrowed memory. MPI may still read a piece that has not left by then.
+  /// Ends the requests of `r` although their messages are incomplete: cancels receives, and waits up to a second for
+  /// in-flight sends from borrowed buffers. MPI may still read a buffer whose send has not completed within the second.
   void cancel(request_owner* r) noexcept {
     for (departure& d : leaving_) {
       if (d.owner == r) d.owner = nullptr; // the message leaves without its operation
@@ -348,7 +351,7 @@ class mpi_port : public endpoint {
     for (std::size_t i = requests_.size(); i-- > 0;) { // last first: no later receive must match a segment in flight
       if (requests_[i].owner != r) continue;
       if (r->receives) {
-        MPI_Cancel(&requests_.request(i)); // fails if the message is arriving; its sender may be silent then
+        MPI_Cancel(&requests_.request(i)); // fails if the message is arriving, perhaps from a rank that is now silent
         if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
         leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
@@ -363,8 +366,8 @@ class mpi_port : public endpoint {
   }
 
   /// Waits for an in-flight send of a piece whose buffer is being reclaimed. If the piece has not left, aborts, so that
-  /// the other ranks know that the message stays incomplete. Meanwhile receives what was sent to this rank; ranks that
-  /// learn of the failure do the same.
+  /// the other ranks know that the message stays incomplete. While waiting, receives the messages sent to this rank;
+  /// ranks that learn of the failure do the same.
   void await_departure(MPI_Request& piece) noexcept {
     int left = 0;
     MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
@@ -377,7 +380,8 @@ class mpi_port : public endpoint {
     if (left == 0) control_.end_with(control_message::purpose::gone, *this);
   }
 
-  /// Tests a request until it completes or messages are given up. Returns whether it has completed.
+  /// Tests a request until the request completes or this rank gives up its messages. Returns whether the request has
+  /// completed.
   bool ends(MPI_Request& request) noexcept {
     int ended = 0;
     do {
@@ -386,7 +390,7 @@ class mpi_port : public endpoint {
     return ended != 0;
   }
 
-  /// The time at which messages are given up: one second after the first call of this function.
+  /// The time at which this rank gives up its messages: one second after the first call of this function.
   double patience() noexcept {
     if (given_up_ == 0) given_up_ = now() + 1;
     return given_up_;
@@ -399,9 +403,9 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Receives and discards what peers have sent for failed calls, so that their sends complete. Skips peers that have
-  /// given up their messages, and stops when messages are given up: a message could arrive after its memory has been
-  /// freed.
+  /// Receives and discards the messages that peers have sent for failed calls, so that the peers' sends complete. Skips
+  /// peers that have given up their messages, and stops when this rank gives up: a message could arrive after its
+  /// memory has been freed.
   void drain() noexcept {
     hear();
     for (rank_t peer = 0; peer < size(); ++peer) {
@@ -425,7 +429,7 @@ class mpi_port : public endpoint {
   detail::owned_communicator comm_;
   detail::mpi_control control_;
   std::uint32_t polls_ = 0;
-  bool lost_ = false;   // whether a receive could not be cancelled
+  bool lost_ = false;   // whether MPI could not cancel a receive
   double given_up_ = 0; // see `patience`; 0 before its first call
   mpi_options options_;
   detail::mpi_segments segments_;
