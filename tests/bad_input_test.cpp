@@ -532,7 +532,7 @@ TEST(disagreeing_ranks, on_options_of_parts_get_these_alone) {
 
 /// Returns both sides as the error quotes them, or an empty text if the error quotes both texts as a whole.
 std::string options_that_differ(const std::string& theirs, const std::string& own) {
-  const spar::detail::option_difference between(theirs, own);
+  const spar::detail::option_difference between(theirs.c_str(), own.c_str());
   if (between.of_values()) return std::string(between.theirs()) + " | " + between.own();
   EXPECT_EQ(between.theirs(), theirs);
   EXPECT_EQ(between.own(), own);

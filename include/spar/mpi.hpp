@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// spar.hpp and the MPI transport.
+// Includes spar.hpp and the MPI transport.
 #pragma once
 
 #include <spar/spar.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// spar.hpp and the simulated network.
+// Includes spar.hpp and the simulated network.
 #pragma once
 
 #include <spar/spar.hpp>

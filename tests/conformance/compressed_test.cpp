@@ -585,14 +585,14 @@ struct disagreeing_split {
   }
 };
 
-TEST(compressed_allreduce, ranks_that_split_with_other_codecs_are_told) {
+TEST(compressed_allreduce, ranks_that_split_with_other_codecs_get_an_error) {
   const auto x = random_vectors(3, 1000, 2);
   std::vector<std::string> errors(3);
   run_sim(3, disagreeing_split{&x, &errors});
   for (const auto& e : errors) EXPECT_NE(e.find("disagree on the algorithm"), std::string::npos) << e;
 }
 
-TEST(compressed_allreduce, ranks_with_other_codecs_are_told) {
+TEST(compressed_allreduce, ranks_with_other_codecs_get_an_error) {
   for (const kind which : {ring, doubling, flexreduce, chosen}) {
     auto x = random_vectors(3, 1000, 2);
     std::vector<std::string> errors(3);
@@ -602,7 +602,7 @@ TEST(compressed_allreduce, ranks_with_other_codecs_are_told) {
   }
 }
 
-TEST(compressed_allreduce, bad_options_are_told_before_anything_is_sent) { run_threads(2, bad_options{}); }
+TEST(compressed_allreduce, bad_options_are_reported_before_anything_is_sent) { run_threads(2, bad_options{}); }
 
 TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) {
   const auto choice = [](const spar::network_model& model, spar::rank_t ranks, std::size_t n) {

@@ -177,13 +177,13 @@ void check_differing_ends(const Participation& who) {
       }
       if (endings[r].failed) {
         const auto says = [&](const char* what) { return endings[r].error.find(what) != std::string::npos; };
-        EXPECT_TRUE(says("has drained") || says("has left") || says("disagree")) << endings[r].error;
+        EXPECT_TRUE(says("has drained") || says("has destroyed") || says("disagree")) << endings[r].error;
       }
     }
   });
 }
 
-TEST(partial_endings, ranks_that_end_differently_are_told) {
+TEST(partial_endings, ranks_that_end_differently_get_an_error) {
   check_differing_ends(spar::solo{});
   check_differing_ends(spar::majority{});
   check_differing_ends(spar::quorum{2});

@@ -55,7 +55,7 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Errors in the arguments.
     run(*script, "--ranks", "none", status=2, says="--ranks must be a positive number, not none")
-    run(*on_ranks(2), "--participation", "quorum:3", status=2, says="a quorum must be from 1 to 2")
+    run(*on_ranks(2), "--participation", "quorum:3", status=2, says="the quorum is 3; expected 1 to 2")
     for arguments, says in {
         "--participation fast": "there is no participation 'fast'; there are: everyone, solo, majority, quorum:Q",
         "--participation solo,quorum:x": "a quorum must be a number of ranks, not 'x'",

@@ -126,7 +126,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--systems dense:1": "dense takes no quorum",
         "--systems quorum": "quorum needs a number, as in quorum:4",
         "--systems quorum:x": "a quorum must be a number, not 'x'",
-        "--systems quorum:2": "a quorum must be from 1 to 1, the number of ranks, not 2",
+        "--systems quorum:2": "the quorum is 2; expected 1 to 1, the number of ranks",
         "--imbalance some": "--imbalance must be none, one or rotating, not 'some'",
         "--step 20": "--step must be from 0s to 60s, like 1.5s, 32ms or 300us, not '20'",
         "--delays 5ms": "the shortest and the longest delay, like 5ms:40ms, not '5ms'",

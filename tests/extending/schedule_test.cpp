@@ -39,7 +39,7 @@ struct star {
     if (net.rank() != 0) {
       spar::outgoing<Storage, T, Index> out;
       co_await net.send(0, out(net, store, mine, all, spar::step_of(0, net.rank())));
-      out.keep_lost(net, store, mine, all, residual);
+      out.keep_error(net, store, mine, all, residual);
       spar::incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(0, in);
       result.take(net, store, in, all);

@@ -36,7 +36,7 @@ void hear_any(fuzz::input& in, const Participation& who) {
     const std::uint64_t started = rounds.started();
     net.posted.clear();
     try {
-      rounds.hear(0, text);
+      rounds.on_message(0, text);
     } catch (const spar::corrupt_message&) {
       fuzz::refused = true;
       fuzz::demand(rounds.started() == started && net.posted.empty(), "a rejected note had an effect");
@@ -48,7 +48,7 @@ void hear_any(fuzz::input& in, const Participation& who) {
                    "a note is sent to an invalid rank or to its sender");
       posting other(peer, in);
       spar::detail::activation<posting, Participation>(other, who, 100, agreed)
-          .hear(listening, {message.text.data(), message.length});
+          .on_message(listening, {message.text.data(), message.length});
       note_of passed;
       std::memcpy(&passed, message.text.data(), sizeof passed);
       if (passed.what == note_of::kind::called) continue;

@@ -38,15 +38,18 @@ TEST(network_file, four_parameters_in_any_order) {
 TEST(network_file, anything_else_is_an_error_that_says_where) {
   EXPECT_EQ(error_of(good), "none");
   EXPECT_EQ(error_of(good + "\ndelta 1"), path + ":7: expected alpha, beta, gamma_sparse or gamma_dense, got 'delta'");
-  EXPECT_EQ(error_of(good + "\nalpha 1"), path + ":7: alpha is given a second time");
+  EXPECT_EQ(error_of(good + "\nalpha 1"), path + ":7: alpha has a value already; expected one line for each parameter");
   for (const std::string bad : {"", "1us", "-1", "inf", "nan", "1e-6 2", "1,5", "1e999"}) {
-    EXPECT_EQ(error_of("beta 1\nalpha " + bad), path + ":2: alpha must be a number of seconds, not '" + bad + "'");
+    EXPECT_EQ(error_of("beta 1\nalpha " + bad),
+              path + ":2: alpha must be a finite, non-negative number of seconds, not '" + bad + "'");
   }
   EXPECT_EQ(error_of(" alpha 1"), path + ":1: expected alpha, beta, gamma_sparse or gamma_dense, got ''");
   EXPECT_EQ(error_of("{\"alpha\": 1}"),
             path + ":1: expected alpha, beta, gamma_sparse or gamma_dense, got '{\"alpha\":'");
-  EXPECT_EQ(error_of("alpha 1\nbeta 1\ngamma_sparse 1\n"), path + " lacks the parameter gamma_dense");
-  EXPECT_EQ(error_of(""), path + " lacks the parameter alpha");
+  EXPECT_EQ(error_of("alpha 1\nbeta 1\ngamma_sparse 1\n"),
+            path + " has no line for the parameter gamma_dense; expected alpha, beta, gamma_sparse and gamma_dense");
+  EXPECT_EQ(error_of(""),
+            path + " has no line for the parameter alpha; expected alpha, beta, gamma_sparse and gamma_dense");
   EXPECT_NE(error_of(std::string(10'000, 'x')), "none");
   EXPECT_NE(error_of(std::string("alpha 1\0", 8) + good), "none");
 }

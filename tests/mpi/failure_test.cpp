@@ -65,7 +65,7 @@ std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net
   return texts;
 }
 
-TEST(mpi_errors, ranks_that_disagree_are_all_told_and_the_communicator_is_dead) {
+TEST(mpi_errors, ranks_that_disagree_all_get_an_error_and_the_communicator_is_dead) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return; // there is no peer to disagree with
   for (const std::size_t n : {10U, 50'000U}) {
@@ -103,7 +103,7 @@ TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
 }
 
 /// Each of four ranks waits for a rank that sends to another one; after a second the ranks query each other.
-TEST(mpi_errors, ranks_that_do_not_hear_each_other_are_told) {
+TEST(mpi_errors, ranks_that_wait_for_each_other_get_an_error) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 4) return;
   spar::mpi all = world.split(0, world.rank());

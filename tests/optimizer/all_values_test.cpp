@@ -155,14 +155,14 @@ TEST(all_values, as_a_stream_have_the_indices_of_the_error_feedback) {
   EXPECT_EQ((bytes_with_indices<spar::ring, std::uint64_t>()), (bytes_with_indices<spar::ring, std::uint32_t>()));
 }
 
-TEST(all_values, another_dimension_than_the_plans_is_told_before_anything_is_sent) {
+TEST(all_values, another_dimension_than_the_plans_is_reported_before_anything_is_sent) {
   const spar::flex_plan plan(spar::tree_of_hosts(std::vector<spar::rank_t>{0, 0, 1}), n);
   using flexreduce = decltype(spar::flexreduce(plan, qsgd{}));
   run_threads(3, refused<flexreduce>{spar::flexreduce(plan, qsgd{}), n - 1});
   run_threads(3, refused<flexreduce>{spar::flexreduce(plan, qsgd{.bucket = 0}), n});
 }
 
-TEST(all_values, bad_options_are_told_before_anything_is_sent) { run_threads(2, bad_options{}); }
+TEST(all_values, bad_options_are_reported_before_anything_is_sent) { run_threads(2, bad_options{}); }
 
 } // namespace
 } // namespace spar_test

@@ -156,7 +156,8 @@ TEST(error_feedback, refuses_bad_input_before_anything_is_sent) {
     EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(longer)); }),
               "the vector has length 4, but the residual has length 3");
     x = {1, std::numeric_limits<float>::quiet_NaN(), 2};
-    EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(x)); }), "the value at index 1 is NaN");
+    EXPECT_EQ(sentence_of([&] { reduce(net, std::span<float>(x)); }),
+              "the value at index 1 is NaN, which the option reject_nan forbids");
     EXPECT_EQ(net.statistics().messages_sent, before);
     EXPECT_EQ(std::vector<float>(reduce.residual().begin(), reduce.residual().end()), residual);
   });

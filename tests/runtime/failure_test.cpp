@@ -367,7 +367,7 @@ TEST(abort, gives_back_what_others_have_lent) {
   }
 }
 
-TEST(abort, is_heeded_by_calls_that_await_nothing) {
+TEST(abort, ends_calls_that_await_nothing) {
   spar::thread_group group{1};
   group.run([](spar::threads& net) {
     std::vector<float> x(10, 1.0F);

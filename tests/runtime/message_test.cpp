@@ -89,7 +89,7 @@ TEST(header, a_stranger_and_another_version_are_named) {
     h.version = static_cast<std::uint8_t>(version);
     h.checksum = h.expected_checksum();
     EXPECT_EQ(error_of(h),
-              "a message has version " + std::to_string(version) + " of the wire format; this is version 2");
+              "a message has version " + std::to_string(version) + " of the wire format, but this rank has version 2");
   }
 }
 

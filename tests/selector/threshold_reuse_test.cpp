@@ -170,8 +170,8 @@ TEST(selector_threshold_reuse, names_what_is_wrong) {
     return "";
   };
   EXPECT_EQ(complaint({.k = 1}, 1), "");
-  EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "the period is 0 calls; expected at least 1");
-  EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1), "epsilon is -0.5; expected a value in [0, 1)");
+  EXPECT_EQ(complaint({.k = 1, .period = 0}, 1), "the selector's period is 0 calls; expected at least 1");
+  EXPECT_EQ(complaint({.k = 1, .epsilon = -0.5}, 1), "the selector's epsilon is -0.5; expected a value in [0, 1)");
   EXPECT_NE(complaint({.k = 1, .epsilon = 1}, 1), "");
   EXPECT_NE(complaint({.k = 1, .epsilon = std::numeric_limits<double>::quiet_NaN()}, 1), "");
   EXPECT_NE(complaint({.k = 2}, 1), "");

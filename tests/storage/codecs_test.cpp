@@ -153,7 +153,7 @@ TEST(named_codec, wrong_names_are_named) {
   }
 }
 
-TEST(named_codec, options_are_told_apart) {
+TEST(named_codec, options_are_distinguished) {
   std::set<std::uint64_t> seen;
   std::vector<const char*> names{"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8"};
 #ifdef SPAR_HAS_ZFP
@@ -261,7 +261,8 @@ TEST(zfp, says_what_it_cannot_carry) {
     std::vector<float> x(300, 1);
     EXPECT_TRUE(spar::storage::zfp{}.carries(std::span<const float>(x)));
     x[123] = bad;
-    EXPECT_FALSE(spar::storage::zfp{.non_finite = spar::storage::uncarried::exact}.carries(std::span<const float>(x)));
+    EXPECT_FALSE(
+        spar::storage::zfp{.non_finite = spar::storage::unsupported::exact}.carries(std::span<const float>(x)));
     try {
       (void)spar::storage::zfp{}.carries(std::span<const float>(x));
       ADD_FAILURE() << "carried " << bad;

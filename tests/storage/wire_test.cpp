@@ -93,9 +93,9 @@ TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
   expect_refused({.count = 3, .indices = {11, 12}, .values = {1, 2}}, "its header gives 3");
   expect_refused({.count = 2, .indices = {11, 12}, .values = {1}}, "2 indices and 1 values");
   expect_refused({.format = spar::wire_format::dense, .count = 9, .values = std::vector<float>(9)},
-                 "instead of 10 values");
+                 "; expected 10 values");
   expect_refused({.format = spar::wire_format::dense, .count = 10, .values = std::vector<float>(9)},
-                 "instead of 10 values");
+                 "; expected 10 values");
   expect_refused({.format = spar::wire_format::encoded, .count = 1, .indices = {11}, .values = {1}},
                  "expected a stream");
 }
@@ -122,17 +122,17 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
   };
   message wrong = right;
   wrong.ends = {4, 3};
-  expect(wrong, "the ends of its streams are out of order or out of range");
+  expect(wrong, "stream 0 ends at entry 4; expected at least 0 and at most 3");
   wrong.ends = {1, 2};
-  expect(wrong, "expected 2 streams, got");
+  expect(wrong, "expected format 4 with 2 streams");
   wrong.ends = {3};
-  expect(wrong, "expected 2 streams, got");
+  expect(wrong, "expected format 4 with 2 streams");
   wrong = right;
   wrong.values.pop_back();
-  expect(wrong, "expected 2 streams, got");
+  expect(wrong, "expected format 4 with 2 streams");
   wrong = right;
   wrong.format = spar::wire_format::sparse; // a format without ends of parts
-  expect(wrong, "12 bytes is not a multiple of the element size of 8 bytes");
+  expect(wrong, "12 bytes, is not a multiple of the element size of 8 bytes");
   wrong = right;
   wrong.indices = {40, 3, 2};
   expect(wrong, "expected ascending indices below");

@@ -61,7 +61,7 @@ TEST(eager_sgd, models_are_averaged_after_each_period) {
   }
 }
 
-TEST(eager_sgd, other_lengths_are_told_before_anything_is_sent) {
+TEST(eager_sgd, other_lengths_are_reported_before_anything_is_sent) {
   spar::thread_group group{1};
   spar::eager_sgd<float, spar::threads> optimizer(group.rank(0), 10);
   std::vector<float> weights(10, 1.0F);

@@ -315,9 +315,9 @@ TEST(ok_topk, the_largest_numbers_of_unsigned_types_have_ties_too) {
 struct shares_to_gather : spar::algorithm_defaults {
   static constexpr std::string_view name = "shares_to_gather";
   bool even;
-  bool* evened;
+  bool* balanced;
 
-  shares_to_gather(bool are_even, bool* where) : even(are_even), evened(where) {}
+  shares_to_gather(bool are_even, bool* where) : even(are_even), balanced(where) {}
 
   template <class Net, class Op>
   spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine, Op) const& {
@@ -327,14 +327,14 @@ struct shares_to_gather : spar::algorithm_defaults {
     }
     auto own = spar::sparse_stream<float>::copy(net.memory(), mine);
     const std::span<const std::uint64_t> shares(bounds);
-    auto all = co_await spar::balance_and_allgather(net, std::move(own), shares, *evened);
+    auto all = co_await spar::balance_and_allgather(net, std::move(own), shares, *balanced);
     co_return all;
   }
 };
 
 struct gathering {
   bool even;
-  std::array<bool, 8>* evened;
+  std::array<bool, 8>* balanced;
   std::array<std::uint64_t, 8>* bytes;
 
   template <class Net>
@@ -344,7 +344,7 @@ struct gathering {
     for (std::uint32_t i = 0; i < (even ? 50 : rank == 0 ? 400 : 0); ++i) indices.push_back(50 * rank + i);
     const std::vector<float> values(indices.begin(), indices.end());
     const auto mine = spar::sparse_view(1000, indices, values);
-    const shares_to_gather gather(even, &(*evened)[rank]);
+    const shares_to_gather gather(even, &(*balanced)[rank]);
     const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(1000, gather);
     auto pending = spar::start_collective(net, agreed, gather, mine, spar::sum{});
     const auto all = co_await std::move(pending);
@@ -359,16 +359,16 @@ struct gathering {
 
 TEST(ok_topk, uneven_shares_are_evened_out_and_even_ones_are_not) {
   for (const mode where : all_modes) {
-    std::array<bool, 8> evened{};
+    std::array<bool, 8> balanced{};
     std::array<std::uint64_t, 8> bytes{};
-    run(where, 8, gathering{false, &evened, &bytes});
-    for (const bool its : evened) EXPECT_TRUE(its);
+    run(where, 8, gathering{false, &balanced, &bytes});
+    for (const bool its : balanced) EXPECT_TRUE(its);
     // Rank 0 moves 7 of 8 parts away, and sends as much again in three rounds; without balancing, it would send
     // everything in each round.
     EXPECT_EQ(bytes[0], 350U * 8 + 350U * 8 + 7U * 8);
     EXPECT_EQ(bytes[5], 350U * 8 + 7U * 8);
-    run(where, 8, gathering{true, &evened, &bytes});
-    for (const bool its : evened) EXPECT_FALSE(its);
+    run(where, 8, gathering{true, &balanced, &bytes});
+    for (const bool its : balanced) EXPECT_FALSE(its);
     for (const std::uint64_t its : bytes) EXPECT_EQ(its, 350U * 8 + 7U * 8);
   }
 }
@@ -395,7 +395,7 @@ TEST(ok_topk, sends_no_more_messages_than_its_steps_need) {
       all.run(mode::sim, x);
       for (std::size_t r = 0; r < p; ++r) {
         const auto& did = all.reducers[r]->report().by;
-        const spar::fold folded(static_cast<spar::rank_t>(r), ranks);
+        const spar::folded_ranks folded(static_cast<spar::rank_t>(r), ranks);
         std::uint64_t doubling = log2_ceil(static_cast<std::uint64_t>(folded.active_ranks()));
         if (folded.has_partner()) doubling = folded.active() ? doubling + 1 : 1;
         // If the threshold has changed, the last of its rounds is an allgather of counts.
@@ -575,7 +575,7 @@ TEST(ok_topk, refuses_bad_options_before_anything_is_sent) {
   });
 }
 
-TEST(ok_topk, ranks_with_different_options_are_told) {
+TEST(ok_topk, ranks_with_different_options_get_an_error) {
   for (const bool other_k : {true, false}) {
     spar::thread_group group{3};
     EXPECT_THROW(group.run([&](spar::threads& net) {

@@ -411,12 +411,12 @@ TEST(partial_allreduce, ranks_that_disagree_find_it_out) {
 
 // --- bad input ---
 
-TEST(partial_allreduce, bad_input_is_told_and_changes_nothing) {
+TEST(partial_allreduce, bad_input_is_reported_and_changes_nothing) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   for (const int q : {-1, 0, 2}) {
     expect_error<spar::invalid_argument>(
-        "a quorum must be from 1 to 1, the number of ranks, not " + std::to_string(q),
+        "the quorum is " + std::to_string(q) + "; expected 1 to 1, the number of ranks",
         [&] { auto reduce = spar::partial_allreduce<float>(net, 10, spar::quorum{q}); });
   }
   auto reduce = spar::partial_allreduce<float>(net, 10);
@@ -481,7 +481,7 @@ TEST(partial_allreduce, may_be_asked_while_a_progress_thread_works) {
   });
 }
 
-TEST(partial_allreduce, what_the_algorithm_does_not_take_is_told_before_the_call_counts) {
+TEST(partial_allreduce, what_the_algorithm_does_not_take_is_reported_before_the_call_counts) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   std::vector<float> x(10, 1.0F);

@@ -277,7 +277,7 @@ with tempfile.TemporaryDirectory() as directory:
             seconds = both["rec_doubling", density]["seconds"]
             expect(math.isclose(seconds, due, rel_tol=1e-9), f"density {density}, {cores} cores: {seconds}, not {due}")
     path.write_text("alpha 1\nbeta x\n")
-    run(*cheap, status=2, says=f"{path}:2: beta must be a number of seconds, not 'x'")
+    run(*cheap, status=2, says=f"{path}:2: beta must be a finite, non-negative number of seconds, not 'x'")
     del os.environ["SPAR_NETWORK"]
     run(*f"--calibrate {path} --transport sim --latency 5us".split(), says="alpha 5e-06")
 

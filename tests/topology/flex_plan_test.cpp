@@ -163,8 +163,8 @@ TEST(flex_plan, children_with_slow_links_come_first_in_chains_that_they_do_not_e
                                                 "level 0: [6, 8) 2 -> 0 -> 1 -> 3\n");
 }
 
-std::vector<std::vector<flex_plan::given_call>> calls_of(const flex_plan& plan) {
-  std::vector<std::vector<flex_plan::given_call>> levels(plan.levels());
+std::vector<std::vector<flex_plan::call_spec>> calls_of(const flex_plan& plan) {
+  std::vector<std::vector<flex_plan::call_spec>> levels(plan.levels());
   for (std::size_t l = 0; l < levels.size(); ++l) {
     for (const auto& c : plan.calls(l)) {
       const auto chain = plan.chain(c);
@@ -243,7 +243,7 @@ TEST(flex_plan, of_changed_calls_is_refused_or_exact) {
 }
 
 TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
-  using calls = std::vector<std::vector<flex_plan::given_call>>;
+  using calls = std::vector<std::vector<flex_plan::call_spec>>;
   const calls good{{{{0, 6}, {1, 0}}, {{6, 12}, {0, 1}}}};
   const auto refusal = [](const calls& levels, std::uint64_t n = 12, rank_t ranks = 2) -> std::string {
     try {
@@ -265,28 +265,28 @@ TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
   EXPECT_EQ(with([](auto& l) { l[1].range = {7, 7}; }),
             "call 1 of a plan has the range [7, 7); expected a non-empty part of [0, 12)");
   EXPECT_EQ(with([](auto& l) { l[0].chain = {2, 0}; }),
-            "call 0 of a plan has rank 2 in its chain, but the number of ranks is 2");
-  EXPECT_EQ(with([](auto& l) { l[0].chain = {0, 0}; }), "call 0 of a plan has rank 0 twice");
-  EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks in its chain");
+            "call 0 of a plan has rank 2 in its chain; expected ranks from 0 to 1");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {0, 0}; }),
+            "call 0 of a plan has rank 0 twice in its chain; expected each rank at most once");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks in its chain; expected at least 1");
   EXPECT_EQ(
       with([](auto& l) { l[0].chain = {0}; }),
-      "call 1 of a plan (call 1 of its level) begins at 6, but the next value of rank 1 is 0; each value must be in "
-      "exactly one call of a level");
+      "call 1 of a plan (call 1 of its level) begins at value 6, but the first value that rank 1 holds and no earlier "
+      "call of the level includes is 0; each value must be in exactly one call of a level");
   EXPECT_EQ(
       with([](auto& l) { l[1].range.begin = 5; }),
-      "call 1 of a plan (call 1 of its level) begins at 5, but the next value of rank 0 is 6; each value must be in "
-      "exactly one call of a level");
-  EXPECT_EQ(with([](auto& l) { l.pop_back(); }), "on level 0 of a plan, the calls of rank 0 end at 6, but its values "
-                                                 "do not; each value must be in exactly one call "
-                                                 "of a level");
-  EXPECT_EQ(
-      refusal({{{{0, 12}, {0}}}}),
-      "each of the 12 values of a plan must have exactly one owner, but owned ranges overlap or leave a gap at 12");
+      "call 1 of a plan (call 1 of its level) begins at value 5, but the first value that rank 0 holds and no earlier "
+      "call of the level includes is 6; each value must be in exactly one call of a level");
+  EXPECT_EQ(with([](auto& l) { l.pop_back(); }),
+            "on level 0 of a plan, the calls of rank 0 end at 6, but the values that the rank holds end at 12; each "
+            "value must be in exactly one call of a level");
+  EXPECT_EQ(refusal({{{{0, 12}, {0}}}}), "each of the 12 values of a plan must have exactly one owner, but owned "
+                                         "ranges overlap or leave a gap at value 12");
   EXPECT_EQ(refusal({}, 12, 1), "accepted");
   calls alone = good;
   alone.push_back({{{6, 12}, {0}}});
   EXPECT_EQ(refusal(alone),
-            "call 2 of a plan has only rank 0 in its chain, but this rank does not hold the values of the range");
+            "call 2 of a plan has the range [6, 12) and only rank 0 in its chain, but rank 0 holds the values [0, 6)");
 }
 
 /// Equation 12: the next range of a learner meets ceil(the learner's portion / the smallest portion) boundaries of each

@@ -42,11 +42,13 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is a JSON number; expected a JSON object"},
       {R"({"children": [{"rank": 0}, {"ranks": 1}]})",
        "root.children[1] of the tree has the unknown key 'ranks'; expected rank, or"},
-      {R"({"children": [{"children": []}]})", "root.children[0] of the tree has neither a rank nor children"},
+      {R"({"children": [{"children": []}]})",
+       "root.children[0] of the tree has neither a rank nor children; expected one of the two"},
       {R"({"bandwidth": "fast", "children": [{"rank": 0}]})",
        "root.bandwidth of the tree must be a number, not \"fast\""},
-      {R"({"bandwidth": 0, "children": [{"rank": 0}]})", "root of the tree has links of 0 bytes per second"},
-      {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice"},
+      {R"({"bandwidth": 0, "children": [{"rank": 0}]})",
+       "root of the tree has links with a bandwidth of 0 bytes per second"},
+      {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice; expected each rank from 0 to 1 once"},
       {R"({"children": [{"rank": 0}, {"rank": 1, "rank": 2}]})", "a tree has an object with the key 'rank' twice"},
       {R"({"link": {}, "rank": 0})", "root of the tree has a link to a parent"},
       {R"({"children": [{"rank": 0, "link": 3}]})",
@@ -54,7 +56,7 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"children": [{"rank": 0, "link": {"speed": 3}}]})",
        "root.children[0].link of the tree has the unknown key 'speed'"},
       {R"({"children": [{"rank": 0, "link": {"bandwidth": 0}}]})",
-       "root.children[0] of the tree has a link of 0 bytes per second"},
+       "root.children[0] of the tree has a link with a bandwidth of 0 bytes per second"},
       {R"({"children": [{"rank": 0, "link": {"latency": -1}}]})",
        "root.children[0] of the tree has a link with a latency of -1 s"},
   };
@@ -79,7 +81,7 @@ TEST(tree_json, one_without_end_is_refused) {
     }());
     ADD_FAILURE() << "the tree was accepted";
   } catch (const spar::invalid_argument& e) {
-    EXPECT_STREQ(e.what(), "a tree is deeper than 100 links");
+    EXPECT_STREQ(e.what(), "a tree has a node at a depth of 101 links; expected at most 100 links");
   }
 }
 

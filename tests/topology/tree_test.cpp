@@ -94,17 +94,20 @@ std::string error_of(const tree_node& root) {
 }
 
 TEST(tree, bad_ones_are_refused_with_the_place) {
-  EXPECT_EQ(error_of(branch({})), "root of the tree has neither a rank nor children");
+  EXPECT_EQ(error_of(branch({})), "root of the tree has neither a rank nor children; expected one of the two");
   EXPECT_EQ(error_of(branch({leaf(0), branch({leaf(1), branch({})})})),
-            "root.children[1].children[1] of the tree has neither a rank nor children");
+            "root.children[1].children[1] of the tree has neither a rank nor children; expected one of the two");
   EXPECT_EQ(error_of(branch({{.rank = 0, .children = {leaf(1)}}})),
-            "root.children[0] of the tree is rank 0 and has children; expected one or the other");
-  EXPECT_EQ(error_of(branch({leaf(0), leaf(1), leaf(0)})), "a tree has rank 0 twice");
+            "root.children[0] of the tree is rank 0 and has children; expected either a rank or children");
+  EXPECT_EQ(error_of(branch({leaf(0), leaf(1), leaf(0)})),
+            "a tree has rank 0 twice; expected each rank from 0 to 2 once");
   EXPECT_EQ(error_of(branch({leaf(0), leaf(2)})), "a tree with 2 leaves has rank 2; expected the ranks from 0 to 1");
-  EXPECT_EQ(error_of(branch({leaf(-7)})), "root.children[0] of the tree has the invalid rank -7");
+  EXPECT_EQ(error_of(branch({leaf(-7)})),
+            "root.children[0] of the tree has the invalid rank -7; expected a rank from 0, or -1 for a branch");
   for (const double bandwidth : {0.0, -1.0}) {
     const tree_node slow{.links = {.bandwidth = bandwidth}, .children = {leaf(0)}};
-    EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links of"), std::string::npos);
+    EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links with a bandwidth of"),
+              std::string::npos);
   }
   for (const double bandwidth : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_NE(error_of({.links = {.bandwidth = bandwidth}, .children = {leaf(0)}}), "no error");

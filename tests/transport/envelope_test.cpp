@@ -220,8 +220,8 @@ TEST(envelope, of_another_version_of_the_wire_format_is_named) {
     }
     return "nothing";
   };
-  EXPECT_EQ(refusal(brief), "a message has version 1 of the wire format; this is version 2");
-  EXPECT_EQ(refusal(whole.bytes()), "a message has version 1 of the wire format; this is version 2");
+  EXPECT_EQ(refusal(brief), "a message has version 1 of the wire format, but this rank has version 2");
+  EXPECT_EQ(refusal(whole.bytes()), "a message has version 1 of the wire format, but this rank has version 2");
 }
 
 /// A signature of values of T, or of a stream, with this algorithm and operation.

@@ -83,8 +83,8 @@ const communicator::course& communicator::course_of(std::uint64_t n, std::size_t
 
 template <class Text>
 void communicator::tell(std::size_t n, Text text) {
-  if (!settings_.verbose || net_->rank() != 0 || told_ == n) return;
-  told_ = n;
+  if (!settings_.verbose || net_->rank() != 0 || reported_ == n) return;
+  reported_ = n;
   std::fprintf(stderr, "spar: %zu values: %s\n", n, std::string(text()).c_str());
 }
 

@@ -86,7 +86,7 @@ class communicator {
   settings settings_;
   bool devices_;
   bool on_one_host_ = true;
-  std::size_t told_ = 0; // the number of values in the last message of `tell`
+  std::size_t reported_ = 0; // the number of values in the last message of `tell`
   std::optional<spar::mpi> net_;
   std::optional<spar::tree> hosts_; // empty if the algorithm needs no tree
   std::vector<std::unique_ptr<course>> courses_;

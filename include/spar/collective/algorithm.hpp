@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The protocol of algorithms: the members of a collective, and how it is called. Compositions follow this protocol, and
-// any struct of a user may. Each algorithm fixes the order of reduction: the sum of the lower ranks is the left
-// operand, and the order of merging follows from the schedule, never from the order of arrival.
+// The protocol of algorithms: the members that a collective's struct must have, and how spar calls the struct.
+// Compositions follow this protocol, and a program's own structs can, too. Each algorithm fixes the order of reduction
+// by its schedule, never by the order in which messages arrive: of two sums, the sum of the lower ranks is the left
+// operand unless the algorithm documents another order, or one of the sums is dense (see storage/merge.hpp).
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>
@@ -20,44 +21,46 @@
 
 namespace spar {
 
-/// Defaults for what an algorithm may leave out: derive from this struct and replace what differs. (A struct whose
-/// options users set by designated initialisers has these members itself: g++ warns of initialisers without the base.)
+/// Defaults for the members `validate` and `options`. An algorithm derives from this struct and replaces the member
+/// that must differ. An algorithm whose options users set by designated initialisers defines both members itself,
+/// because g++ warns of designated initialisers that omit a base class.
 struct algorithm_defaults {
-  /// Throws `invalid_argument` for options that are invalid for a call with n values of T (first argument) on P ranks
-  /// (second argument). Called before anything is sent.
+  /// Throws `invalid_argument` if the algorithm's options are invalid for a call with n values of T (first argument) on
+  /// P ranks (second argument); this default accepts every call. spar calls `validate` before the call sends anything.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const noexcept {}
-  /// Calls `f(name, value)` with each option that must be equal on all ranks; a mismatch names these options.
+  /// Calls `f(name, value)` for each option that must be equal on all ranks; the error `mismatch` prints these options
+  /// if they differ. This default has no options.
   template <class F>
   void options(F&&) const noexcept {}
 };
 
-/// An algorithm that checks a call before anything is sent. Rejects an algorithm whose `validate` has other parameters,
-/// as it would never be called.
+/// An algorithm whose member `validate<T>(n, ranks, op)` checks a call before anything is sent. The concept rejects an
+/// algorithm whose `validate` has other parameters, because spar would never call that `validate`.
 template <class Algorithm, class T, class Op>
 concept checked = requires(const Algorithm& algorithm, std::uint64_t n, rank_t ranks, const Op& op) {
   { algorithm.template validate<T>(n, ranks, op) } -> std::same_as<void>;
 };
 
-/// An allreduce of streams: called on a channel with a stream_view<T, Index> and an Op, it returns a
-/// task<sparse_stream<T, Index>>. Rejects an algorithm that can be called only on a non-const lvalue: several calls of
-/// one algorithm may be in flight.
+/// An allreduce of streams: a call with a channel, a stream_view<T, Index> and an Op returns a task<sparse_stream<T,
+/// Index>>. The concept rejects an algorithm that can be called only on a non-const lvalue, because several calls of
+/// one algorithm object may be in flight.
 template <class Algorithm, class Net, class T, class Index, class Op>
 concept stream_allreduce =
     requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, stream_view<T, Index> mine, Op op) {
       { algorithm(net, mine, op) } -> std::same_as<task<sparse_stream<T, Index>>>;
     };
 
-/// An allreduce of dense values in place, which returns a task<void>.
+/// An allreduce of dense values in place: a call with a channel, a span<T> and an Op returns a task<void>.
 template <class Algorithm, class Net, class T, class Op>
 concept dense_allreduce =
     requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, std::span<T> x, Op op) {
       { algorithm(net, x, op) } -> std::same_as<task<void>>;
     };
 
-/// An allreduce that takes the entries that it sends from dense values and leaves the rest, with a state that changes
-/// from call to call and a report of the last call. Rejects an algorithm that keeps its state in itself: a call that
-/// fails would change it.
+/// An allreduce that moves the entries that it sends out of the dense values `x` and leaves all other values in `x`.
+/// Each call also takes a state, which changes from call to call, and writes a report. The concept rejects an algorithm
+/// that keeps the state in its own members, because a failed call would then change the state.
 template <class Algorithm, class Net, class T, class Index, class Op>
 concept selecting_allreduce =
     std::copyable<typename Algorithm::state> && std::copyable<typename Algorithm::report> &&
@@ -70,19 +73,21 @@ concept selecting_allreduce =
 
 namespace detail {
 
-/// Rejects members of a wrong form, each with one sentence.
+/// Stops the compilation with one sentence if the algorithm's `name`, `options` or `validate` has a wrong form.
 template <class Algorithm, class T, class Op>
 constexpr void check_protocol() {
-  static_assert(policy<Algorithm>,
-                "this algorithm has no name, or its options() is not a const member template that calls f(name, "
-                "value): derive from spar::algorithm_defaults where it has no options");
-  static_assert(checked<Algorithm, T, Op>,
-                "this algorithm's validate() is not a const member template validate<T>(n, ranks, op) -> void: derive "
-                "from spar::algorithm_defaults where it has nothing to check");
+  static_assert(
+      policy<Algorithm>,
+      "this algorithm has no static member `name`, or its options(f) is not a const member template that calls "
+      "f(name, value); an algorithm without options can derive from spar::algorithm_defaults");
+  static_assert(
+      checked<Algorithm, T, Op>,
+      "this algorithm's validate() is not a const member template validate<T>(n, ranks, op) that returns void; "
+      "an algorithm that checks nothing can derive from spar::algorithm_defaults");
 }
 
-/// Checks a call of n dense values before anything is sent: by the algorithm's `validate_values<Net, T>(n, ranks, op)`
-/// if it has one, as compositions do, else by its `validate`.
+/// Checks a call of n dense values before anything is sent: calls the algorithm's `validate_values<Net, T>(n, ranks,
+/// op)` if the algorithm has this member, as compositions do, otherwise the algorithm's `validate<T>(n, ranks, op)`.
 template <transport Net, element T, class Algorithm, class Op>
 void validate_values(const Algorithm& algorithm, std::uint64_t n, rank_t ranks, const Op& op) {
   if constexpr (requires { algorithm.template validate_values<Net, T>(n, ranks, op); })

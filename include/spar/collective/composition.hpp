@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A collective as one type with named slots: which entries are selected, how they travel, over which network, and in
-// which schedule.
+// The type of an allreduce made of four parts: a selector (which entries are sent), a storage (how messages encode
+// entries and values), a topology (how the network connects the ranks) and a schedule (which messages are sent).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -25,52 +26,53 @@ namespace spar {
 
 namespace detail {
 
-template <class Storage>
-concept codec_of_floats =
-    storage_policy<Storage, float, std::uint32_t> || storage_policy<Storage, double, std::uint32_t>;
-
 template <class Selector, class Storage, class Topology, class Schedule>
 auto verdict() {
-  if constexpr (!codec_of_floats<Storage>)
-    return nothing_against(); // another sentence of composition lists what a storage needs
+  if constexpr (!has_stream_codec<Storage> && !has_block_codec<Storage>)
+    return nothing_against(); // a static_assert in `composition` explains why the storage is not a codec
   else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();
   else
-    return because<"this schedule does not say with which parts it composes: it needs a static member template "
+    return because<"this schedule does not say with which parts it composes: add a static member template "
                    "accepts<Selector, Storage, Topology>() that returns spar::nothing_against or spar::because<...>">();
 }
 
 } // namespace detail
 
-/// The verdict on a composition of these parts: because<"..."> with the reason why they do not compose, or
-/// nothing_against.
+/// The type `nothing_against` if these four parts can form a composition, otherwise `because<"...">` with the reason
+/// why they cannot.
 template <class Selector, class Storage, class Topology, class Schedule>
 using verdict_of = decltype(detail::verdict<Selector, Storage, Topology, Schedule>());
 
-/// An allreduce made of four parts (see `compose`). A composition holds options only and never changes. A state, such
-/// as a threshold that is reused, is a `composition::state`, which error feedback and partial collectives keep from
-/// call to call; a plain call starts with a new one.
+/// An allreduce made of a selector, a storage, a topology and a schedule (see `compose`). A composition holds only
+/// options and never changes. Values that change from call to call, such as a threshold that is reused, are in a
+/// `composition::state`. Error feedback and partial collectives keep such a state from call to call; a plain call
+/// starts with a new state.
 ///
-/// A schedule reduces dense values or streams or both. With the selector `everything`, dense values are reduced as
-/// dense values, or as a dense stream if the schedule reduces only streams; if the storage has no stream codec, a
-/// stream is reduced as dense values. Any other selector takes entries from dense values, which then travel as a
-/// stream; the result in place is zero elsewhere.
+/// A schedule reduces dense values, streams, or both. With the selector `everything`, a call on dense values reduces
+/// them as they are, or as a dense stream if the schedule reduces only streams. With a storage that has no stream
+/// codec, a call on a stream first converts the stream to dense values.
+///
+/// Any other selector moves entries out of dense values, and the schedule reduces these entries as a stream. A plain
+/// call then overwrites the dense values with the result, which is zero at each index without an entry.
 template <part_for<slot::selector> Selector, part_for<slot::storage> Storage, part_for<slot::topology> Topology,
           part_for<slot::schedule> Schedule>
 struct composition {
-  static_assert(detail::codec_of_floats<Storage>,
+  static_assert(has_stream_codec<Storage> || has_block_codec<Storage>,
                 "this storage is not a codec: every codec has a name and a const member template options(f); a stream "
-                "codec also has exact, entry_bits, delta, bound, encode and decode, a block codec encoded_bytes, "
-                "encode and decode, and then<streams, blocks> has one of each");
+                "codec also has exact, entry_bits, delta, bound, encode and decode; a block codec also has "
+                "encoded_bytes, encode and decode; storage::then<streams, blocks> combines a stream codec with a block "
+                "codec");
   static_assert(composes<verdict_of<Selector, Storage, Topology, Schedule>>,
-                "these parts do not compose; the reason is the sentence in spar::because<...>");
+                "these parts do not compose; the reason is the text of spar::because<...> in this error message");
 
   static constexpr std::string_view name = Schedule::name;
   using selector_type = Selector;
   using storage_type = Storage;
   using topology_type = Topology;
   using schedule_type = Schedule;
-  /// Whether the selector takes entries from dense values; otherwise all values take part.
+  /// Whether the selector moves entries out of dense values; false for the selector `everything`, with which all values
+  /// are reduced.
   static constexpr bool selects_entries = !std::same_as<Selector, selector::everything>;
 
   [[no_unique_address]] Selector select{};
@@ -78,7 +80,7 @@ struct composition {
   [[no_unique_address]] Topology over{};
   [[no_unique_address]] Schedule by{};
 
-  /// What changes from call to call.
+  /// The values that the selector and the schedule keep from call to call, such as a threshold.
   struct state {
     [[no_unique_address]] state_of<Selector> select{};
     [[no_unique_address]] state_of<Schedule> by{};
@@ -92,10 +94,10 @@ struct composition {
       select.own_state(f), by.own_state(f);
     }
   };
-  /// What the last call did on this rank.
+  /// Statistics of the last call on this rank.
   struct report {
-    std::uint64_t selected = 0; ///< number of selected entries
-    double select_seconds = 0;  ///< for selecting them, and for computing their values
+    std::uint64_t selected = 0; ///< number of entries that the selector selected
+    double select_seconds = 0;  ///< seconds for computing the values and selecting entries
     [[no_unique_address]] report_of<Schedule> by{};
   };
 
@@ -103,7 +105,9 @@ struct composition {
   void options(F&& f) const {
     f("select", select), f("store", store), f("over", over), f("by", by);
   }
-  /// Throws `invalid_argument` for options that are invalid for n values on `ranks` ranks. Called by error feedback.
+  /// Throws `invalid_argument` if an option of one of the four parts is invalid for n values on `ranks` ranks. Error
+  /// feedback calls this function and not `validate`, because error feedback checks the operation and the index range
+  /// itself.
   template <element T>
   void validate_parts(std::uint64_t n, rank_t ranks) const {
     select.validate(n);
@@ -111,43 +115,49 @@ struct composition {
     over.validate(n, ranks);
     by.validate(n);
   }
-  /// Like validate_parts, for a plain call, which writes selected entries back in place.
+  /// Throws `invalid_argument` if `validate_parts` does. With a selector other than `everything`, also throws if the
+  /// neutral element of `op` is not zero, because selectors omit zeros, or if n does not fit into the 32-bit indices of
+  /// the selected entries.
   template <element T, class Op>
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     if constexpr (selects_entries) {
       if (op.template neutral<T>() != T{}) {
-        raise<invalid_argument>({"a selector omits zeros, so a collective of selected entries needs an operation whose "
-                                 "neutral element is zero"});
+        raise<invalid_argument>({"the neutral element of the operation ", std::string(Op::name),
+                                 " is not zero, but selectors omit zeros: use an operation whose neutral element is "
+                                 "zero, such as sum, or the "
+                                 "selector everything"});
       }
       if (n > std::numeric_limits<std::uint32_t>::max()) {
         raise<invalid_argument>(
-            {"a collective of selected entries has 32-bit indices, which are too few for ", n, " values"});
+            {"the vector has ", n,
+             " values, but this call sends selected entries with 32-bit indices; expected at most 4294967295 values"});
       }
     }
     validate_parts<T>(n, ranks);
   }
-  /// Like `validate`, for a plain call of n dense values: also checks n against the indices of a schedule that reduces
-  /// only streams.
+  /// Throws `invalid_argument` if `validate` does. Also throws if the schedule reduces only streams and n is too large
+  /// for the 32-bit indices of the stream as which the schedule sends n dense values.
   template <transport Net, element T, class Op>
   void validate_values(std::uint64_t n, rank_t ranks, const Op& op) const {
     validate<T>(n, ranks, op);
     if constexpr (!selects_entries && !reduces<Net, std::span<T>, Op, Storage, T>) {
       if (n > std::numeric_limits<std::uint32_t>::max()) {
         raise<invalid_argument>(
-            {"this schedule reduces dense values as a stream with 32-bit indices, which are too few for ", n,
-             " values"});
+            {"the vector has ", n, " values, but the schedule ", std::string(name),
+             " sends dense values as a stream with 32-bit indices; expected at most 4294967295 values"});
       }
     }
   }
 
-  /// Reduces streams; requires the selector `everything`.
+  /// Reduces the streams of all ranks and returns the result. Requires the selector `everything`, because every other
+  /// selector takes dense values.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires(!selects_entries && storage_policy<Storage, T, Index>)
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     return reduce_stream(net, mine, op, std::span<T>());
   }
 
-  /// Reduces dense values in place.
+  /// Reduces the dense values of all ranks in place: the result replaces `x`.
   template <transport Net, element T, reduction<T> Op>
     requires(storage_policy<Storage, T, std::uint32_t> && (!selects_entries || selects<Selector, T, std::uint32_t>))
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
@@ -157,8 +167,9 @@ struct composition {
       return reduce_values<std::uint32_t>(net, x, op, std::span<T>());
   }
 
-  /// Reduces the entries that the selector takes from `x`. What is not selected stays in `x`, and the rounding errors
-  /// of this rank's encodings are added to `x`. `prepare` computes the values (see select_from).
+  /// Moves the selected entries out of `x`, reduces the entries of all ranks, and returns the result. Values that are
+  /// not selected stay in `x`, and the rounding errors of this rank's encodings are added to `x`. `prepare` computes
+  /// the values of `x` before the selector reads them (see select_from).
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare>
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
@@ -175,9 +186,8 @@ struct composition {
   void operator()(Args&&...) && = delete;
 
  private:
-  // The overloads of a schedule: for values or streams, and either with the topology or on ranks in the topology's
-  // order.
-
+  // Whether the schedule can reduce an X (dense values or a stream). The schedule's overload may take the topology. An
+  // overload without the topology runs on ranks that are numbered in the topology's order.
   template <transport Net, class X, class Op, class Store, class T>
   static constexpr bool reduces =
       requires(const Schedule& s, const Topology& t, channel<Net> net, X x, Op op, Store st, std::span<T> residual) {
@@ -204,7 +214,8 @@ struct composition {
     else
       return as_dense_stream(net, mine, op, residual);
   }
-  /// `Index` is the index type of the stream as which values travel if the schedule reduces only streams.
+  /// Reduces dense values in place. If the schedule reduces only streams, the values are sent as a stream with indices
+  /// of type `Index`.
   template <index_type Index, transport Net, element T, class Op>
   task<void> reduce_values(channel<Net> net, std::span<T> x, Op op, std::span<T> residual) const& {
     if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Applies the last step of an operation to the result of an allreduce, such as the division of an average.
+// Applies the last step of an operation to the result of an allreduce, for example the division by P that turns a sum
+// into an average.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -21,7 +22,7 @@ void finalize_values(std::span<T> x, Op op, rank_t ranks) {
   for (T& value : x) value = op.finish(value, ranks);
 }
 
-/// Wraps an algorithm and applies the operation's `finish` to its result on every rank.
+/// Wraps `algorithm`: calls `op.finish` on every value of the algorithm's result, on every rank.
 template <class Algorithm>
 struct finalizing {
   static constexpr std::string_view name = Algorithm::name;
@@ -45,7 +46,7 @@ struct finalizing {
   }
 };
 
-/// `algorithm`, wrapped in `finalizing` if Op has a `finish`.
+/// Returns `algorithm`, wrapped in `finalizing` if the operation Op has a member `finish`, otherwise unchanged.
 template <class Op, class T, class Algorithm>
 auto with_finalize(Algorithm algorithm) {
   if constexpr (finishes<Op, T>)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The result of an allreduce of selected entries, and functions that select entries and put entries back.
+// The result of an allreduce of selected entries, and functions that move entries from dense values to a stream and
+// back.
 #pragma once
 
 #include <spar/core/memory/pool.hpp>
@@ -14,32 +15,36 @@
 
 namespace spar {
 
-/// What an allreduce of selected entries returns.
+/// The result of an allreduce of selected entries on one rank.
 template <element T, index_type Index>
 struct selected_sum {
   selected_sum() = default;
   selected_sum(sparse_stream<T, Index> all, sparse_stream<T, Index> own) noexcept
       : sum(std::move(all)), contributed(std::move(own)) {}
 
-  sparse_stream<T, Index> sum;         ///< equal on all ranks
-  sparse_stream<T, Index> contributed; ///< what this rank contributed; in gTopk, inner nodes may have kept part of it
+  /// The reduced entries, equal on all ranks.
+  sparse_stream<T, Index> sum;
+  /// The entries that this rank contributed. In gTopk, other ranks may have added part of them to their residuals.
+  sparse_stream<T, Index> contributed;
 };
 
-/// Moves the entries of `mine` whose indices are not in `sum` back to `x`; the others stay in `mine`.
+/// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
+/// them. The entries whose indices are in `sum` stay in `mine`.
 template <element T, index_type Index>
-void put_back_losers(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
-  auto losers = sparse_stream<T, Index>::sparse(memory, x.size(), mine.count());
+void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
+  auto dropped = sparse_stream<T, Index>::sparse(memory, x.size(), mine.count());
   Index* const indices = mine.indices().data();
   T* const values = mine.values().data();
-  Index* const lost_indices = losers.indices().data();
-  T* const lost_values = losers.values().data();
+  Index* const lost_indices = dropped.indices().data();
+  T* const lost_values = dropped.values().data();
   const std::span<const Index> winners = sum.indices();
   const std::size_t count = mine.count();
   std::size_t kept = 0;
   std::size_t lost = 0;
   std::size_t w = 0;
   std::size_t e = 0;
-  while (e < count && w < winners.size()) { // each step advances by one index, without branches
+  while (e < count &&
+         w < winners.size()) { // each step advances by one index in `mine`, in `sum` or in both, without branches
     const Index own = indices[e];
     const T value = values[e];
     const Index winner = winners[w];
@@ -58,8 +63,9 @@ void put_back_losers(sparse_stream<T, Index>& mine, const stream_view<T, Index>&
   mine.shrink(kept);
 }
 
-/// Lets the composition's selector take entries from `x`, and reports their number and the time. Throws
-/// `invalid_argument` if the selector returns a malformed stream.
+/// Calls the selector of `parts`, which moves entries out of `x` into the returned stream. Writes the number of
+/// selected entries and the seconds that the selection took to `last`. Throws `invalid_argument` if the selector
+/// returns a malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
 sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
                                    typename Composition::report* last, std::span<T> x, const Prepare& prepare) {

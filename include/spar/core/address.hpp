@@ -9,19 +9,20 @@ namespace spar {
 using rank_t = std::int32_t;
 using tag_t = std::int32_t;
 
-/// A renumbering of the ranks that gives nearby numbers to ranks that are near each other in the network. Both arrays
-/// have P entries and are borrowed; null pointers mean that each rank keeps its own number.
+/// A renumbering of the P ranks that gives nearby numbers to ranks that are near each other in the network. The struct
+/// borrows its two arrays, which have P entries each. If the pointers are null, each rank keeps its own number.
 struct rank_order {
-  const rank_t* ranks = nullptr;   ///< the rank of each number
-  const rank_t* numbers = nullptr; ///< the number of each rank
+  const rank_t* ranks = nullptr;   ///< `ranks[i]` is the rank that gets the number i
+  const rank_t* numbers = nullptr; ///< `numbers[r]` is the number that rank r gets
 };
 
-/// Limits on the collectives in flight at once and on the concurrent lanes of each. Their product fits into the tags
-/// that every MPI library guarantees, up to 32767.
+/// At most 4096 collectives are in flight on a communicator at the same time, and each uses at most 8 lanes. The tags
+/// are then at most 32767, the largest tag that every MPI library must support.
 inline constexpr std::uint64_t max_in_flight = 4096;
 inline constexpr std::uint8_t max_lanes = 8;
 
-/// The tag of a message: the sequence number of its collective, modulo `max_in_flight`, and its lane.
+/// The tag of a message on the lane `lane` of the collective with the number `sequence`. The tag contains this number
+/// modulo `max_in_flight`.
 constexpr tag_t make_tag(std::uint64_t sequence, std::uint8_t lane) noexcept {
   return static_cast<tag_t>((sequence % max_in_flight) * max_lanes + lane);
 }
@@ -29,7 +30,7 @@ constexpr tag_t make_tag(std::uint64_t sequence, std::uint8_t lane) noexcept {
 constexpr std::uint8_t lane_of(tag_t tag) noexcept {
   return static_cast<std::uint8_t>(static_cast<std::uint32_t>(tag) % max_lanes);
 }
-/// The sequence number from which the tag was made, modulo `max_in_flight`.
+/// The number of the collective, modulo `max_in_flight`, whose messages have the tag `tag`.
 constexpr std::uint32_t sequence_of(tag_t tag) noexcept { return static_cast<std::uint32_t>(tag) / max_lanes; }
 
 } // namespace spar

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Assertion levels: how thoroughly the library checks its own work.
+// Assertion levels: how thoroughly spar checks its own invariants at run time.
 #pragma once
 
 #include <spar/core/error.hpp>
 
-/// 0 none, 1 normal (local checks), 2 communication (checks that cost messages or passes over the data). Two kinds of
-/// checks are made at every level: arguments of public functions, and what ranks must agree on, which every header
-/// carries.
+/// The assertion level for which a program is compiled: 0 (no assertions), 1 (checks of local state) or 2 (also checks
+/// that cost messages or passes over the data). At every level, spar checks the arguments of public functions, and
+/// compares the signatures of calls, on which ranks must agree and which every message header contains.
 #ifndef SPAR_ASSERTION_LEVEL
 #ifdef NDEBUG
 #define SPAR_ASSERTION_LEVEL 0
@@ -21,12 +21,13 @@ enum class assertion_level { none = 0, normal = 1, communication = 2 };
 
 inline constexpr auto active_assertions = static_cast<assertion_level>(SPAR_ASSERTION_LEVEL);
 
-/// A broken invariant: a bug in spar or in a user's own policy.
+/// Thrown by `ensure` if an invariant does not hold, because of a bug in spar or in a user-defined policy.
 struct assertion_failed : error {
   using error::error;
 };
 
-/// Throws `assertion_failed` with `sentence` if `condition` is false and the level is active.
+/// Throws `assertion_failed` with the message `sentence` if `condition` is false and `Level` is not above
+/// SPAR_ASSERTION_LEVEL.
 template <assertion_level Level = assertion_level::normal>
 constexpr void ensure(bool condition, const char* sentence) {
   if constexpr (active_assertions >= Level) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The exceptions that spar throws. Each message is one sentence that contains the values concerned.
+// The exceptions that spar throws. The message of each exception is one sentence that contains the values that caused
+// the error.
 #pragma once
 
 #include <concepts>
@@ -14,8 +15,8 @@ namespace spar {
 
 namespace detail {
 
-/// A part of an error message, a text or a number. All numbers are formatted by this one class with `snprintf`: most
-/// functions contain error messages, and every user compiles them.
+/// A part of an error message: a text or a number. Only this class formats numbers, with `snprintf`, to keep compile
+/// times short: most functions of spar contain error messages, and every user compiles these functions.
 class sentence_part {
  public:
   sentence_part(const char* text) noexcept : kind_(kind::text), text_(text) {}
@@ -26,7 +27,8 @@ class sentence_part {
   template <std::unsigned_integral Number>
   sentence_part(Number x) noexcept : kind_(kind::number), number_(x) {}
 
-  /// Writes at most `room` characters, including the terminating zero. Returns the full length of the part.
+  /// Writes the part to `to`, truncated to `room` characters including the terminating zero. Returns the length of the
+  /// whole part in characters.
   [[nodiscard]] int write(char* to, std::size_t room) const noexcept {
     switch (kind_) {
     case kind::text:
@@ -53,7 +55,7 @@ class sentence_part {
 [[gnu::cold]] inline std::string join_sentence(std::initializer_list<sentence_part> parts) {
   std::size_t length = 0;
   for (const sentence_part& p : parts) length += static_cast<std::size_t>(p.write(nullptr, 0));
-  std::string all(length, '\0'); // the last `snprintf` writes its zero over the string's own terminator
+  std::string all(length, '\0'); // `snprintf` ends the last part with a zero, at all[length]
   char* to = all.data();
   for (const sentence_part& p : parts) to += p.write(to, static_cast<std::size_t>(all.data() + length + 1 - to));
   return all;
@@ -61,59 +63,63 @@ class sentence_part {
 
 } // namespace detail
 
-/// Joins texts and numbers into one string.
+/// Joins texts and numbers into one string, such as an error message.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
   return detail::join_sentence({detail::sentence_part(parts)...});
 }
 
-/// Throws an `Error` whose message joins `parts`, texts and numbers. Out of line, to keep the many call sites small.
+/// Throws an exception of type `Error` whose message consists of `parts`, which are texts and numbers. A separate
+/// function, so that the many places that throw contain little code.
 template <class Error>
 [[noreturn, gnu::cold]] void raise(std::initializer_list<detail::sentence_part> parts) {
   throw Error(detail::join_sentence(parts));
 }
 
-/// Base of all errors of the library.
+/// Base class of all exception types that spar defines.
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The caller passed an invalid argument. Thrown before the call sends any message.
+/// Thrown if a program passes an invalid argument to a call, before the call sends any message.
 struct invalid_argument : error {
   using error::error;
 };
 
-/// Two ranks disagree on what they compute.
+/// Thrown if the ranks of a call disagree on the dimension, the types, the algorithm, its options or the operation.
 struct mismatch : error {
   using error::error;
 };
 
-/// A received message contains bytes that no rank of this library sends.
+/// Thrown if a received message contains bytes that no working rank sends, for example a wrong checksum.
 struct corrupt_message : error {
   using error::error;
 };
 
-/// Another rank failed, during this call or before it. The communicator is dead.
+/// Thrown by a call if a rank of the communicator has failed, before or during the call. After a failure, no collective
+/// works on the communicator any more.
 struct peer_failed : error {
   using error::error;
 };
 
-/// An awaited message did not arrive, or a message that was sent was not received, before the deadline.
+/// Thrown by a call if, before the deadline, an awaited message has not arrived or a sent message has not been
+/// received.
 struct timeout : error {
   using error::error;
 };
 
-/// No rank can make progress any more. Only the simulator can detect this.
+/// Thrown by the simulator if no rank can make progress any more, and over MPI if a rank would wait although it has no
+/// call or message in flight. Other deadlocks over MPI or between threads end in `timeout`.
 struct deadlock : error {
   using error::error;
 };
 
-/// The layer below (an MPI call, an allocation of device memory) reported an error.
+/// Thrown if the layer below spar reports an error, that is, an MPI call or an allocation of device memory.
 struct transport_error : error {
   using error::error;
 };
 
-/// Returns the message of an exception.
+/// Returns the error message of the exception to which `why` points, which may have any type.
 [[gnu::cold]] inline std::string message_of(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);

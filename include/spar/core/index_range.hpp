@@ -6,7 +6,7 @@
 
 namespace spar {
 
-/// The indices in [begin, end).
+/// The range of the indices from `begin` to `end` - 1, inclusive.
 struct index_range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The parameters of the alpha-beta-gamma model (SparCML, section 5.2).
+// The parameters of the alpha-beta-gamma model of the cost of messages and local work (SparCML, section 5.2).
 #pragma once
 
 #include <limits>
 
 namespace spar {
 
-/// Costs in seconds of messages, bytes and local work. The defaults were fitted to ranks on one machine; `spar_perf
-/// --calibrate FILE` measures the costs, and `read_network(FILE)` reads the result.
+/// The costs, in seconds, of messages, bytes and local work, from which spar predicts the durations of algorithms. The
+/// default values were fitted to ranks on one machine. `spar_perf --calibrate FILE` measures the costs on a network,
+/// and `read_network(FILE)` reads them.
 struct network_model {
   double alpha = 1e-6;        ///< seconds per message
   double beta = 1e-10;        ///< seconds per byte
-  double gamma_sparse = 2e-9; ///< seconds per merged entry; adding an entry to a dense vector costs a third of this
+  double gamma_sparse = 2e-9; ///< seconds per merged entry; an entry added to a dense vector costs a third
   double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector
 };
 

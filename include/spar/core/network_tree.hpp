@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A tree-shaped network, as plain numbers.
+// The description of a tree-shaped network: the nodes, their links and the places of the ranks.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,19 @@
 
 namespace spar {
 
-/// The first node is the root. Each other node has a link to its parent, which precedes the node in `nodes`. Ranks are
-/// placed at nodes without children.
+/// A tree-shaped network. The node `nodes[0]` is the root. Every other node has a link to its parent, which precedes
+/// the node in `nodes`. Ranks are placed only at nodes without children.
 struct network_tree {
   struct node {
-    std::size_t parent = 0;
-    double bandwidth = 1e9; ///< bytes per second in each direction
-    double latency = 0;     ///< seconds
+    std::size_t parent = 0; ///< index of the parent in `nodes`
+    double bandwidth = 1e9; ///< of the link to the parent: bytes per second in each direction
+    double latency = 0;     ///< of the link to the parent: seconds
   };
   std::vector<node> nodes;
-  std::vector<std::size_t> at; ///< node of each rank
+  std::vector<std::size_t> at; ///< `at[r]` is the index in `nodes` of the node at which rank r is placed
 
-  /// The child of `ancestor` whose subtree contains the node `from`; `ancestor` if `from` is not below `ancestor`.
+  /// Returns the child of the node `ancestor` whose subtree contains the node `from`, or `ancestor` itself if `from` is
+  /// not below `ancestor`.
   [[nodiscard]] std::size_t toward(std::size_t from, std::size_t ancestor) const noexcept {
     while (nodes[from].parent != ancestor && nodes[from].parent != from) from = nodes[from].parent;
     return nodes[from].parent == ancestor && from != ancestor ? from : ancestor;

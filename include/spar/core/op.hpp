@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduction operations: associative, commutative, coordinate-wise, with a neutral element (SparCML, section 5.2).
+// Reduction operations, which are associative, commutative, applied coordinate by coordinate, and have a neutral
+// element (SparCML, section 5.2). collective/algorithm.hpp states the order in which algorithms apply a reduction
+// operation.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -14,12 +16,14 @@ namespace spar {
 
 namespace detail {
 
-/// Signed sums and products wrap around, as in MPI. Computed in the unsigned type, where wrapping is defined behaviour.
+/// Returns f(a, b). Integers are first converted to an unsigned type, so that signed sums and products wrap around, as
+/// in MPI, without undefined behaviour.
 template <class T, class F>
 constexpr T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>) {
-    using U = std::common_type_t<std::make_unsigned_t<T>,
-                                 unsigned>; // no promotion to int
+    // U is at least as wide as `unsigned`, because the operands of `f` would otherwise be promoted to int, which is
+    // signed.
+    using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
     return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
   } else {
     return static_cast<T>(f(a, b));
@@ -46,9 +50,9 @@ constexpr T highest() {
 
 } // namespace detail
 
-/// A reduction operation on T for collectives: a pure function, its neutral element (which leaves the other operand
-/// unchanged), and a name by which ranks detect that they use different operations. Rejects std::plus, which has no
-/// neutral element, so that an absent entry would have no meaning.
+/// A reduction operation on values of type T: a pure function `op(a, b)`, a neutral element (which leaves the other
+/// operand unchanged), and a name by which ranks detect that they use different operations. An entry that a sparse
+/// stream does not contain has the neutral element as its value. Rejects std::plus, which has no neutral element.
 template <class Op, class T>
 concept reduction = std::copyable<Op> && requires(const Op& op, T a, T b) {
   { op(a, b) } -> std::same_as<T>;
@@ -80,7 +84,7 @@ struct product {
   }
 };
 
-/// The smaller operand; NaN if either operand is NaN, so that a NaN is never lost.
+/// The smaller operand; NaN if either operand is NaN, so that a reduction never loses a NaN.
 struct minimum {
   static constexpr std::string_view name = "minimum";
   template <class T>
@@ -93,7 +97,7 @@ struct minimum {
   }
 };
 
-/// The larger operand; NaN if either operand is NaN.
+/// The larger operand; NaN if either operand is NaN, so that a reduction never loses a NaN.
 struct maximum {
   static constexpr std::string_view name = "maximum";
   template <class T>
@@ -106,7 +110,8 @@ struct maximum {
   }
 };
 
-/// The sum, divided at the end by the number of ranks. Integers round towards zero.
+/// The sum of the contributions of all ranks, divided at the end by the number of ranks. Integer quotients are rounded
+/// towards zero.
 struct average : sum {
   static constexpr std::string_view name = "average";
   template <class T>

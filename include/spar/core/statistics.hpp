@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What collective calls cost on this rank.
+// The statistics of collective calls on one rank.
 #pragma once
 
 #include <cstdint>
 
 namespace spar {
 
-/// Messages, bytes and seconds of one call, or of all calls, on one rank. Payload and header bytes are counted
-/// separately; each header counts with its full size, although messages with a few dense values are sent with shorter
-/// headers.
+/// Messages, bytes and seconds of one call, or of all calls, on one rank. `bytes_sent` and `bytes_received` count the
+/// bytes of payloads. `header_bytes_sent` and `header_bytes_received` count 64 bytes for each header, although some
+/// messages with short dense payloads are sent with 16-byte headers over MPI.
 struct statistics {
   std::uint64_t messages_sent = 0;
   std::uint64_t messages_received = 0;
@@ -16,13 +16,13 @@ struct statistics {
   std::uint64_t bytes_received = 0;
   std::uint64_t header_bytes_sent = 0;
   std::uint64_t header_bytes_received = 0;
-  std::uint64_t plain_bytes_sent = 0; ///< what bytes_sent would be without encoding
+  std::uint64_t plain_bytes_sent = 0; ///< payload bytes that would be sent without encoding
   std::uint64_t compressions = 0;     ///< pieces encoded
   std::uint64_t decompressions = 0;   ///< pieces decoded
   double codec_seconds = 0;           ///< the part of `seconds` spent encoding and decoding
-  double seconds = 0;                 ///< from start to completion; virtual time in the simulator
+  double seconds = 0;                 ///< from the start of a call to its end; virtual time in the simulator
 
-  /// Payload bytes without encoding divided by the payload bytes sent; 1 if nothing was sent.
+  /// The payload bytes that would be sent without encoding, divided by the payload bytes sent; 1 if nothing was sent.
   [[nodiscard]] double compression_ratio() const noexcept {
     return bytes_sent == 0 ? 1 : static_cast<double>(plain_bytes_sent) / static_cast<double>(bytes_sent);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expected times of compressed allreduces, and whether compression pays off (Zhou et al., section IV-A).
+// The model's expected times of compressed allreduces, and the decision whether compression makes an allreduce faster
+// (Zhou et al., section IV-A).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -11,13 +12,14 @@
 
 namespace spar {
 
-/// The cost of a codec in the model: bytes of an encoded value, and seconds to encode or decode one value.
+/// The cost of a codec in the model: how many bytes an encoded value has, and how many seconds a codec needs per value.
 struct codec_model {
-  double value_bytes = 4;
-  double seconds = 0;
+  double value_bytes = 4; ///< bytes of an encoded value
+  double seconds = 0;     ///< seconds to encode one value, and also to decode one value
 };
 
-/// The cost of a codec for values of T.
+/// The cost of `codec` for values of T. The bytes per value are those of a block of 65536 values; the seconds are
+/// `cost<T>()` passes of `gamma_dense`, or one pass for a codec without `cost`.
 template <class T, class Codec>
 codec_model model_of(const Codec& codec, const network_model& net) {
   constexpr std::size_t many = 65536;
@@ -26,9 +28,9 @@ codec_model model_of(const Codec& codec, const network_model& net) {
   return {static_cast<double>(codec.template encoded_bytes<T>(many)) / many, passes * net.gamma_dense};
 }
 
-/// Expected seconds of the compressed ring: P encodings and 2 P - 1 decodings of blocks. Assumes that coding and
-/// transfers do not overlap: over a network they largely do, but between ranks of one host, transfers use the
-/// processors as well.
+/// Expected seconds of the compressed ring, in which a rank encodes P blocks and decodes 2 P - 1 blocks. Assumes that
+/// coding and transfers do not overlap. Over a network, coding and transfers largely overlap, but between ranks of one
+/// host, both need the same processors.
 inline double seconds_compressed_ring(const network_model& net, const call_shape& p,
                                       const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -38,7 +40,8 @@ inline double seconds_compressed_ring(const network_model& net, const call_shape
   return 2 * (ranks - 1) * net.alpha + sending + coding;
 }
 
-/// Expected seconds of compressed recursive doubling: one encoding and two decodings of the vector in each round.
+/// Expected seconds of compressed recursive doubling, in which a rank encodes the vector once and decodes two vectors
+/// in each round.
 inline double seconds_compressed_doubling(const network_model& net, const call_shape& p,
                                           const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -48,14 +51,15 @@ inline double seconds_compressed_doubling(const network_model& net, const call_s
   return rounds * net.alpha + sending + coding;
 }
 
-/// Which dense allreduce is the fastest, with or without compression, and why.
+/// Chooses the fastest dense allreduce by the model, with or without compression, and keeps the expected times as the
+/// reason for the choice.
 struct compression_choice {
   enum class algorithm { plain, compressed_ring, compressed_doubling };
 
-  double plain_seconds = 0; ///< of the fastest algorithm without compression
-  double ring_seconds = 0;
-  double doubling_seconds = 0;
-  double codec_seconds = 0; ///< of the codec alone in the faster compressed algorithm
+  double plain_seconds = 0;    ///< expected seconds of the fastest algorithm without compression
+  double ring_seconds = 0;     ///< expected seconds of the compressed ring
+  double doubling_seconds = 0; ///< expected seconds of compressed recursive doubling
+  double codec_seconds = 0;    ///< seconds of encoding and decoding in the faster of the two compressed algorithms
   algorithm chosen = algorithm::plain;
 
   compression_choice(const network_model& net, const call_shape& p, const codec_model& codec) noexcept
@@ -73,15 +77,15 @@ struct compression_choice {
     chosen = ring ? algorithm::compressed_ring : algorithm::compressed_doubling;
   }
 
-  /// The choice and the expected times as a sentence.
+  /// The chosen algorithm and the expected times of all algorithms, as a sentence for people.
   [[nodiscard]] std::string reason() const {
     constexpr std::array names{"without compression", "the compressed ring", "compressed recursive doubling"};
     std::array<char, 256> text{};
-    std::snprintf(text.data(), text.size(),
-                  "%s: %.3g s expected without compression, %.3g s with the compressed ring and %.3g s with compressed "
-                  "recursive doubling; the codec alone takes %.3g s of the faster of these two",
-                  names[static_cast<std::size_t>(chosen)], plain_seconds, ring_seconds, doubling_seconds,
-                  codec_seconds);
+    std::snprintf(
+        text.data(), text.size(),
+        "%s: %.3g s expected without compression, %.3g s with the compressed ring and %.3g s with compressed "
+        "recursive doubling; encoding and decoding take %.3g s of the faster of the two compressed algorithms",
+        names[static_cast<std::size_t>(chosen)], plain_seconds, ring_seconds, doubling_seconds, codec_seconds);
     return text.data();
   }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expected times of the algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
+// Expected times of allreduce algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
 #pragma once
 
 #include <spar/core/network_model.hpp>
@@ -10,24 +10,24 @@
 
 namespace spar {
 
-/// The shape of a call: P ranks, dimension n, at most k entries on each rank, and the bytes of a value and of an index.
+/// The size of a call, from which the model computes the call's expected time.
 struct call_shape {
-  std::int64_t ranks = 1;
-  double n = 0;
-  double k = 0;
-  double value_bytes = 4;
-  double index_bytes = 4;
+  std::int64_t ranks = 1; ///< P, the number of ranks
+  double n = 0;           ///< dimension of the vectors
+  double k = 0;           ///< the largest number of entries of a rank
+  double value_bytes = 4; ///< bytes of a value
+  double index_bytes = 4; ///< bytes of an index
 
   [[nodiscard]] double entry_bytes() const noexcept { return value_bytes + index_bytes; }
-  /// ceil(log2 P).
+  /// Number of rounds of recursive doubling: ceil(log2 P).
   [[nodiscard]] double rounds() const noexcept {
     return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1)));
   }
   [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
-  /// The share of a result that a rank receives from all other ranks: (P - 1) / P.
+  /// The share of a vector, divided evenly among the P ranks, that belongs to the other ranks: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
-  /// Expected number of entries in the sum over `count` ranks whose entries are uniformly random, n (1 - (1 - k /
-  /// n)^count). Computed by doubling, which avoids cancellation for small k.
+  /// n (1 - (1 - k / n)^count): the expected number of entries in the sum over `count` ranks that have k uniformly
+  /// random entries each. Computed by repeated doubling, as the formula loses precision by cancellation if k is small.
   [[nodiscard]] double expected_union(std::int64_t count) const noexcept {
     if (n <= 0 || k >= n) return n;
     double all = 0;
@@ -36,41 +36,42 @@ struct call_shape {
     }
     return all;
   }
-  /// Number of entries above which a sum is better stored dense: delta, or fewer if merging an entry costs more than it
-  /// saves.
+  /// Number of entries above which a sum is cheaper as a dense vector: delta, or fewer if the work of merging makes a
+  /// byte of entries more expensive than a byte of dense values.
   [[nodiscard]] double dense_limit(const network_model& net) const noexcept {
     return n * value_bytes / entry_bytes() * dense_fraction(net);
   }
-  /// `dense_limit` as a fraction of delta, at most 1.
+  /// `dense_limit` as a fraction of delta, the number of entries above which a stream is longer than a dense vector; at
+  /// most 1.
   [[nodiscard]] double dense_fraction(const network_model& net) const noexcept {
     const double dense = net.beta + net.gamma_dense / value_bytes;     // seconds per byte of dense values
     const double sparse = net.beta + net.gamma_sparse / entry_bytes(); // seconds per byte of entries
     return std::min(1.0, dense / sparse);
   }
-  /// Bytes of a stream with `entries` entries, dense above the limit.
+  /// Bytes of a stream with `entries` entries; a stream with more than `dense_limit` entries is stored dense.
   [[nodiscard]] double stream_bytes(const network_model& net, double entries) const noexcept {
     return entries <= dense_limit(net) ? entries * entry_bytes() : n * value_bytes;
   }
-  /// Seconds to merge two streams that have `entries` entries together.
+  /// Seconds to merge two streams that have `entries` entries in total.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
     return entries <= dense_limit(net) ? entries * net.gamma_sparse
                                        : n * net.gamma_dense + scatter_seconds(net, entries);
   }
-  /// Seconds to add entries to a dense vector.
+  /// Seconds to add `entries` entries to a dense vector: a third of the time of merging as many entries.
   [[nodiscard]] static double scatter_seconds(const network_model& net, double entries) noexcept {
     return entries * net.gamma_sparse / 3;
   }
 };
 
-/// Expected seconds of sparse recursive doubling: the sum over the rounds t of alpha + beta * (bytes of the union of
-/// 2^t ranks) + the time of merging.
+/// Expected seconds of sparse recursive doubling. In round t, from 0, a rank sends its sum over 2^t ranks, which costs
+/// alpha, plus beta for each byte of the sum, plus the time of merging two sums.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
     seconds += net.alpha + net.beta * p.stream_bytes(net, entries) + p.merge_seconds(net, 2 * entries);
   }
-  if (!p.power_of_two()) { // folding in pairs before the rounds, and its reversal after them
+  if (!p.power_of_two()) { // the fold: a message with k entries before the rounds, and one with the result after them
     const double result = p.expected_union(p.ranks);
     seconds += 2 * net.alpha + net.beta * (p.stream_bytes(net, p.k) + p.stream_bytes(net, result)) +
                p.merge_seconds(net, 2 * p.k);
@@ -78,34 +79,35 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
   return seconds;
 }
 
-/// Expected seconds of the split phase: P - 1 messages with (P - 1) / P of the entries.
+/// Expected seconds of the split phase: a rank sends P - 1 messages, which together contain (P - 1) / P of its entries.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
   return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
 }
 
-/// Expected seconds of the SSAR split-allgather. Each rank merges P k / P entries into its block; the entries of the
-/// result are copied and checked as they arrive.
+/// Expected seconds of the SSAR split-allgather. In the split phase each rank merges P k / P = k entries into its
+/// block; in the allgather it copies and checks the entries of the result as they arrive.
 inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
   const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
          net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }
 
-/// Expected seconds of the DSAR split-allgather with `second_phase_bytes` bytes per value in the second phase (4 for
-/// floats, Bits / 8 for QSGD).
+/// Expected seconds of the DSAR split-allgather. In its second phase a value has `second_phase_bytes` bytes: 4 for
+/// floats, Bits / 8 for QSGD.
 inline double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
   return seconds_split(net, p) + call_shape::scatter_seconds(net, p.k) +
          p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
          net.beta * p.others() * p.n * second_phase_bytes;
 }
 
-/// Expected seconds of dense recursive doubling.
+/// Expected seconds of recursive doubling with dense vectors of n values.
 inline double seconds_dense_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
-  const double extra = p.power_of_two() ? 0 : 1; // ceil(log2 P) counts one of the two rounds of folding
+  const double extra = p.power_of_two() ? 0 : 1; // the fold adds two rounds, and ceil(log2 P) includes one of them
   return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
 }
 
-/// Expected seconds of Rabenseifner's algorithm.
+/// Expected seconds of Rabenseifner's algorithm: a reduce-scatter by recursive halving and an allgather by doubling,
+/// both among the largest power of two of ranks, and a fold if P is not a power of two.
 inline double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept {
   const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
   const double rounds = static_cast<double>(std::bit_width(active) - 1);
@@ -115,7 +117,7 @@ inline double seconds_rabenseifner(const network_model& net, const call_shape& p
   return seconds;
 }
 
-/// Expected seconds of the ring.
+/// Expected seconds of the ring allreduce with dense vectors of n values: 2 (P - 1) messages of n / P values.
 inline double seconds_ring(const network_model& net, const call_shape& p) noexcept {
   return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
          p.others() * p.n * net.gamma_dense;

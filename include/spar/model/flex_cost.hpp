@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The expected time of any plan over the links of a tree.
+// The expected time of an allreduce by any plan (`flex_plan`) over the links of a tree.
 #pragma once
 
 #include <spar/model/tree_cost.hpp>
@@ -9,10 +9,10 @@
 
 namespace spar {
 
-/// Expected seconds of an allreduce by a plan with values of `value_bytes` bytes. The levels run one after the other,
-/// each hop by hop; all messages of a hop are sent at the same time. For the plan of the tree itself, where links are
-/// wider inside a branch than between branches, this is equation 6, except that latencies are those of the paths that
-/// messages take.
+/// Expected seconds of an allreduce by `plan` with values of `value_bytes` bytes. Levels run one after the other, and
+/// the hops of a level too; all messages of a hop are sent at the same time. If `plan` was made for `topology`, and
+/// links are wider inside a branch than between branches, the result is equation 6 of FlexReduce, except that latencies
+/// are those of the paths of the messages.
 inline double seconds_of_plan(const tree& topology, const flex_plan& plan, double value_bytes) {
   tree_traffic links(topology);
   double seconds = 0;
@@ -26,7 +26,7 @@ inline double seconds_of_plan(const tree& topology, const flex_plan& plan, doubl
       seconds += links.seconds();
     }
   }
-  return 2 * seconds; // the allgather takes as long as the reduce-scatter
+  return 2 * seconds; // the loops cover the reduce-scatter, and the allgather takes as long
 }
 
 } // namespace spar

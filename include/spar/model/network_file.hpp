@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads a network_model from a text file.
+// Reads a model of the network (`network_model`) from a text file, such as one that `spar_perf --calibrate` wrote.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -16,8 +16,9 @@
 
 namespace spar {
 
-/// Reads lines such as `alpha 1.5e-6`, one for each of alpha, beta, gamma_sparse and gamma_dense, in any order. Skips
-/// empty lines and lines that begin with #. Throws `invalid_argument`, with the file and the line, for anything else.
+/// Reads a file of lines such as `alpha 1.5e-6`: one line, in any order, for each of alpha, beta, gamma_sparse and
+/// gamma_dense, in seconds. Skips empty lines and lines that begin with #. Throws `invalid_argument` if the file cannot
+/// be read, contains another line or lacks a parameter; the message names the file and the wrong line.
 inline network_model read_network(const std::string& path) {
   const struct opened {
     std::FILE* get;
@@ -49,19 +50,23 @@ inline network_model read_network(const std::string& path) {
       raise<invalid_argument>(
           {path, ":", number, ": expected alpha, beta, gamma_sparse or gamma_dense, got '", std::string(name), "'"});
     }
-    if (found->given) raise<invalid_argument>({path, ":", number, ": ", found->name, " is given a second time"});
+    if (found->given)
+      raise<invalid_argument>(
+          {path, ":", number, ": ", found->name, " has a value already; expected one line for each parameter"});
     text.remove_prefix(name.size());
     text.remove_prefix(std::min(text.size(), text.find_first_not_of(blank)));
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *found->value);
     if (error != std::errc() || end != text.data() + text.size() || !is_duration(*found->value)) {
-      raise<invalid_argument>(
-          {path, ":", number, ": ", found->name, " must be a number of seconds, not '", std::string(text), "'"});
+      raise<invalid_argument>({path, ":", number, ": ", found->name,
+                               " must be a finite, non-negative number of seconds, not '", std::string(text), "'"});
     }
     found->given = true;
   }
   if (std::ferror(file.get) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
   for (const parameter& p : parameters) {
-    if (!p.given) raise<invalid_argument>({path, " lacks the parameter ", p.name});
+    if (!p.given)
+      raise<invalid_argument>(
+          {path, " has no line for the parameter ", p.name, "; expected alpha, beta, gamma_sparse and gamma_dense"});
   }
   return network;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expected times of dense allreduces over a tree (FlexReduce, section IV).
+// The model's expected times of dense allreduces over a tree (FlexReduce, section IV).
 #pragma once
 
-#include <spar/topology/fold.hpp>
+#include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <algorithm>
@@ -13,18 +13,19 @@
 
 namespace spar {
 
-/// Expected seconds of a reduce-scatter of `bytes` around a ring of `d` members, over links of this latency and
-/// bandwidth (equation 2).
+/// Expected seconds of a reduce-scatter of `bytes` bytes around a ring of `d` members (FlexReduce, equation 2), whose
+/// links have the latency `latency` (seconds) and the bandwidth `bandwidth` (bytes per second).
 inline double seconds_ring_reduce_scatter(double bytes, double d, double latency, double bandwidth) noexcept {
   return (d - 1) * (latency + bytes / (d * bandwidth));
 }
 
-/// Expected seconds of FlexReduce's reduce-scatter of `bytes` on each level, from the deepest one up (equations 4 and
-/// 5). A level takes as long as the ring over its slowest link; a link below the level carries only the portions of the
-/// ranks below the link. The latency of a message is that of its path, from the deepest rank up and down again.
+/// Expected seconds of FlexReduce's reduce-scatter of `bytes` bytes on each level, the deepest level first (FlexReduce,
+/// equations 4 and 5). A level takes as long as a ring over its slowest link. A link below a branch of the level
+/// transfers only the portions of the ranks below the link. The latency of a message is the latency of its path, from
+/// the most distant rank up to the branch and down again.
 inline std::vector<double> seconds_of_levels(const tree& topology, double bytes) {
   const auto& nodes = topology.nodes();
-  std::vector<double> down(nodes.size()); // latency from each node to the deepest rank below
+  std::vector<double> down(nodes.size()); // seconds of latency from each node to the most distant rank below
   for (std::size_t i = nodes.size(); i-- > 1;) {
     down[nodes[i].parent] = std::max(down[nodes[i].parent], nodes[i].up.latency + down[i]);
   }
@@ -33,7 +34,7 @@ inline std::vector<double> seconds_of_levels(const tree& topology, double bytes)
     if (nodes[x].children.empty()) continue;
     double bandwidth = nodes[nodes[x].children[0]].up.bandwidth;
     for (const std::size_t c : nodes[x].children) bandwidth = std::min(bandwidth, nodes[c].up.bandwidth);
-    double portion = bytes; // bytes of all ranks below x, which the links of x carry
+    double portion = bytes; // bytes that the ranks below x reduce on a level; the links of x transfer them
     for (std::size_t y = x;; y = nodes[y].parent) {
       const auto degree = static_cast<double>(nodes[y].children.size());
       double& level = slowest[topology.levels() - 1 - nodes[y].depth];
@@ -45,19 +46,21 @@ inline std::vector<double> seconds_of_levels(const tree& topology, double bytes)
   return slowest;
 }
 
-/// Expected seconds of FlexReduce of `bytes` (equation 6): all levels, up and down. On a symmetric tree this is
-/// BlueConnect's time (equation 10).
+/// Expected seconds of an allreduce of `bytes` bytes by FlexReduce (equation 6): the reduce-scatter of each level, and
+/// the allgather, which takes as long. On a symmetric tree, the result is the time of BlueConnect (FlexReduce, equation
+/// 10).
 inline double seconds_flexreduce(const tree& topology, double bytes) {
   double seconds = 0;
   for (const double s : seconds_of_levels(topology, bytes)) seconds += 2 * s;
   return seconds;
 }
 
-/// For each level, from the deepest one up, the most calls of which one rank is the root, if there are many values for
-/// each rank (equation 12): one, plus for each child of the branch the next portion of the rank over the smallest
-/// portion in the child, rounded up.
+/// For each level, the deepest first, the largest number of calls that have one rank as their root (FlexReduce,
+/// equation 12). The formula assumes that n is large compared with the number of ranks. The number of calls is one plus
+/// a term for each child of the branch: the rank's next portion divided by the smallest portion that a rank of the
+/// child holds, rounded up.
 inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
-  std::vector<double> portion(topology.leaves().size(), 1.0); // of each rank
+  std::vector<double> portion(topology.leaves().size(), 1.0); // portion of the n values that each rank holds
   std::vector<std::size_t> most(topology.levels());
   for (std::size_t level = 0; level < most.size(); ++level) {
     for (const std::size_t b : topology.branches(level)) {
@@ -72,7 +75,8 @@ inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
         for (const rank_t u : topology.leaves_of(topology.nodes()[c])) {
           smallest = std::min(smallest, portion[static_cast<std::size_t>(u)]);
         }
-        calls += static_cast<std::size_t>(std::ceil(largest / degree / smallest - 1e-9)); // tolerates rounding
+        calls += static_cast<std::size_t>(
+            std::ceil(largest / degree / smallest - 1e-9)); // 1e-9 absorbs rounding errors of the portions
       }
       most[level] = std::max(most[level], calls);
       for (const rank_t v : topology.leaves_of(branch)) portion[static_cast<std::size_t>(v)] /= degree;
@@ -81,8 +85,8 @@ inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   return most;
 }
 
-/// Expected seconds of the ring over the ranks from left to right: each link carries what one rank sends, at the pace
-/// of the slowest link.
+/// Expected seconds of the ring allreduce of `bytes` bytes over the ranks of a tree from left to right. Each link
+/// transfers in each direction what one rank sends, so the slowest link determines the time.
 inline double seconds_ring(const tree& topology, double bytes) {
   double seconds = 0;
   const auto ranks = static_cast<double>(topology.ranks());
@@ -100,7 +104,7 @@ inline double seconds_ring(const tree& topology, double bytes) {
   return seconds;
 }
 
-/// The load of messages that are sent at the same time on the links of a tree.
+/// Computes how long messages that are sent at the same time need over the links of a tree.
 class tree_traffic {
  public:
   explicit tree_traffic(const tree& topology)
@@ -111,7 +115,7 @@ class tree_traffic {
     }
   }
 
-  /// Adds a message of `bytes` bytes.
+  /// Adds a message of `bytes` bytes from the rank `from` to the rank `to`: adds its bytes to each link of its path.
   void add(rank_t from, rank_t to, double bytes) {
     const auto& nodes = tree_->nodes();
     std::size_t a = at_[static_cast<std::size_t>(from)], b = at_[static_cast<std::size_t>(to)];
@@ -126,8 +130,8 @@ class tree_traffic {
     latency_ = std::max(latency_, latency);
   }
 
-  /// Seconds until all messages added since the previous call have arrived: the latency of the longest path, plus the
-  /// time of the busiest link.
+  /// Seconds until all messages that were added since the last call of `seconds()` have arrived: the latency of the
+  /// longest path, plus the time in which the busiest link transfers its bytes.
   double seconds() {
     double busiest = 0;
     for (std::size_t i = 1; i < up_.size(); ++i) {
@@ -139,25 +143,26 @@ class tree_traffic {
 
  private:
   const tree* tree_;
-  std::vector<double> up_, down_; // bytes on each node's link to its parent
-  std::vector<std::size_t> at_;   // the node of each rank
+  std::vector<double> up_, down_; // bytes on the link between each node and its parent, by direction
+  std::vector<std::size_t> at_;   // index of the leaf of each rank
   double latency_ = 0;
 };
 
-/// Expected seconds of Rabenseifner's algorithm on `bytes`, with ranks in the order of their numbers.
+/// Expected seconds of Rabenseifner's algorithm for `bytes` bytes over the links of a tree. The algorithm does not know
+/// the tree: each rank's partners follow from the numbers of the ranks.
 inline double seconds_rabenseifner(const tree& topology, double bytes) {
   tree_traffic links(topology);
   const rank_t ranks = topology.ranks();
-  const fold folded(0, ranks);
+  const folded_ranks folded(0, ranks);
   double seconds = 0;
   for (rank_t r = 0; r < 2 * folded.extra(); r += 2) links.add(r, r + 1, bytes);
-  seconds += links.seconds(); // doubled below, as the results go back
+  seconds += links.seconds(); // the factor 2 below adds the time in which the results return
   for (rank_t distance = folded.active_ranks() / 2; distance > 0; distance /= 2) {
     const double part = bytes * distance / folded.active_ranks();
     for (rank_t i = 0; i < folded.active_ranks(); ++i) {
       links.add(folded.rank_of(i), folded.rank_of(i ^ distance), part);
     }
-    seconds += links.seconds(); // doubled below, for the allgather
+    seconds += links.seconds(); // the factor 2 below adds the time of the allgather
   }
   return 2 * seconds;
 }

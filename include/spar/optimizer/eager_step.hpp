@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One step of SGD that does not wait for late ranks (eager-SGD, algorithm 2).
+// One step of stochastic gradient descent that does not wait for late ranks (eager-SGD, algorithm 2).
 #pragma once
 
 #include <spar/collective/partial/partial.hpp>
@@ -11,12 +11,13 @@
 
 namespace spar {
 
-/// One step of eager-SGD (eager-SGD, algorithm 2): subtracts from the weights `rate` times the average gradient that
-/// one round of the partial allreduce `reduce` computes. The average includes the gradients of the ranks that are not
-/// late, and gradients of earlier steps that arrived too late for their own round. If the weights were equal on every
-/// rank before, they are equal again after the same number of steps. On return, `gradient` holds the subtracted update.
-/// Returns the ranks whose gradients the average includes. Throws `invalid_argument` if `weights` and `gradient` have
-/// different lengths.
+/// Makes one step of eager-SGD (eager-SGD, algorithm 2): subtracts from the weights `rate` times the average gradient,
+/// which one round of the partial allreduce `reduce` computes. The average includes the gradients of the ranks that are
+/// not late, and gradients of earlier steps that missed their own rounds.
+///
+/// If the weights were equal on every rank before the first step, they are equal again once all ranks have made the
+/// same number of steps. On return, `gradient` holds the subtracted update. Returns the ranks whose gradients the
+/// average includes. Throws `invalid_argument` if `weights` and `gradient` have different lengths.
 template <class Values, transport Net, class Held, participation Participation, class Algorithm,
           class T = detail::value_of<Values>>
 participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradient, std::type_identity_t<T> rate,

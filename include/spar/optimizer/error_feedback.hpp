@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Error feedback: each rank keeps what it has not sent as its residual, and adds the residual to its next values
-// (SparCML, algorithm 1; Ok-Topk, algorithm 2).
+// Error feedback: each rank keeps the values that it has not sent as its residual, and adds the residual to the values
+// of its next call (SparCML, algorithm 1; Ok-Topk, algorithm 2).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -24,13 +24,14 @@
 namespace spar {
 
 struct feedback_options {
-  bool reject_nan = false; ///< throw `invalid_argument` if a new value is NaN; otherwise NaN is selected first
+  bool reject_nan = false; ///< true: throws `invalid_argument` if a value is NaN; false: NaN is selected first
 };
 
-/// Error feedback around `Algorithm`, a composition: adds the new values to the residual, sums over all ranks what
-/// `Algorithm` selects from the result, and keeps the rest as the next residual. No value is lost: the sums and the
-/// residuals of all ranks together account for all values that were ever passed in. The residual and the state change
-/// only when a call succeeds. Supports one call at a time, and is not thread-safe.
+/// Error feedback around the composition `Algorithm`. A call adds the caller's values to the residual, sums over all
+/// ranks the entries that the composition selects from the result, and keeps the unselected entries as the next
+/// residual. No value is lost: the sums and the residuals of all ranks together account for all values ever passed in.
+/// The residual and the state change only when a call succeeds. Each object supports one call at a time, and is not
+/// thread-safe.
 template <element T, class Algorithm, index_type Index = std::uint32_t>
 class error_feedback {
  public:
@@ -45,7 +46,7 @@ class error_feedback {
       : algorithm_(std::move(algorithm)), options_(options) {
     hash_state();
   }
-  /// Throws `invalid_argument` if a call of `other` has not ended.
+  /// Moves the algorithm, its state and the residual. Throws `invalid_argument` if a call of `other` has not ended.
   error_feedback(error_feedback&& other)
       : algorithm_(std::move(other.idle().algorithm_)), state_(std::move(other.state_)), next_(state_),
         report_(other.report_), options_(other.options_) {
@@ -53,15 +54,16 @@ class error_feedback {
     hash_state();
   }
 
-  /// Works in place: `x` holds this rank's new values, and becomes the sum, with zeros where the sum has no entry.
-  /// After an error, the values of `x` are unspecified. Throws `invalid_argument` before anything is sent if an option
-  /// is invalid, if `x` and the residual have different lengths, or if another call has not ended.
+  /// Reduces in place: `x` holds this rank's values before the call and the sum after the call, with zeros where the
+  /// sum has no entry. After an error, the values of `x` are unspecified. Throws `invalid_argument` before anything is
+  /// sent if an option is invalid, if `x` and the residual have different lengths, or if another call of this object
+  /// has not ended.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, std::span<T> x, Op op = {}) {
     begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
-  /// The non-blocking forms: the call uses `x` and this object until the call has ended. With a name, ranks may start
-  /// the calls of several reducers in different orders.
+  /// Starts a non-blocking call that reduces in place; `x` and this object must stay valid until the call has ended. If
+  /// the calls of several reducers have names (`which`), ranks may start the calls in different orders.
   template <communicates Net, reduction<T> Op = sum>
   auto start(Net& net, std::span<T> x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
@@ -71,7 +73,8 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
 
-  /// Works out of place: returns the sum, and this rank's contribution to the sum, as streams.
+  /// Reduces out of place: leaves `x` unchanged, and returns the sum and this rank's contribution to the sum, both as
+  /// streams.
   template <communicates Net, reduction<T> Op = sum>
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
     return begin(detail::blocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
@@ -85,12 +88,14 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
 
-  /// The algorithm of a partial allreduce, which runs its rounds one after the other.
+  /// Runs one round of a partial allreduce whose algorithm is this object. The rounds of a partial allreduce run one
+  /// after the other, so at most one call of this object is in flight.
   template <transport Net, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op) & {
     next_ = state_;
     const in_place call{under_way(*this)};
-    co_await call(net, x, sum{}); // for an average, the partial allreduce divides
+    co_await call(net, x,
+                  sum{}); // `sum` even for an average: the partial allreduce itself divides by the number of ranks
   }
   /// Throws `invalid_argument` if `x` and the residual have different lengths, if `x` is too long for `Index`, or if
   /// `x` contains NaN and `reject_nan` is set.
@@ -106,34 +111,34 @@ class error_feedback {
     check_length(n);
     algorithm_.template validate_parts<T>(n, ranks);
   }
-  /// Calls `f(name, value)` for each option, and for a digest of the shared state: both must be equal on all ranks.
+  /// Calls `f(name, value)` for each option and for a digest of the shared state; both must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     algorithm_.options(f);
     f("state", shared_state_);
   }
 
-  /// The values that this rank has not sent yet; empty before the first call.
+  /// The residual: the values that this rank has not sent yet. Empty before the first call.
   [[nodiscard]] std::span<const T> residual() const noexcept { return residual_; }
-  /// Replaces the residual, for example after tensors have moved to other buckets, or by the sum of the residuals of
-  /// ranks that have left. Throws `invalid_argument` if a call has not ended.
+  /// Replaces the residual. A program needs this function if, for example, tensors have moved to other buckets, or if a
+  /// rank takes over the residuals of ranks that have left. Throws `invalid_argument` if a call has not ended.
   void set_residual(std::span<const T> values) {
     check_idle();
     residual_.assign(values.begin(), values.end());
   }
-  /// The composition, including its options.
+  /// The composition that this object calls, including its options.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
-  /// Replaces the options between two calls, for example to increase the density, or after a warm-up. All ranks must
-  /// make the same change, otherwise their next call ends in `mismatch`. The residual and the state stay. Throws
-  /// `invalid_argument` if a call has not ended.
+  /// Replaces the composition by one of the same type with other options, for example with a higher density after a
+  /// warm-up; keeps the residual and the state. All ranks must make the same change between the same two calls,
+  /// otherwise their next call ends in `mismatch`. Throws `invalid_argument` if a call has not ended.
   void set_algorithm(Algorithm algorithm) { idle().algorithm_ = std::move(algorithm); }
-  /// The thresholds, boundaries and counters after the last successful call.
+  /// The state after the last successful call: the thresholds, boundaries and counters that the next call uses.
   [[nodiscard]] const state& current_state() const noexcept { return state_; }
-  /// What the last call did on this rank: for example, how many entries it selected.
+  /// What the last call did on this rank, for example how many entries it selected.
   [[nodiscard]] const report_type& report() const noexcept { return report_; }
 
-  /// The residual and the state as bytes, to resume in another run with the same number of ranks. Throws
-  /// `invalid_argument` if a call has not ended.
+  /// Returns the residual and the state as bytes, from which another run with the same number of ranks can resume.
+  /// Throws `invalid_argument` if a call has not ended.
   [[nodiscard]] std::vector<std::byte> save() const {
     check_idle();
     detail::state_writer words;
@@ -141,28 +146,32 @@ class error_feedback {
     visit_state(now, words);
     return detail::to_bytes<T>(words.words, residual_, detail::names_of(algorithm_));
   }
-  /// Restores what `save` returned. Throws `invalid_argument`, and changes nothing, if `saved` is damaged, or if it was
-  /// saved with another value type, selector, storage, topology or schedule, or if a call has not ended.
+  /// Restores a residual and a state that `save` returned. Throws `invalid_argument`, and changes nothing, if `saved`
+  /// is damaged, if `saved` comes from another value type, selector, storage, topology or schedule, or if a call has
+  /// not ended.
   void load(std::span<const std::byte> saved) {
     check_idle();
     detail::saved_state<T> loaded = detail::from_bytes<T>(saved);
     if (loaded.names.empty()) {
-      raise<invalid_argument>({"the saved state has an old layout, which does not name its selector, storage and "
-                               "topology: call take_over() to restore the residual alone; the next calls then find new "
-                               "thresholds and boundaries"});
+      raise<invalid_argument>({"the saved state has an old layout without the names of its selector, storage, topology "
+                               "and schedule, so load() cannot check them: call take_over() to restore only the "
+                               "residual; the next calls then compute new thresholds and boundaries"});
     }
     detail::check_names(loaded.names, detail::names_of(algorithm_));
     state now = state_;
     detail::state_reader words{loaded.words};
     visit_state(now, words);
-    if (!words.words.empty()) raise<invalid_argument>({"the saved state is too long for this reducer"});
+    if (!words.words.empty())
+      raise<invalid_argument>(
+          {"the saved state has ", words.words.size(), " more 64-bit words than the state of this reducer"});
     residual_ = std::move(loaded.residual);
     state_ = std::move(now);
     hash_state();
   }
-  /// Adds the residual in `saved`, which a rank of an earlier job saved. A job with another number of ranks passes each
-  /// saved residual to exactly one of its ranks, so that nothing is lost. Throws `invalid_argument` if `saved` is
-  /// damaged, if its residual has another value type or length, or if a call has not ended.
+  /// Adds the residual in `saved`, which a rank of an earlier job has saved, to this rank's residual. If the new job
+  /// has another number of ranks, each saved residual must go to exactly one rank of the new job, so that no value is
+  /// lost or added twice. Throws `invalid_argument` if `saved` is damaged, if its residual has another value type or
+  /// length, or if a call has not ended.
   void take_over(std::span<const std::byte> saved) {
     check_idle();
     const std::vector<T> theirs = detail::from_bytes<T>(saved).residual;
@@ -181,8 +190,8 @@ class error_feedback {
     now.own_state(f);
   }
 
-  /// Marks the reducer as busy from the start of a call to its end; if the call never begins, until its handle is
-  /// destroyed.
+  /// Marks the reducer as busy from the construction of a call until the call ends, or, if the call never begins, until
+  /// the call's handle is destroyed. While the reducer is busy, another call of the reducer throws `invalid_argument`.
   class under_way {
    public:
     explicit under_way(error_feedback& its) : its_(&its.idle()) { its.busy_ = true; }
@@ -196,7 +205,7 @@ class error_feedback {
    private:
     error_feedback* its_;
   };
-  /// Ends `call` together with the coroutine that does the work.
+  /// Marks the reducer as idle when the coroutine that runs `call` ends, whether by a result or by an exception.
   class end_of_call {
    public:
     explicit end_of_call(under_way& call) noexcept : call_(&call) {}
@@ -207,11 +216,12 @@ class error_feedback {
     under_way* call_;
   };
 
-  /// The call as a coroutine, which refers to the `error_feedback` to which the call belongs.
+  /// A call that reduces out of place, as the function object from which the runtime creates the call's coroutine.
+  /// Refers to the `error_feedback` object that the call uses.
   struct out_of_place {
     static constexpr std::string_view name = Algorithm::name;
     mutable under_way call;
-    const error_feedback* reducer = &call.its(); // valid even after the call has ended
+    const error_feedback* reducer = &call.its(); // `options` needs the reducer even after the call has ended
 
     template <class F>
     void options(F&& f) const {
@@ -264,15 +274,17 @@ class error_feedback {
 
   template <class Op>
   static void check_operation() {
-    static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
-                  "error feedback adds unsent values to later ones: its operation must be sum or average");
+    static_assert(
+        std::same_as<Op, sum> || std::same_as<Op, average>,
+        "error feedback adds unsent values to the values of later calls, so its operation must be sum or average");
   }
   void check_length(std::uint64_t n) const {
     if (!residual_.empty() && residual_.size() != n) {
       raise<invalid_argument>({"the vector has length ", n, ", but the residual has length ", residual_.size()});
     }
     if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-      raise<invalid_argument>({n, " values are too many for ", 8 * sizeof(Index), "-bit indices"});
+      raise<invalid_argument>(
+          {n, " values are too many for the ", 8 * sizeof(Index), "-bit indices of this error_feedback object"});
     }
   }
 
@@ -281,19 +293,23 @@ class error_feedback {
     return *this;
   }
   void check_idle() const {
-    if (busy_) raise<invalid_argument>({"a call of this error_feedback has not ended; it allows one call at a time"});
+    if (busy_)
+      raise<invalid_argument>(
+          {"a call of this error_feedback object has not ended; the object allows one call at a time"});
   }
 
   static void check_numbers(std::span<const T> x) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (x[i] != x[i]) raise<invalid_argument>({"the value at index ", i, " is NaN"});
+      if (x[i] != x[i])
+        raise<invalid_argument>({"the value at index ", i, " is NaN, which the option reject_nan forbids"});
     }
   }
 
-  /// Adds the new values to the residual: block by block, before a selector reads each block, or all at once.
+  /// Computes the values from which the selector selects: `x` plus the residual. A selector may request the sums block
+  /// by block, just before it reads a block, or all at once.
   struct accumulation {
     T* to;
-    const T* residual; // null before the first call
+    const T* residual; // null before the first call, when the residual is empty
     const T* x;
     void operator()(std::size_t begin, std::size_t end) const noexcept {
       if (residual == nullptr)
@@ -303,38 +319,40 @@ class error_feedback {
     }
   };
   accumulation accumulate(std::span<const T> x) {
-    residual_.reserve(x.size()); // now, because the two vectors swap places when the call succeeds
+    residual_.reserve(x.size()); // both vectors get room for n values, as they swap places when a call succeeds
     accumulated_.resize(x.size());
     return {accumulated_.data(), residual_.empty() ? nullptr : residual_.data(), x.data()};
   }
 
-  /// Updates the digest that `options` reports. `options` is const and cannot visit the state without a copy.
+  /// Computes the digest of the shared state in advance: `options` reports the digest, but is const and could visit the
+  /// state only by copying it.
   void hash_state() {
     detail::state_digest hash;
     state_.shared_state(hash);
     shared_state_ = hash.value;
   }
 
-  /// Copies the state for the next call in advance: if a state has vectors, the copy may allocate.
+  /// Copies the state for the next call in advance, so that the next call allocates no memory even if a state has
+  /// vectors.
   void make_room() noexcept {
     try {
       next_ = state_;
-    } catch (...) { // the next call copies the state again, before it sends anything
+    } catch (...) { // no error: the next call copies the state again before it sends anything
     }
   }
 
   Algorithm algorithm_;
   state state_{};
-  state next_{};                   // of the call in flight, like `accumulated_`
+  state next_{};                   // the state that the call in flight is changing
   std::uint64_t shared_state_ = 0; // digest of the part of `state_` that must be equal on all ranks
   report_type report_{};
   feedback_options options_;
   std::vector<T> residual_;
-  std::vector<T> accumulated_;
+  std::vector<T> accumulated_; // residual plus values of the call in flight; the next residual when the call succeeds
   bool busy_ = false;
 };
 
-/// Wraps a composition in error feedback: `auto reduce = with_error_feedback<float>(compose(...))`.
+/// Wraps a composition in error feedback for values of T: `auto reduce = with_error_feedback<float>(compose(...))`.
 template <element T, index_type Index = std::uint32_t, class Algorithm>
 error_feedback<T, Algorithm, Index> with_error_feedback(Algorithm algorithm, const feedback_options& options = {}) {
   return error_feedback<T, Algorithm, Index>(std::move(algorithm), options);

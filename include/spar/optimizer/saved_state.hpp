@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Converts a residual and an algorithm's state to bytes and back, to keep them between jobs.
+// Converts a residual and the state of an algorithm to bytes and back, so that a program can keep both between jobs.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -8,6 +8,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/crc32c.hpp>
 #include <spar/core/util/splitmix.hpp>
+#include <spar/runtime/signature.hpp>
 
 #include <array>
 #include <concepts>
@@ -22,11 +23,12 @@
 
 namespace spar::detail {
 
-// A state has two members that call f with each of its numbers and vectors of numbers:
-//   shared_state(f)  for the numbers that are equal on all ranks;
-//   own_state(f)     for the numbers that differ from rank to rank.
+// A state has two member templates, which call `f` with each of its numbers and with each vector of numbers:
+// - `shared_state(f)` for the numbers that are equal on all ranks;
+// - `own_state(f)` for the numbers that differ from rank to rank.
 
-/// The names of a composition's parts, or the name of the algorithm if it is not a composition.
+/// The names of a composition's selector, storage, topology and schedule, separated by commas, or the name of an
+/// algorithm that is not a composition.
 template <class Algorithm>
 std::string names_of(const Algorithm& algorithm) {
   std::string names;
@@ -38,12 +40,13 @@ std::string names_of(const Algorithm& algorithm) {
   return names.empty() ? std::string(Algorithm::name) : names;
 }
 
-/// Throws `invalid_argument` if the state was saved from other parts than this reducer's.
+/// Throws `invalid_argument` if a state was saved from other parts than those of this reducer. `saved` and `own` are
+/// the names of the parts, as `names_of` returns them.
 inline void check_names(const std::string& saved, const std::string& own) {
   if (saved != own) raise<invalid_argument>({"the state was saved from ", saved, ", but this reducer is ", own});
 }
 
-/// Collects the numbers of a state as 64-bit words.
+/// Collects the numbers of a state as 64-bit words; writes the length of a vector before the numbers of the vector.
 struct state_writer {
   std::vector<std::uint64_t> words{};
 
@@ -54,12 +57,14 @@ struct state_writer {
   }
 };
 
-/// Reads the numbers of a state from words, in the order in which `state_writer` wrote them.
+/// Reads the numbers of a state from `words`, in the order in which `state_writer` wrote them. Throws
+/// `invalid_argument` if words are missing.
 struct state_reader {
   std::span<const std::uint64_t> words;
 
   std::uint64_t next() {
-    if (words.empty()) raise<invalid_argument>({"the saved state is too short for this reducer"});
+    if (words.empty())
+      raise<invalid_argument>({"the saved state has fewer 64-bit words than the state of this reducer"});
     const std::uint64_t word = words.front();
     words = words.subspan(1);
     return word;
@@ -70,13 +75,15 @@ struct state_reader {
   }
   void operator()(std::vector<std::uint64_t>& numbers) {
     const std::uint64_t size = next();
-    if (size > words.size()) raise<invalid_argument>({"the saved state is too short for this reducer"});
+    if (size > words.size())
+      raise<invalid_argument>(
+          {"the saved state has a vector of ", size, " 64-bit words, but only ", words.size(), " words follow"});
     numbers.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(size));
     words = words.subspan(size);
   }
 };
 
-/// Computes a digest of the numbers of a state.
+/// Computes a digest of the numbers of a state, so that ranks can compare their states by one number.
 struct state_digest {
   std::uint64_t value = 0;
 
@@ -86,23 +93,23 @@ struct state_digest {
   }
 };
 
-/// The header of a saved state. After it come the characters of the names, the words of the state, the residual, and a
-/// CRC-32C of all bytes before the checksum. Everything is in the machine's byte order.
+/// The header of a saved state. The header is followed by the characters of the names, the words of the state, the
+/// residual, and a CRC-32C of all bytes before the CRC. All numbers are in the machine's byte order.
 struct saved_header {
-  static constexpr std::uint64_t version_1 = 0x3146'4552'4150'5301; // has a hash in place of the length of the names
+  static constexpr std::uint64_t version_1 = 0x3146'4552'4150'5301; // the old layout, with a hash in the field `names`
   static constexpr std::uint64_t version_2 = 0x3146'4552'4150'5302;
 
-  std::uint64_t magic;
-  std::uint64_t names; // length in bytes, a multiple of 8; zeros pad the last name
+  std::uint64_t magic; // `version_1` or `version_2`
+  std::uint64_t names; // length of the names in bytes, a multiple of 8; zeros pad the last name
   element_code element;
   std::array<std::uint8_t, 7> reserved; // zeros
-  std::uint64_t length;
-  std::uint64_t words;
+  std::uint64_t length;                 // number of values of the residual
+  std::uint64_t words;                  // number of 64-bit words of the state
 };
 
 template <element T>
 struct saved_state {
-  std::string names; // empty for version 1: then only the residual can be restored
+  std::string names; // empty for version 1, of which only the residual can be restored
   std::vector<std::uint64_t> words;
   std::vector<T> residual;
 };
@@ -127,28 +134,34 @@ std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<
   return out;
 }
 
-/// Throws `invalid_argument` if the bytes are damaged, or hold a residual of another type than T.
+/// Reads what `to_bytes` wrote. Throws `invalid_argument` if the bytes are damaged, or if the type of the residual is
+/// not T.
 template <element T>
 saved_state<T> from_bytes(std::span<const std::byte> saved) {
   saved_header head{};
   std::uint32_t checksum = 0;
   if (saved.size() < sizeof head + sizeof checksum) {
-    raise<invalid_argument>({"the saved state is too short: it has ", saved.size(), " bytes"});
+    raise<invalid_argument>(
+        {"the saved state has ", saved.size(), " bytes; expected at least ", sizeof head + sizeof checksum});
   }
   std::memcpy(&head, saved.data(), sizeof head);
   const std::size_t body = saved.size() - sizeof checksum;
   std::memcpy(&checksum, saved.data() + body, sizeof checksum);
   if ((head.magic != saved_header::version_1 && head.magic != saved_header::version_2) ||
       head.reserved != saved_header{}.reserved || checksum != crc32c(saved.data(), body)) {
-    raise<invalid_argument>({"the saved state is invalid: its magic number or its checksum is wrong"});
+    raise<invalid_argument>({"the saved state of ", saved.size(),
+                             " bytes is damaged: its magic number, its reserved bytes or its checksum is wrong"});
   }
-  if (head.element != code_of<T>) raise<invalid_argument>({"the saved residual has values of another type"});
+  if (head.element != code_of<T>)
+    raise<invalid_argument>({"the saved residual has values of type ", name_of(head.element),
+                             ", but the type of this reducer's values is ", name_of(code_of<T>)});
   const std::size_t names = head.magic == saved_header::version_2 ? head.names : 0;
   const std::size_t rest = body - sizeof head;
   if (names > rest || head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||
       names + head.words * sizeof(std::uint64_t) + head.length * sizeof(T) != rest) {
-    raise<invalid_argument>(
-        {"a saved state of ", saved.size(), " bytes cannot hold a residual of ", head.length, " values"});
+    raise<invalid_argument>({"the saved state has ", saved.size(), " bytes, which do not match its header: ", names,
+                             " bytes of names, ", head.words, " words of state and a residual of ", head.length,
+                             " values"});
   }
   saved_state<T> state{std::string(names, '\0'), std::vector<std::uint64_t>(head.words), std::vector<T>(head.length)};
   const std::byte* from = saved.data() + sizeof head;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One step of data-parallel SGD. Top-k SGD, quantised Top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk,
-// algorithm 2) share one function and differ in the reduction that it calls; another function does a dense step.
+// One step of data-parallel SGD, as two functions `sgd_step`. The function with error feedback serves top-k SGD,
+// quantised top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk, algorithm 2), which differ only in the
+// reduction; the other function makes a dense step.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -17,10 +18,12 @@
 
 namespace spar {
 
-/// Subtracts `update` from the weights. This is the second half of a step, for programs that start the reduction
+/// Subtracts `update` from the weights: the second half of a step of SGD, for programs that start the reduction
 /// themselves:
-/// `auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);`
-/// Throws `invalid_argument` if the number of weights differs from the dimension of the update.
+///
+///     auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);
+///
+/// Throws `invalid_argument` if the number of weights differs from the dimension of `update`.
 template <element T, index_type Index>
 void descend(std::type_identity_t<std::span<T>> weights, const sparse_stream<T, Index>& update) {
   if (weights.size() != update.dimension()) {
@@ -35,7 +38,8 @@ namespace detail {
 template <class Values>
 using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
-/// Multiplies the gradient by `rate` in place. The mean of the results over all ranks is the update of the weights.
+/// Multiplies the gradient by `rate` in place, so that the mean of the gradients over all ranks is the update of the
+/// weights. Throws `invalid_argument` if the lengths of `weights` and `gradient` differ.
 template <element T>
   requires is_floating<T>
 void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
@@ -47,12 +51,14 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 
 } // namespace detail
 
-/// One step of SGD with error feedback, which all ranks call. `reduce` adds `rate` times this rank's gradient to its
-/// residual and selects from the result; the step subtracts the mean of the selected entries of all ranks from the
-/// weights, and the rest stays in the residuals. If the weights were equal on every rank before, they still are.
-/// Returns the subtracted update, and this rank's contribution to it (see selected_sum). `gradient` is unspecified
-/// afterwards; the weights and the residual change only when the call succeeds. Throws `invalid_argument` before
-/// anything is sent if lengths differ.
+/// One step of SGD with error feedback, a collective call. `reduce` adds `rate` times this rank's gradient to its
+/// residual and selects entries from the result. The step subtracts the mean of the selected entries over all ranks
+/// from the weights; entries that are not selected stay in the residuals. If the weights are equal on every rank before
+/// the step, they are equal after it.
+///
+/// Returns the subtracted update, and this rank's contribution to the update (see `selected_sum`). `gradient` is
+/// unspecified afterwards; the weights and the residual change only when the call succeeds. Throws `invalid_argument`,
+/// before anything is sent, if the lengths of `weights`, `gradient` and the residual differ.
 template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,
@@ -63,9 +69,10 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
   return update;
 }
 
-/// One step of plain SGD: subtracts from the weights `rate` times the mean of the gradients of all ranks. `given` is
-/// any allreduce of dense values with the operation `average`. On return, `gradient`, a span or a container, holds the
-/// subtracted update. Throws `invalid_argument` if lengths differ.
+/// One step of plain SGD, a collective call: subtracts from the weights `rate` times the mean of the gradients of all
+/// ranks. `given` is any allreduce of dense values with the operation `average`. `gradient` is a span or a container,
+/// and holds the subtracted update on return. Throws `invalid_argument`, before anything is sent, if the lengths of
+/// `weights` and `gradient` differ.
 template <communicates Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
   requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), detail::port_type_of<Net>, T,
                            average>

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The interface of an algorithm to a transport: stamps, checks and counts the messages of one call.
+// The channel, through which an algorithm sends and receives the messages of one call. A channel writes the headers of
+// messages sent, checks the headers of messages received, and counts messages and bytes.
 #pragma once
 
 #include <spar/core/assertion.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/core/util/splitmix.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/signature.hpp>
 #include <spar/runtime/tasks/forwarding_awaiter.hpp>
@@ -18,9 +20,9 @@
 
 namespace spar {
 
-/// One call of a collective on one rank. Small, and passed by value into coroutines; the transport and the record of
-/// the call outlive it. Messages between two ranks on one lane arrive in order; parts of an algorithm that run at the
-/// same time must use different lanes.
+/// The interface of an algorithm for one call on one rank. A channel is small, and coroutines get a copy of it; the
+/// transport and the record of the call must outlive all copies. Messages between two ranks on one lane arrive in
+/// order. Parts of an algorithm that run at the same time must use different lanes.
 template <transport Net>
 class channel {
  public:
@@ -34,13 +36,14 @@ class channel {
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
   [[nodiscard]] Net& net() const noexcept { return *net_; }
-  /// Number of the call on its communicator, the same on every rank.
+  /// The number of the call on its communicator, equal on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
 
-  /// Reports local work on `entries` entries, which takes time in the simulator and appears as a bar in a trace.
+  /// Reports local work on `entries` entries to the transport: in the simulator the work takes virtual time, and in a
+  /// trace the work appears as a bar.
   void compute(std::uint64_t entries) const { net_->compute(entries); }
 
-  /// Counts a piece that was encoded in `seconds`.
+  /// Adds one piece, whose encoding took `seconds`, to the statistics of the call.
   void note_compression(double seconds) const noexcept {
     ++call_->cost.compressions;
     call_->cost.codec_seconds += seconds;
@@ -55,7 +58,8 @@ class channel {
     other.lane_ = number;
     return other;
   }
-  /// The same call with all ranks, including this one, numbered by `order`.
+  /// Returns a channel of this call that numbers all ranks, including this one, by `order`, whose arrays must outlive
+  /// the channel.
   [[nodiscard]] channel in_order(const rank_order& order) const noexcept {
     channel other = *this;
     if (order.ranks == nullptr) return other;
@@ -63,15 +67,16 @@ class channel {
     other.number_ = order.numbers[net_->rank()];
     return other;
   }
-  /// The same call with messages whose elements have another type than the vectors of the call.
+  /// Returns a channel of this call for messages whose elements have the type T, if the vectors of the call have
+  /// elements of another type.
   template <element T>
   [[nodiscard]] channel with_element() const noexcept {
     channel other = *this;
     other.agreed_.element = code_of<T>;
     return other;
   }
-  /// The same call after the ranks have chosen an algorithm: a message from a rank that chose another one causes
-  /// `mismatch`. `name` must outlive the call.
+  /// Returns a channel of this call for use after the ranks have chosen the algorithm `name`. A message from a rank
+  /// that has chosen a different algorithm causes `mismatch`. `name` must outlive the call.
   [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
     channel other = *this;
     other.agreed_.digest = detail::splitmix(agreed_.digest ^ detail::fnv1a(name));
@@ -79,9 +84,10 @@ class channel {
     return other;
   }
 
-  /// Starts a send. The pieces are borrowed until the operation ends, or after an error until the call ends. They must
-  /// be in memory of this rank's pool, or in memory to which the arguments of the call refer; not in containers of a
-  /// coroutine, which are destroyed earlier, nor in a received message, whose memory is returned.
+  /// Starts to send `what` to the rank `number`. The send borrows the pieces of `what` until the operation ends or,
+  /// after an error, until the call ends. The pieces must be in memory of the pool of this rank, or in memory to which
+  /// the arguments of the call refer. They must not be in a container of a coroutine, which is destroyed before the
+  /// call ends, nor in a received message, whose memory returns to its sender.
   auto send(rank_t number, const payload& what) const {
     check_address(number);
     const rank_t peer = rank_of(number);
@@ -92,12 +98,13 @@ class channel {
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
       out.head.payload_checksum = checksum_of(out.pieces);
-      out.head.checksum = out.head.expected_checksum(); // even over transports that do not serialise headers
+      out.head.checksum = out.head.expected_checksum(); // also for transports that do not serialise headers
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
-    ++call_->cost.messages_sent; // after `send`, so that counting overlaps with the transfer
+    ++call_->cost.messages_sent; // after starting the send, so that counting overlaps with the transfer
     call_->cost.bytes_sent += out.head.payload_bytes();
-    const std::size_t plain = what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes per value
+    const std::size_t plain =
+        what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of an unencoded value
     call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
                                     : plain > 0          ? what.count * plain
                                                          : out.head.payload_bytes();
@@ -105,8 +112,9 @@ class channel {
     return sending;
   }
 
-  /// Starts a receive into `in`, which must not move until the operation ends. Awaiting the operation throws `mismatch`
-  /// if the sender is not in the same call.
+  /// Starts to receive a message from the rank `number` into `in`, which must not move until the operation ends.
+  /// Awaiting the operation throws `mismatch` if the sender's call or the size of the message differs from this rank's,
+  /// and, with checksums on, `corrupt_message` if the message is damaged or an earlier message is missing.
   auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
@@ -137,7 +145,8 @@ class channel {
 
   [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, call_->sequence); }
 
-  /// Number of messages of this call so far to `peer` (direction 0) or from `peer` (direction 1) on this lane.
+  /// The number of messages of this call so far, modulo 256, that this rank has sent to `peer` (direction 0) or
+  /// received from `peer` (direction 1) on the lane of this channel.
   [[nodiscard]] std::uint8_t& messages(rank_t peer, rank_t direction) const noexcept {
     return call_->messages.data()[static_cast<std::size_t>(direction * size() + peer) * max_lanes + lane_];
   }
@@ -146,8 +155,8 @@ class channel {
 
   void check_address(rank_t peer) const {
     spar::ensure(peer >= 0 && peer < size() && peer != rank(),
-                 "an algorithm sends to or receives from its own rank or a rank out of range");
-    spar::ensure(lane_ < max_lanes, "an algorithm uses a lane out of range");
+                 "an algorithm sends to, or receives from, a rank that is its own rank or not in [0, P)");
+    spar::ensure(lane_ < max_lanes, "an algorithm uses a lane that is not in [0, 8)");
   }
 
   void check(message_buffer& in, rank_t peer) const {
@@ -156,11 +165,13 @@ class channel {
     if (checksums) {
       h.validate();
       if (h.order != messages(peer, 1)++) {
-        raise<corrupt_message>({"a message from rank ", peer, " to rank ", net_->rank(), " is missing"});
+        raise<corrupt_message>({"a message from rank ", peer, " to rank ", net_->rank(),
+                                " is missing: expected number ", static_cast<std::uint8_t>(messages(peer, 1) - 1),
+                                ", got number ", h.order, " (collective ", call_->sequence, ", lane ", lane_, ")"});
       }
     }
     if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
-    h.dimension = agreed_.dimension; // not in a short header
+    h.dimension = agreed_.dimension; // a short header lacks the dimension, which the equal digests imply
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;
@@ -173,14 +184,14 @@ class channel {
     detail::check_fields(h, peer, own_header(), rank, call_->sequence);
     const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
     detail::call_view theirs = detail::query_peer_call(*net_, call_->sequence, peer);
-    theirs.agreed.digest = h.digest; // of the message, not of the peer's current call
+    theirs.agreed.digest = h.digest; // of the message; the peer's call may have a different digest by now
     detail::throw_mismatch(theirs, own);
   }
 
   Net* net_;
   call_record* call_;
   signature agreed_;
-  const rank_t* order_ = nullptr; // the rank of each number; null if they are equal
+  const rank_t* order_ = nullptr; // order_[i] is the rank with the number i; null if each rank keeps its number
   rank_t number_;
   std::uint8_t lane_ = 0;
 };

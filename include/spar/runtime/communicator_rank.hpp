@@ -6,6 +6,7 @@
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/statistics.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <concepts>
@@ -16,8 +17,8 @@
 
 namespace spar {
 
-/// Base of `threads`, `mpi`, `sim` and the decorators. Owns the rank's transport, called the port, on which collectives
-/// run. Only one thread at a time may use it, apart from a progress_thread.
+/// Base class of `threads`, `mpi`, `sim` and the decorators. A communicator_rank owns the rank's transport, called the
+/// port, on which collectives run. Only one thread at a time may use a communicator_rank, apart from a progress_thread.
 template <transport Port>
 class communicator_rank {
  public:
@@ -34,44 +35,46 @@ class communicator_rank {
   /// The rank's pool, from which streams and buffers take their memory.
   [[nodiscard]] pool& memory() const noexcept { return port_.memory(); }
 
-  /// Advances the calls in flight. With `block`, waits until something may have happened; otherwise does not wait.
-  /// Calls that wait make progress themselves.
+  /// Advances the calls in flight. If `block` is true, `progress` waits until an operation may have ended; otherwise it
+  /// returns at once. A program that waits for a call need not call `progress`, because waiting makes progress.
   void progress(bool block) {
     const detail::rank_lock lock(port_.node().shared());
     port_.progress(block);
   }
-  /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
-  /// still handles arriving messages.
+  /// Only for programs in the simulator, in a `co_await` expression: the program computes or idles for `seconds` of
+  /// virtual time, during which its rank still handles messages that arrive.
   auto sleep(double seconds)
     requires requires(Port& simulated) { simulated.sleep(seconds); }
   {
     return port_.sleep(seconds);
   }
 
-  /// Statistics of the call that ended last, and of all calls that have ended. With a progress_thread, read them while
-  /// no call is in flight.
+  /// `last_call()` returns the statistics of the call that ended last, and `statistics()` the total of all calls that
+  /// have ended. If the rank has a progress_thread, read the statistics only while no call is in flight.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return port_.node().calls().last_call(); }
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return port_.node().calls().statistics(); }
 
-  /// Sets the number of seconds for which a call waits for a message before it ends in `timeout`: 600 by default,
-  /// infinite without the argument. In the simulator the default is infinite.
+  /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
+  /// `timeout`. Without an argument, the deadline is infinite. Before the first `set_deadline`, the deadline is 600 s,
+  /// or infinite in the simulator.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) { port_.node().set_deadline(seconds); }
   [[nodiscard]] double deadline() const noexcept { return port_.node().deadline(); }
 
-  /// Whether messages carry a checksum of their payload, which the receiver verifies, and a number, by which the
-  /// receiver detects missing messages. Must be the same on every rank; set it between calls. Off by default.
+  /// Turns checksums on or off (the default). With checksums, each message contains a checksum of its payload, which
+  /// the receiver verifies, and a number, by which the receiver detects missing messages. All ranks must use the same
+  /// setting, and change the setting only between calls.
   void set_checksums(bool on) { port_.node().set_checksums(on); }
   [[nodiscard]] bool checksums() const noexcept { return port_.node().checksums(); }
 
-  /// The network model by which algorithms are chosen, the same on every rank; `spar::set_network` changes it.
+  /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
   [[nodiscard]] const network_model& network() const noexcept { return port_.node().network(); }
 
-  /// Whether a rank has failed. If so, collectives on this communicator no longer work.
+  /// Whether a rank of this communicator has failed. After a failure, no collective works on the communicator any more.
   [[nodiscard]] bool dead() const noexcept { return port_.node().dead(); }
-  /// The rank that failed first, as far as this rank knows; -1 while the communicator is alive.
+  /// The rank that failed first, as far as this rank knows; -1 if no rank has failed.
   [[nodiscard]] rank_t failed_rank() const noexcept { return port_.node().failure().failed_rank(); }
 
-  /// The transport, for the library, decorators and tests.
+  /// The rank's transport. Only spar itself, decorators and tests need the transport.
   [[nodiscard]] Port& port() noexcept { return port_; }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
@@ -84,7 +87,7 @@ class communicator_rank {
   Port port_;
 };
 
-/// What collectives can be called on: a communicator_rank or a transport.
+/// A type of objects on which collectives can be called: a communicator_rank or a transport.
 template <class Net>
 concept communicates = transport<Net> || requires(Net& net) {
   { net.port() } -> std::same_as<typename Net::port_type&>;
@@ -105,10 +108,11 @@ using port_type_of = std::remove_reference_t<decltype(port_of(std::declval<Net&>
 
 } // namespace detail
 
-/// Ends every call on the communicator, on all ranks, in `peer_failed` with `reason`; later calls end in the same way.
-/// The other ranks get the first 520 characters of `reason`. For a rank that cannot continue; a call that fails aborts
-/// on its own. Pending calls of this rank unwind before `abort` returns or, if a coroutine calls `abort`, when that
-/// coroutine is suspended. These calls end once no peer reads their send buffers any more.
+/// Aborts the communicator: all calls in flight and all later calls, on all ranks, end in `peer_failed` with `reason`.
+/// The other ranks get the first 520 characters of `reason`. Use `abort` on a rank that cannot continue; a call that
+/// fails aborts the communicator by itself. The pending calls of this rank unwind before `abort` returns or, if a
+/// coroutine calls `abort`, when this coroutine is suspended. A pending call ends once no peer reads its send buffers
+/// any more.
 template <communicates Net>
 void abort(Net& net, std::string_view reason) noexcept {
   auto& port = detail::port_of(net);

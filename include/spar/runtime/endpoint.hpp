@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The state of one rank that is the same for every transport, made of parts with one responsibility each.
+// The endpoint, which holds the state of one rank that is the same for every transport. Each part of this state has a
+// class of its own, in the folder endpoint/ or messages/.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -11,9 +12,10 @@
 #include <spar/runtime/endpoint/failure.hpp>
 #include <spar/runtime/endpoint/loans.hpp>
 #include <spar/runtime/endpoint/waits.hpp>
-#include <spar/runtime/messages/control_dispatch.hpp>
 #include <spar/runtime/messages/control_message.hpp>
+#include <spar/runtime/messages/control_subscribers.hpp>
 #include <spar/runtime/messages/control_text.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
 #include <spar/runtime/tasks/rank_mutex.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
 
@@ -31,23 +33,24 @@ namespace spar {
 
 namespace detail {
 
-/// A question to a peer about its call, while this rank waits for the answer.
+/// A question of this rank to `peer` about the peer's call, and the answer once the peer has sent one.
 struct peer_question {
   rank_t peer;
-  std::uint64_t sequence; // of the call
+  std::uint64_t sequence; // number of the call
   bool answered = false;
   bounded_text answer{};
 };
 
 } // namespace detail
 
-/// Base class of all transports; programs access it through `communicator_rank`. Only one thread at a time may use
-/// an endpoint; if a rank has several threads, the thread that uses the endpoint holds the rank's lock.
+/// Base class of all transports. Programs do not use an endpoint directly, but through `communicator_rank`. Only one
+/// thread at a time may use an endpoint. If a rank has several threads, the thread that uses the endpoint holds the
+/// lock of the rank.
 class endpoint {
  public:
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
       : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_), failure_(rank) {
-    if (size < 1) raise<invalid_argument>({"a communicator needs at least one rank, not ", size});
+    if (size < 1) raise<invalid_argument>({"a communicator needs at least one rank, but its size is ", size});
   }
   endpoint(const endpoint&) = delete;
   ~endpoint() { memory().release(); }
@@ -57,7 +60,7 @@ class endpoint {
   [[nodiscard]] spar::scheduler& scheduler() noexcept { return scheduler_; }
   [[nodiscard]] pool& memory() const noexcept { return *pool_; }
 
-  // Parts.
+  // The parts of the endpoint.
 
   [[nodiscard]] detail::call_table& calls() noexcept { return calls_; }
   [[nodiscard]] const detail::call_table& calls() const noexcept { return calls_; }
@@ -65,55 +68,59 @@ class endpoint {
   [[nodiscard]] const detail::waits& waits() const noexcept { return waits_; }
   [[nodiscard]] const detail::loans& loans() const noexcept { return loans_; }
   [[nodiscard]] const detail::failure& failure() const noexcept { return failure_; }
-  /// Whether a rank has failed. If so, collectives on this communicator no longer work.
+  /// Whether a rank of this communicator has failed. After a failure, no collective works on the communicator any more.
   [[nodiscard]] bool dead() const noexcept { return failure_.dead(); }
-  /// Subscribers to control messages, by number.
-  [[nodiscard]] detail::control_dispatch& dispatch() noexcept { return dispatch_; }
-  /// Control messages of which only some parts have arrived.
+  /// The subscribers on this rank to control messages; each message begins with the number of its subscriber.
+  [[nodiscard]] detail::control_subscribers& subscribers() noexcept { return subscribers_; }
+  /// The texts of control messages of which only some parts have arrived.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
 
-  /// Seconds since an arbitrary start. The simulator hides this function with one that returns virtual time.
+  /// Seconds since an arbitrary start. The class of the simulator hides this function by a function that returns
+  /// virtual time.
   [[nodiscard]] static double now() noexcept {
-    timespec t{}; // <chrono> would increase the compile time of every user
+    timespec t{}; // not <chrono>, which would lengthen the compile time of every program
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
 
-  // Calls.
+  // The start and the end of calls.
 
-  /// Starts a numbered call at the time `now`.
+  /// Starts `call`, which already has a number, at the time `now` in seconds.
   void open(call_record& call, double now) {
     if (checksums_) {
       call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
       std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
     }
     const bool first = calls_.open(call, now);
-    // While a partial collective exists, memory requested between its rounds counts towards the next round.
-    if (first && dispatch_.empty()) memory().begin_call();
+    // Starts a new count of memory requests, unless a partial collective has subscribed to control messages: what a
+    // partial collective requests between its rounds counts towards its next round.
+    if (first && subscribers_.empty()) memory().begin_call();
   }
-  /// Ends a call at the time `now`.
+  /// Ends `call` at the time `now` in seconds.
   void finish(call_record& call, double now) noexcept {
     calls_.finish(call, now);
     memory().end_call();
     call.messages.reset();
   }
-  /// Whether a call is in flight.
+  /// Whether this rank has a call in flight or awaits an operation that has a deadline.
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
-  /// Returns the record of the name of a collective that is about to start. Throws `invalid_argument` if an earlier
-  /// call with the same name has not ended.
+  /// Returns the record of the name `which` for a collective with this name that is about to start. Throws
+  /// `invalid_argument` if an earlier call with this name has not ended.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight && !dead()) {
-      raise<invalid_argument>({"the collective named ", name.text, " has not ended, so it cannot start again"});
+      raise<invalid_argument>(
+          {"cannot start the collective named ", name.text, ": the previous call with this name has not ended"});
     }
     name.begin(true, 0, -1);
     return name;
   }
-  /// On rank 0, assigns a number to a name. Returns the text of the control message to the other ranks.
+  /// Only on rank 0: assigns a number to `name`, and returns the text of the control message that sends this number to
+  /// the other ranks.
   [[nodiscard]] std::string number_name(detail::call_name& name) { return names_.give_number(name); }
 
-  // Waiting: see `waits`.
+  // The operations that coroutines await: see endpoint/waits.hpp.
 
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { waits_.await(r, waiting); }
   double expire_waits(double now) { return waits_.expire(now, rank_, scheduler_); }
@@ -121,78 +128,83 @@ class endpoint {
     return waits_.fail_one(call.sequence, why, scheduler_);
   }
 
-  /// Sets the number of seconds for which a call waits for a message before it ends in `timeout`: 600 by default,
-  /// infinite without the argument. The time counts from the rank's first check for the message.
+  /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
+  /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. The time counts from the
+  /// first time that this rank checks for the message.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) {
     const detail::rank_lock lock(rank_mutex_);
     waits_.set_deadline(seconds);
   }
   [[nodiscard]] double deadline() const noexcept { return waits_.deadline(); }
 
-  // Buffers that peers still read: see `loans`.
+  // Send buffers of failed calls that peers still read: see endpoint/loans.hpp.
 
   void begin_loan() noexcept { loans_.begin(memory()); }
   void end_loan() noexcept { loans_.end(memory(), scheduler_); }
   void await_loans(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { loans_.await(r, waiting); }
 
-  // Failure.
+  // The failure of a rank: see endpoint/failure.hpp.
 
-  /// Marks the communicator as dead because rank `who` has failed. Resumes all waiting coroutines, even though their
-  /// operations have not completed.
+  /// Marks the communicator as dead because rank `who` has failed, for the reason `why`. Resumes all waiting
+  /// coroutines, even though their operations have not completed.
   [[gnu::cold]] void mark_dead(rank_t who, std::string_view why) noexcept {
     if (dead()) return;
     failure_.set(who, why);
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles a control message. Throws `corrupt_message` if no rank can have sent the message.
+  /// Handles a control message, or a part of one, with the purpose abort, name or round. Throws `corrupt_message` if
+  /// the purpose or the contents are invalid, so that no working rank can have sent the message.
   [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
       const detail::bounded_text* const text = texts_.add(part);
-      if (text != nullptr) dispatch_.hear(part.source, text->view());
+      if (text != nullptr) subscribers_.deliver(part.source, text->view());
     } else if (part.what == purpose::name) {
       if (part.source != 0)
-        raise<corrupt_message>({"rank ", part.source, " has sent the number of a named collective; expected rank 0"});
+        raise<corrupt_message>({"rank ", part.source,
+                                " has sent the number of a named collective, but only rank 0 assigns these numbers"});
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
     } else if (part.what == purpose::abort) {
       if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
-    } else { // a transport handles every other purpose itself
+    } else { // transports handle messages of all other purposes themselves
       raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
                               static_cast<unsigned>(part.what), "; expected 1 (abort), 3 (name) or 4 (round)"});
     }
   }
 
-  // Options.
+  // Settings of the communicator.
 
-  /// Sets whether messages carry a checksum of their payload, which the receiver verifies, and a number, by which the
-  /// receiver detects missing messages. All ranks must use the same setting, and change it only between calls.
-  /// Checksums are off by default; they cost one pass over the bytes sent and one over the bytes received.
+  /// Turns checksums on or off (the default). With checksums, each message contains a checksum of its payload, which
+  /// the receiver verifies, and a number, by which the receiver detects missing messages. Checksums cost one pass over
+  /// the bytes sent and one over the bytes received. All ranks must use the same setting, and change the setting only
+  /// between calls.
   void set_checksums(bool on) {
     const detail::rank_lock lock(rank_mutex_);
     checksums_ = on;
   }
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
-  /// The network model by which spar chooses algorithms, the same on every rank; `spar::set_network` changes it.
+  /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
   [[nodiscard]] const network_model& network() const noexcept { return network_; }
   void set_network(const network_model& network) noexcept { network_ = network; }
 
-  // Threads of a rank.
+  // The lock of a rank that has a progress thread.
 
-  /// The lock that the application shares with a progress thread; null if there is only one thread.
+  /// The lock that the application shares with a progress thread; null if the rank has no progress thread.
   [[nodiscard]] detail::rank_mutex* shared() const noexcept { return rank_mutex_; }
   void share(detail::rank_mutex* by) noexcept {
     rank_mutex_ = by;
     memory().share(by != nullptr);
   }
 
-  // Queries to peers about their calls: see peer_query.hpp.
+  // Queries to peers about their calls: see runtime/peer_query.hpp.
 
-  /// The question whose answer this rank is waiting for; null if this rank has asked none.
+  /// The question to a peer for whose answer this rank is waiting; null if this rank has asked no question.
   [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
   void ask(detail::peer_question* what) noexcept { question_ = what; }
-  /// The endpoint of another rank, which ranks of the simulator can read directly; null over other transports.
+  /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
+  /// transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
   void set_neighbours(endpoint* (*find)(endpoint& own, rank_t rank)) noexcept { neighbour_ = find; }
 
@@ -206,7 +218,7 @@ class endpoint {
   detail::waits waits_;
   detail::loans loans_;
   detail::failure failure_;
-  detail::control_dispatch dispatch_;
+  detail::control_subscribers subscribers_;
   detail::texts texts_;
   detail::rank_mutex* rank_mutex_ = nullptr;
   detail::peer_question* question_ = nullptr;

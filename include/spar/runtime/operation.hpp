@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An awaitable for a send or a receive in flight, shared by all transports.
+// An awaitable for a send or a receive in flight, used by all transports.
 #pragma once
 
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <coroutine>
@@ -10,13 +11,13 @@
 
 namespace spar {
 
-/// Owns one operation of a transport, which has already started. Await it once. Destroying the object before the
-/// operation ends cancels the operation by `Transport::abandon(record)`. Peers may then still read the buffers of a
-/// cancelled send, as long as `node().loans().any()` is true.
+/// Owns one operation of a transport, that is, a send or a receive that has already started. Await the object once.
+/// Destroying the object before the operation ends cancels the operation by `Transport::abandon(record)`. After a send
+/// is cancelled, a peer may still read the buffers of the send as long as `node().loans().any()` is true.
 template <class Transport, class Record>
 class [[nodiscard]] operation {
  public:
-  /// An operation that has already ended has no record.
+  /// `record` is null for an operation that has already ended.
   explicit operation(Transport& net, Record* record = nullptr) noexcept : net_(&net), record_(record) {}
   operation(operation&& other) noexcept : net_(other.net_), record_(other.record_) { other.record_ = nullptr; }
   operation& operator=(operation&& other) noexcept {
@@ -30,7 +31,7 @@ class [[nodiscard]] operation {
     net_->abandon(record_);
   }
 
-  // Out of line: every await of every coroutine would otherwise compile these functions again.
+  // Not inlined: the compiler would otherwise generate this code again for every `co_await` of every coroutine.
   [[nodiscard, gnu::noinline]] bool await_ready() const noexcept {
     return record_ == nullptr || record_->done || record_->error || net_->node().dead();
   }

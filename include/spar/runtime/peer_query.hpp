@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks query each other about their calls. A rank that has waited for long notifies the peer for which it waits: if
-// ranks disagree on the algorithm or on a plan, each may wait for a rank that sends to another one, and then no message
-// reveals the mismatch. A rank that receives a message with a different digest queries the sender, so that the error
-// can name the calls of both.
+// Queries by which ranks detect and explain a mismatch of their calls. If ranks disagree on the algorithm or on a plan,
+// each rank may wait for a rank that sends to a different rank, so that no message reveals the mismatch. Therefore a
+// rank that has waited for 1 s sends a description of its call to the peer for which it waits. A rank that receives a
+// message with a different digest queries the sender, so that the error message can describe the calls of both ranks.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/signature.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <cstddef>
@@ -18,18 +19,18 @@
 
 namespace spar::detail {
 
-/// Start of the text of a control message about a call. The names of the operation and of the algorithm follow,
-/// separated by a line feed.
+/// The first 24 bytes of the text of a control message about a call. The name of the operation follows, then a line
+/// feed, then the name of the algorithm.
 struct call_note {
   enum class kind : std::uint8_t {
-    waits,   ///< the source is in this call, and waits there for this rank
-    differs, ///< the source is in this call, and asks for the call of this rank
-    answer   ///< the source is in this call; if the algorithm is empty, in no call of this number
+    waits,   ///< the source of the note is in the described call, and waits for the receiver
+    differs, ///< the source is in the described call, and asks for the call of the receiver
+    answer   ///< answers `differs`; the algorithm is empty if the source has no call of this number
   };
 
   std::uint64_t digest = 0;
   std::uint64_t dimension = 0;
-  std::uint32_t sequence = 0; // modulo header::sequences
+  std::uint32_t sequence = 0; // number of the call, modulo header::sequences
   kind what{};
   element_code element{};
   element_code index{};
@@ -37,8 +38,8 @@ struct call_note {
 };
 static_assert(sizeof(call_note) == 24);
 
-/// The call of a rank with the number `sequence`, modulo header::sequences: the call in flight or the call that ended
-/// last. Without such a call, the result is not `known()`.
+/// Describes the call of the rank `node` whose number is equal to `sequence` modulo header::sequences. Only the calls
+/// in flight and the call that ended last can be described; for any other call, `known()` of the result is false.
 [[gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
   const auto is_it = [&](const call_identity& call) { return (call.sequence - sequence) % header::sequences == 0; };
   const call_record* const call = node.calls().find(sequence);
@@ -66,7 +67,7 @@ template <transport Net>
   send_text(net, control_message::purpose::call, text.view(), peer);
 }
 
-/// Describes the call of an awaited operation to the peer of the operation.
+/// Sends the peer of the awaited operation `r` a description of the call to which `r` belongs.
 template <transport Net>
 [[gnu::cold]] void ask(Net& net, operation_record& r) {
   ++r.asked;
@@ -74,8 +75,9 @@ template <transport Net>
   if (call != nullptr) send_call_note(net, call_note::kind::waits, call->sequence, r.peer);
 }
 
-/// Describes the call of each awaited operation to its peer, unless that was done before. The simulator calls this when
-/// all ranks wait and nothing else can happen.
+/// For each awaited operation, sends the peer a description of the call, unless this rank has already sent the peer one
+/// for this operation. The simulator calls this function when all ranks wait and no event is left, so that a mismatch
+/// is found before the simulator reports a deadlock.
 template <transport Net>
 void ask(Net& net) {
   waiting_list& waiting = net.node().waits().active();
@@ -84,30 +86,14 @@ void ask(Net& net) {
   }
 }
 
-/// Checks the deadline, and describes this rank's call to each peer for which the rank has waited for 1, 2, 4, ...
-/// seconds. Returns the time of the next check.
-template <transport Net>
-double poll_waits(Net& net, double now) {
-  double until = net.node().expire_waits(now);
-  waiting_list& waiting = net.node().waits().active();
-  for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
-    const double ask_at = r->since + static_cast<double>(std::uint64_t{1} << std::min<unsigned>(r->asked, 60));
-    if (now >= ask_at)
-      ask(net, *r);
-    else
-      until = std::min(until, ask_at);
-    if (r->asked == 0) break; // the operations behind it have not waited longer
-  }
-  return until;
-}
-
-/// Reads a description of a call of `source` from the text of a control message. Throws `corrupt_message` if the text
-/// is malformed.
+/// Reads the description of a call of the rank `source` from the text of a control message, and writes the first 24
+/// bytes to `note`. Throws `corrupt_message` if the text is malformed.
 inline call_view read_call(std::string_view text, rank_t source, call_note& note) {
   const std::size_t line = text.find('\n', sizeof(note));
   if (line != text.npos) std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
   if (line == text.npos || note.what > call_note::kind::answer) {
-    raise<corrupt_message>({"malformed control message about a call"});
+    raise<corrupt_message>({"malformed control message about a call: the ", text.size(), " bytes from rank ", source,
+                            " are too short, lack a line feed, or have an unknown kind"});
   }
   call_view said{source, {note.digest, note.element, note.index, note.dimension}};
   said.operation.add(text.substr(sizeof(note), line - sizeof(note)));
@@ -115,9 +101,9 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   return said;
 }
 
-/// Queries `peer` for its call with the number `sequence`, after a message from `peer` had a different digest from this
-/// rank's call. The result is not `known()` if the peer has no call of this number or does not answer within one
-/// second. Throws `peer_failed` if another failure ends the call meanwhile.
+/// Queries `peer` for a description of its call with the number `sequence`, after a message from `peer` had a different
+/// digest than this rank's call. `known()` of the result is false if `peer` has no call of this number or does not
+/// answer within one second. Throws `peer_failed` if a rank fails before the answer arrives.
 template <transport Net>
 [[gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
@@ -139,20 +125,22 @@ template <transport Net>
   return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
 
-/// Handles a description of a peer's call. If this rank has a different call with the same number, the longest awaited
-/// operation of this rank's call fails with `mismatch`. If this rank's call awaits nothing, the function throws
-/// `mismatch` if the peer waits for this rank; a peer that only asks will abort the calls of all ranks. Throws
-/// `corrupt_message` if `text` is malformed.
+/// Handles `text`, in which the rank `source` describes its call. If this rank's call of the same number is different,
+/// the longest awaited operation of this rank's call fails with `mismatch`. If this rank's call awaits no operation,
+/// `on_call_note` throws `mismatch`, but only if `source` waits for this rank: a rank that only asks will abort the
+/// calls of all ranks itself. Throws `corrupt_message` if `text` is malformed.
 template <transport Net>
 [[gnu::cold]] void on_call_note(Net& net, rank_t source, std::string_view text) {
   endpoint& node = net.node();
   call_note note;
   const call_view theirs = read_call(text, source, note);
   if (note.what == call_note::kind::differs) send_call_note(net, call_note::kind::answer, note.sequence, source);
-  if (peer_question* const asked = node.question()) { // this rank has found a mismatch and is about to end its calls
-    // A peer that has found the mismatch too sends both a question and an answer: the first to arrive counts.
+  if (peer_question* const asked = node.question()) { // this rank waits for an answer from a peer
+    // If the peer has found the same mismatch, the peer sends a question as well as an answer. Both describe the call
+    // of the peer, and this rank uses the first to arrive.
     if (asked->answered || asked->peer != source || note.what == call_note::kind::waits) return;
-    if (note.sequence != static_cast<std::uint32_t>(asked->sequence % header::sequences)) return; // about another call
+    if (note.sequence != static_cast<std::uint32_t>(asked->sequence % header::sequences))
+      return; // not about the call in question
     asked->answered = true;
     asked->answer.add(text);
     return;
@@ -167,15 +155,6 @@ template <transport Net>
   } catch (const mismatch&) {
     if (!node.fail_wait(*call, std::current_exception()) && note.what == call_note::kind::waits) throw;
   }
-}
-
-/// Handles a control message. Throws `corrupt_message` if no rank can have sent it, and the errors of `on_call_note`.
-template <transport Net>
-[[gnu::cold]] void on_control_message(Net& net, const control_message& note) {
-  endpoint& node = net.node();
-  if (note.what != control_message::purpose::call) return node.on_control_message(note);
-  const bounded_text* const text = node.texts().add(note);
-  if (text != nullptr) on_call_note(net, note.source, text->view());
 }
 
 } // namespace spar::detail

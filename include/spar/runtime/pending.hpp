@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/policy/policy.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/tasks/task.hpp>
@@ -13,7 +14,7 @@
 
 namespace spar {
 
-/// Makes progress until `work` has ended, and returns its result.
+/// Makes progress on `net` until the task `work` has ended. Returns the result of `work` or throws its exception.
 template <communicates Net, class T>
 T run_until_done(Net& net, task<T> work) {
   auto& port = detail::port_of(net);
@@ -25,7 +26,7 @@ T run_until_done(Net& net, task<T> work) {
 
 namespace detail {
 
-/// The handle of a call over a transport: see `pending`.
+/// The implementation of `pending`, the handle of a non-blocking call, for transports.
 template <transport Net, class T>
 class [[nodiscard]] pending_call {
  public:
@@ -36,18 +37,18 @@ class [[nodiscard]] pending_call {
   ~pending_call() {
     if (call_ == nullptr) return;
     const detail::rank_lock lock(net_->node().shared());
-    work_.await_suspend(std::noop_coroutine()); // the coroutine that awaited it is being destroyed
+    work_.await_suspend(std::noop_coroutine()); // a coroutine that awaits this call is being destroyed too
     try {
       while (!work_.done()) net_->progress(true);
-    } catch (...) { // no further progress is possible: destroying the task cancels the call
+    } catch (...) { // no further progress is possible; destroying the task cancels the call
     }
     {
       const task<T> gone = std::move(work_);
-    } // destroyed before the record of the call is reused
+    } // the task is destroyed before the record of its call is reused
     net_->node().calls().recycle(*call_);
   }
 
-  /// Whether the call has ended; makes progress first, without blocking.
+  /// Makes progress without blocking, and returns whether the call has ended.
   [[nodiscard]] bool done() {
     const detail::rank_lock lock(net_->node().shared());
     if (!work_.done()) net_->progress(false);
@@ -58,18 +59,19 @@ class [[nodiscard]] pending_call {
     while (!work_.done()) net_->progress(true);
     return work_.result();
   }
-  /// Cancels the call if it has not ended. A rank alone cannot withdraw from a collective, so the communicator dies
-  /// with the call: all calls in flight, on all ranks, end in `peer_failed`, as after `abort`.
+  /// Cancels the call if the call has not ended. One rank alone cannot withdraw from a collective. Therefore `cancel`
+  /// aborts the communicator: all calls in flight, on all ranks, end in `peer_failed`.
   void cancel() {
     const detail::rank_lock lock(net_->node().shared());
     if (!work_.done()) detail::abort_and_unwind(*net_, "a call was cancelled");
   }
-  /// Messages, bytes and seconds of this call; complete once the call has ended.
+  /// Messages, bytes and seconds of this call. The numbers are complete once the call has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
 
   [[nodiscard]] bool await_ready() const {
     if (net_->node().shared() != nullptr) {
-      raise<error>({"a coroutine cannot await a collective on a communicator with a progress thread: call wait()"});
+      raise<error>(
+          {"a coroutine cannot await a collective on a communicator with a progress thread: call wait() instead"});
     }
     return work_.done();
   }
@@ -84,16 +86,18 @@ class [[nodiscard]] pending_call {
 
 } // namespace detail
 
-/// One call of a collective. The transport and borrowed arguments must outlive it; its destructor waits for the call.
-/// To get the result or the call's error, either call `wait()`, which blocks, or use `co_await std::move(handle)`
-/// inside a coroutine; do so once. Any waiting or polling call on the same transport makes progress, and so does a
-/// progress_thread. With a progress_thread, coroutines cannot await the handle.
+/// The handle of a non-blocking call of a collective whose result has the type T. The transport and borrowed arguments
+/// must outlive the handle, whose destructor waits for the call. To get the result or the error of the call, call
+/// `wait()`, which blocks, or use `co_await std::move(handle)` in a coroutine; do either only once. The call makes
+/// progress whenever the program waits for, or polls, any call on the same transport, and while a progress_thread
+/// exists. With a progress_thread, coroutines cannot await the handle.
 template <communicates Net, class T>
 using pending = detail::pending_call<detail::port_type_of<Net>, T>;
 
 namespace detail {
 
-/// The scope of a call, from its start, once its tags are free, to its end.
+/// The scope of a call, from its start to its end. The constructor numbers the call, and waits until no other call in
+/// flight uses the same tags. Throws `peer_failed` if the communicator is dead.
 template <transport Net>
 class open_call {
  public:
@@ -109,9 +113,9 @@ class open_call {
   ~open_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
-  /// Looks for control messages: the other ranks may have given up this rank meanwhile, and then it must not receive
-  /// their messages any more.
-  void catch_up() {
+  /// Handles control messages that have arrived while this rank made no calls for more than 0.5 s. Other ranks may have
+  /// given up waiting and aborted the communicator; if so, this rank must not receive their earlier messages any more.
+  [[gnu::cold]] void catch_up() {
     for (int polls = 0; polls < 2000; ++polls) net_->progress(false);
   }
 
@@ -122,7 +126,7 @@ class open_call {
 template <class Net, class Algorithm, class... Args>
 using task_of = decltype(std::declval<const Algorithm&>()(std::declval<channel<Net>>(), std::declval<Args>()...));
 
-/// Waits until no peer reads memory of a failed call.
+/// An awaitable that is ready once no peer reads memory of a failed call of this rank.
 class loans_returned {
  public:
   explicit loans_returned(endpoint& node) noexcept : node_(&node) {}
@@ -137,7 +141,8 @@ class loans_returned {
   operation_record wait_;
 };
 
-/// Describes the algorithm of a call. `algorithm` must not move until the call has ended.
+/// Returns a description of the algorithm, which writes its name and options into an error message, or an empty
+/// description if the algorithm is not a policy. `algorithm` must not move until the call has ended.
 template <class Algorithm>
 description description_for(const Algorithm& algorithm) noexcept {
   if constexpr (policy<Algorithm>)
@@ -146,8 +151,8 @@ description description_for(const Algorithm& algorithm) noexcept {
     return {};
 }
 
-/// Runs a call. The frame of this coroutine holds the algorithm while it runs, and holds the arguments until no peer
-/// reads memory to which they refer.
+/// Runs one call from its start to its end. The frame of this coroutine owns `algorithm` and `args`, and keeps the
+/// arguments until no peer reads memory to which they refer.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
   std::exception_ptr failure;
@@ -165,13 +170,14 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
   std::rethrow_exception(failure);
 }
 
-/// Waits until the number of a call's name is known.
+/// An awaitable that is ready once this rank knows the number that rank 0 has assigned to the name of a call. Throws
+/// `peer_failed` if the communicator has died before.
 template <transport Net>
-class number_of {
+class number_known {
  public:
-  number_of(Net& net, call_name& name) noexcept : net_(&net), name_(&name) {}
-  number_of(const number_of&) = delete;
-  ~number_of() { name_->forget(); }
+  number_known(Net& net, call_name& name) noexcept : net_(&net), name_(&name) {}
+  number_known(const number_known&) = delete;
+  ~number_known() { name_->forget(); }
   [[nodiscard]] bool await_ready() const noexcept { return name_->number != 0 || net_->node().dead(); }
   void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*name_, waiting); }
   void await_resume() const {
@@ -186,9 +192,9 @@ class number_of {
 
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
-  call->name->in_flight = true; // not earlier: a call that fails to start would never reset it
+  call->name->in_flight = true; // set only now: a call that fails to start would never reset `in_flight`
   try {
-    number_of<Net> number(net.net(), *call->name);
+    number_known<Net> number(net.net(), *call->name);
     co_await number;
     co_return co_await drive(net, call, std::move(algorithm), args...);
   } catch (...) {
@@ -198,8 +204,8 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 
 } // namespace detail
 
-/// Starts `algorithm(channel, args...)` as the next collective on `net`. All ranks must start the same collectives in
-/// the same order.
+/// Starts `algorithm(channel, args...)` as the next collective on the communicator `on`, and returns the handle of the
+/// call. All ranks must start the same collectives in the same order.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -211,8 +217,9 @@ auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Arg
       net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
-/// Starts `algorithm(channel, args...)` as the collective with the name `which`. Ranks may start named collectives in
-/// any order. Throws `invalid_argument` if an earlier call of this name has not ended.
+/// Starts `algorithm(channel, args...)` as the collective with the name `which` on the communicator `on`, and returns
+/// the handle of the call. Ranks may start collectives with different names in any order. Throws `invalid_argument` if
+/// an earlier call with the name `which` has not ended.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, named which, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -229,8 +236,8 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
       net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
-/// Runs `algorithm(channel, args...)` as the next collective on `net`, and returns its result. Same as starting it and
-/// waiting for it, with one coroutine less.
+/// Runs `algorithm(channel, args...)` as the next collective on the communicator `on`, waits for its end, and returns
+/// its result. Has the same effect as `start_collective` and `wait()`, but needs one coroutine less.
 template <communicates Net, class Algorithm, class... Args>
 auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -253,7 +260,8 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
 
 namespace detail {
 
-// How the public functions begin a call.
+// The ways in which a public function can begin a call, as function objects: a collective is implemented once and gets
+// one of these objects as an argument.
 struct blocking {
   template <class... Args>
   auto operator()(Args&&... args) const {

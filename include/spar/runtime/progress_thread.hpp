@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A thread that makes progress while the application computes.
+// A thread that makes progress on the calls in flight of a rank while the application computes.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
-#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/progress.hpp>
 #include <spar/runtime/tasks/rank_mutex.hpp>
 
 #include <atomic>
@@ -15,29 +16,32 @@
 
 namespace spar {
 
-/// A communicator on which a second thread may make progress while the application's thread is busy. `share()` throws
-/// if the communicator does not support this. Rejects the simulator, whose ranks run on one thread.
+/// A communicator on which a progress thread may run while the thread of the application is busy. `share()` of the
+/// transport throws if the transport does not support a second thread. Rejects the simulator, whose ranks all run on
+/// one thread.
 template <class Net>
 concept shareable = communicates<Net> && requires(Net& net) { detail::port_of(net).share(); };
 
-/// How often a progress thread polls a transport that must be polled (MPI).
+/// How often a progress_thread over MPI polls. Over other transports a progress_thread need not poll.
 struct progress_options {
   double idle = 1;     ///< seconds without a call in flight after which the thread polls less often
-  double pause = 5e-3; ///< seconds between polls from then on; may delay the first message of a call by as much
+  double pause = 5e-3; ///< seconds between polls after `idle`; may delay the first message of a call by `pause`
 };
 
-/// Makes progress on `net` in its own thread, from construction to destruction, so that calls in flight continue while
-/// the application computes. `net` must outlive it. With in-process ranks, the thread sleeps until there is something
-/// to do; over MPI it polls, and yields its core between polls. Only one thread of the application may use `net`, and
-/// that thread waits for calls by `wait()` or `done()`, not in coroutines. Throws `invalid_argument` if the rank
-/// already has a progress thread, or if MPI was not initialised with MPI_THREAD_MULTIPLE.
+/// Makes progress on a communicator in a thread of its own, from construction to destruction, so that calls in flight
+/// continue while the application computes. The communicator must outlive the progress_thread. With in-process ranks,
+/// the thread sleeps until it is woken; over MPI, the thread polls, and yields its core between polls. Only one thread
+/// of the application may use the communicator, and that thread waits for calls by `wait()` or `done()`, not in
+/// coroutines. The constructor throws `invalid_argument` if the rank already has a progress thread, or if MPI was not
+/// initialised with MPI_THREAD_MULTIPLE.
 template <shareable Net>
 class progress_thread {
  public:
   explicit progress_thread(Net& of, const progress_options& options = {})
       : net_(&detail::port_of(of)), options_(options) {
     auto& net = *net_;
-    if (net.node().shared() != nullptr) raise<invalid_argument>({"this rank already has a progress thread"});
+    if (net.node().shared() != nullptr)
+      raise<invalid_argument>({"rank ", net.rank(), " already has a progress thread"});
     net.share();
     net.node().share(&rank_mutex_);
     try {
@@ -57,7 +61,8 @@ class progress_thread {
 
  private:
   using port_type = detail::port_type_of<Net>;
-  // Limits each sleep, because nothing wakes the thread when a call begins to wait or the deadline changes.
+  // The maximum duration of a sleep in seconds. Without a maximum, the thread could sleep too long, because nothing
+  // wakes the thread when a call begins to wait or the deadline changes.
   static constexpr double longest_sleep = 0.05;
   static constexpr bool sleeps = requires(port_type& net, double until, const std::atomic<bool>& stopped) {
     net.sleep(until, stopped);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What all ranks of a call must agree on, and the errors if they do not.
+// Signatures of calls, on which all ranks must agree, and the `mismatch` errors if ranks disagree.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -19,7 +19,7 @@
 
 namespace spar {
 
-/// Stands for the index type in calls of dense values.
+/// Takes the place of the index type in calls on dense vectors, whose values have no indices.
 struct no_indices {};
 
 namespace detail {
@@ -27,8 +27,9 @@ namespace detail {
 template <class Algorithm, class Op, bool Dense>
 inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
 
-/// The digest of a call by the algorithm whose name has the hash `name`. `option` combines the other numbers that must
-/// be equal on all ranks.
+/// The digest by which ranks compare their calls. `name` is the hash of the name of the algorithm, `form` the hash of
+/// the operation and the kind of vectors (`call_form`), and `option` combines all other numbers that must be equal on
+/// all ranks.
 constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
                                     std::uint64_t dimension) noexcept {
   return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
@@ -36,8 +37,9 @@ constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, st
 
 } // namespace detail
 
-/// The signature of a call by `algorithm` with its options, on values of type T and indices of type Index (`no_indices`
-/// for dense values). `option` is any other number that must be equal on all ranks, such as a root.
+/// The signature of a call of `algorithm` with the operation Op on vectors of `dimension` values of type T. Index is
+/// the type of indices, or `no_indices` for dense vectors. `option` is a further number that must be equal on all
+/// ranks, such as a root.
 template <element T, class Index, class Op, policy Algorithm>
   requires index_type<Index> || std::same_as<Index, no_indices>
 constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algorithm, std::uint64_t option = 0) {
@@ -49,7 +51,8 @@ constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algor
   return agreed;
 }
 
-/// The fields that are equal in the headers of all messages of a call; `sequence` is the number of the call.
+/// Returns a header in which those fields are set that are equal in all messages of a call. `sequence` is the number of
+/// the call.
 constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
   header h{.element = agreed.element,
            .sequence = header::sequence_part(sequence),
@@ -59,7 +62,8 @@ constexpr header header_of(const signature& agreed, std::uint64_t sequence) noex
   return h;
 }
 
-/// Whether a header belongs to the call with this signature and number. The dimension is part of the digest.
+/// Whether the header `h` belongs to the call with the signature `agreed` and the number `sequence`. The dimension is
+/// compared as a part of the digest.
 constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t sequence) noexcept {
   return h.digest == agreed.digest && h.sequence == header::sequence_part(sequence) && h.element == agreed.element &&
          h.index == agreed.index;
@@ -67,17 +71,18 @@ constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t seq
 
 namespace detail {
 
-/// What a rank knows about a call, its own or a peer's.
+/// The description of a call, either of this rank or of a peer, for error messages.
 struct call_view {
   rank_t rank = 0;
   signature agreed{};
   bounded_text operation{};
-  bounded_text algorithm{}; // with its options; empty if the call is unknown
+  bounded_text algorithm{}; // name and options; empty if the call is unknown
 
   [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
 };
 
-/// Describes a call of this rank. The result lacks the options if `describe` is empty, as after the call has ended.
+/// Describes a call of this rank. If `describe` is empty, as after the end of the call, the result lacks the options of
+/// the algorithm.
 [[gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
                                        const description& describe = {}) {
   call_view own{rank, agreed};
@@ -103,7 +108,7 @@ struct call_view {
                                                    : sentence("a user-defined type (code ", number, ")");
 }
 
-/// Throws `mismatch` with the values of both ranks.
+/// Throws `mismatch` with a message that contains `what`, in which the ranks differ, and the values of both ranks.
 [[noreturn, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs, rank_t rank,
                                                    sentence_part own) {
   raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
@@ -127,13 +132,13 @@ struct call_view {
   if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
 }
 
-/// Throws `mismatch` for two calls with different digests.
+/// Throws `mismatch` for the calls of two ranks, whose digests differ, with a message that names the difference.
 [[noreturn, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
   if (!theirs.known()) {
     raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
                      " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
                      ", rank ", theirs.rank,
-                     " differs, but did not report its values: it has left the call or not yet entered it"});
+                     " differs, but did not report its values, because it has left the call or not yet entered it"});
   }
   if (theirs.agreed.dimension != own.agreed.dimension) {
     throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
@@ -143,7 +148,7 @@ struct call_view {
     throw_mismatch("the operation", theirs.rank, theirs.operation.c_str(), own.rank, own.operation.c_str());
   }
   if (!same_algorithm) {
-    const option_difference between(theirs.algorithm.view(), own.algorithm.view());
+    const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());
     throw_mismatch(between.of_values() ? "the algorithm's options" : "the algorithm", theirs.rank, between.theirs(),
                    own.rank, between.own());
   }

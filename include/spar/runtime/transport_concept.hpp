@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport concept: what collectives require of a network.
+// The concept `transport`: what collectives require of one rank's access to a network.
 #pragma once
 
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/messages/message.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
 
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
-#include <exception>
 #include <string_view>
 
 namespace spar {
@@ -20,21 +20,23 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
   { a.await_resume() } -> std::same_as<T>;
 };
 
-/// One rank's access to a network. Messages with the same source, destination and tag arrive in order. Operations start
-/// when they are called. At most one receive per source and tag may be in flight; concurrent parts of a collective use
-/// different lanes.
+/// One rank's access to a network. Messages with the same source, destination and tag arrive in order. A send or a
+/// receive starts when the function `send` or `receive` is called. At most one receive per source and tag may be in
+/// flight, so concurrent parts of a collective use different lanes.
 ///
-/// - `send` borrows the pieces until the operation ends; `receive` takes the size from the header of the message.
-/// - `progress(true)` waits until an operation may have ended, `progress(false)` does not wait; both then resume ready
-///   coroutines. They pass control messages to `detail::on_control_message` and call `detail::poll_waits`. Once
-///   `node().dead()`, they wait only while `node().loans().any()`.
+/// - `send` borrows the pieces of the message until the send ends; `receive` takes the sizes of the pieces from the
+///   header of the message.
+/// - `progress(true)` waits until an operation may have ended; `progress(false)` does not wait. Both then resume ready
+///   coroutines, pass control messages to `detail::on_control_message`, and call `detail::poll_waits`. Once
+///   `node().dead()` is true, `progress(true)` waits only while `node().loans().any()` is true.
 /// - `post` sends a control message; it never blocks and never fails.
-/// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements it.
-/// - `now` is the clock of the statistics. `compute(entries)` reports local work on `entries` entries since the last
-///   message, for which the simulator advances its clock.
+/// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements
+///   `await`.
+/// - `now` is the clock of the statistics, in seconds. `compute(entries)` reports local work on `entries` entries since
+///   the last message; the simulator advances its clock by the duration of this work.
 ///
-/// Rejects a bare MPI communicator: without a scheduler and a pool per rank, collectives could neither be resumed nor
-/// be repeated without allocations.
+/// Rejects a bare MPI communicator, which has no scheduler and no pool for each rank. Collectives need the scheduler to
+/// resume coroutines, and the pool to allocate nothing when they are repeated.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
                              tag_t tag, const control_message& note, std::uint64_t entries,
@@ -55,7 +57,7 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
 
 namespace detail {
 
-/// Sends a text to `peer`, in as many control messages as needed.
+/// Sends `text` to `peer`, in as many control messages as needed.
 template <transport Net>
 [[gnu::cold]] void send_text(Net& net, control_message::purpose what, std::string_view text, rank_t peer) {
   for (std::size_t at = 0;;) {
@@ -66,7 +68,7 @@ template <transport Net>
   }
 }
 
-/// Sends a text to all other ranks.
+/// Sends `text` to all other ranks.
 template <transport Net>
 [[gnu::cold]] void broadcast_text(Net& net, control_message::purpose what, std::string_view text) noexcept {
   for (rank_t peer = 0; peer < net.size(); ++peer) {
@@ -74,37 +76,6 @@ template <transport Net>
   }
 }
 
-/// Like `spar::abort`, but does not unwind pending calls. The caller holds the rank's lock.
-template <transport Net>
-[[gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
-  if (net.node().dead()) return;
-  broadcast_text(net, control_message::purpose::abort, reason);
-  net.node().mark_dead(net.rank(), reason);
-}
-
-/// Aborts, then unwinds this rank's calls so that peers regain the send buffers that these calls still read. In a
-/// coroutine, the calls unwind when the coroutine is suspended.
-template <transport Net>
-[[gnu::cold]] void abort_and_unwind(Net& net, std::string_view reason) noexcept {
-  detail::abort(net, reason);
-  if (!net.scheduler().running()) net.scheduler().run();
-}
-
-/// Waits until no peer reads memory of a failed call.
-template <transport Net>
-void await_loans(Net& net) {
-  if (net.node().loans().any()) detail::abort(net, "a call has ended before its messages were received");
-  while (net.node().loans().any()) net.progress(true);
-}
-
 } // namespace detail
-
-/// Aborts with the exception that is being handled, and rethrows it. The peers are notified before the operations of
-/// the call are cancelled, because cancelling may need the peers.
-template <transport Net>
-[[noreturn, gnu::cold]] void abort_and_rethrow(Net& net) {
-  detail::abort(net, message_of(std::current_exception()));
-  throw;
-}
 
 } // namespace spar

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How many entries a selector selects: a number, or a share of the vector; and the tolerance for that number.
+// The number of entries that a selector selects, given as k or as a share of the vector, and the tolerance for this
+// number.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -11,8 +12,8 @@
 
 namespace spar::selector {
 
-/// Bounds of the number of selected entries: exactly `k`, or between `least` and `most` if the selector reuses a
-/// threshold.
+/// Bounds of the number of entries that a selector selects: exactly `k`, or between `least` and `most` if its threshold
+/// is reused or estimated.
 struct topk_bounds {
   std::uint64_t least = 0;
   std::uint64_t k = 0;
@@ -26,8 +27,9 @@ struct topk_bounds {
 
 namespace detail {
 
-/// Returns `k`, or if a density is given instead, `density` * n, rounded to the nearest integer but at least 1. Throws
-/// `invalid_argument` if both are given, if k exceeds n, or if the density is not in [0, 1].
+/// Returns the number of entries to select: `k`, or if `density` is nonzero, `density` * n rounded to the nearest
+/// integer, but at least 1. Throws `invalid_argument` if k and density are both nonzero, if k exceeds n, or if the
+/// density is not in [0, 1].
 inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
   if (!(density >= 0 && density <= 1)) raise<invalid_argument>({"a density of ", density, " is not in [0, 1]"});
   if (k != 0 && density != 0) {
@@ -45,7 +47,7 @@ inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
 
 namespace spar {
 
-/// A selector whose `bounds(n)` returns how many of n entries it selects.
+/// A selector with a function `bounds(n)` that returns how many of n entries the selector selects.
 template <class Selector>
 concept selector_with_bounds = requires(const Selector& select, std::uint64_t n) {
   { select.bounds(n) } -> std::same_as<selector::topk_bounds>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The k largest entries of each bucket of consecutive entries (SparCML, section 8.3).
+// Selects the k largest entries of each bucket of consecutive entries (SparCML, section 8.3).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -15,8 +15,8 @@
 namespace spar::selector {
 
 /// Selects the `k` entries of largest magnitude from every `bucket` consecutive entries, or all nonzeros of a bucket
-/// that has fewer than `k`. The last bucket may be shorter. Ties and NaN are treated as by `exact_topk`. The result is
-/// sorted by index, and deterministic.
+/// with fewer than k nonzeros. The last bucket may be shorter. Among equal magnitudes, the entries with the lowest
+/// indices are selected; NaN ranks above infinity. The result is sorted by index, and deterministic.
 struct bucket_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "bucket_topk";
@@ -29,8 +29,8 @@ struct bucket_topk {
     if (k > bucket) raise<invalid_argument>({"the selector's k is ", k, ", but its bucket size is ", bucket});
   }
 
-  /// The number of entries that a call selects out of n, if there are as many nonzeros. A schedule that keeps the
-  /// largest entries of the sum keeps the same number.
+  /// Returns the number of entries that a call selects out of n, provided that each bucket has enough nonzeros. A
+  /// schedule that keeps the largest entries of the sum keeps the same number of entries.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(n / bucket * k + std::min(k, n % bucket), 0);
   }

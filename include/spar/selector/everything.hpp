@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The selector that keeps all values: dense values stay dense, and streams stay as the caller made them.
+// The selector `everything`, which selects all values: dense values stay dense, and sparse streams stay unchanged.
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
@@ -9,7 +9,8 @@
 
 namespace spar::selector {
 
-/// The default selector. All values take part, zeros too; but of a stream, a schedule may send only the entries.
+/// The default selector: selects all values, including zeros. If the input is a sparse stream, a schedule may send only
+/// the entries of the stream.
 struct everything {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "everything";

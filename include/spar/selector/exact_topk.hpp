@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The exact k largest entries by magnitude (SparCML, section 2.2 and algorithm 1).
+// Selects exactly the k largest entries by magnitude (SparCML, section 2.2 and algorithm 1).
 #pragma once
 
 #include <spar/selector/amount.hpp>
@@ -12,23 +12,24 @@
 
 namespace spar::selector {
 
-/// Selects the `k` entries of largest magnitude, or all nonzeros if there are fewer; among equal magnitudes, the
-/// entries with the lowest indices. NaN ranks above infinity. The result is sorted by index, and deterministic.
+/// Selects the `k` entries of largest magnitude, or all nonzeros if there are fewer than k nonzeros. Among equal
+/// magnitudes, the entries with the lowest indices are selected; NaN ranks above infinity. The result is sorted by
+/// index, and deterministic.
 struct exact_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "exact_topk";
 
   std::uint64_t k = 0;
-  double density = 0; ///< instead of `k`: the share of n in [0, 1]; at least one entry unless 0
-  int threads = 1;    ///< threads that share the passes over the vector, in [1, max_threads]: docs/selectors.md
+  double density = 0; ///< used instead of `k` if nonzero: the share of n, in [0, 1]; selects at least one entry
+  int threads = 1;    ///< number of threads that share a call, in [1, max_threads]; see docs/selectors.md
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
     check_threads(threads);
   }
 
-  /// The number of entries that a call selects out of n, if there are as many nonzeros. A schedule that keeps the
-  /// largest entries of the sum keeps the same number.
+  /// Returns the number of entries that a call selects out of n, provided that there are enough nonzeros. A schedule
+  /// that keeps the largest entries of the sum keeps the same number of entries.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0);
   }

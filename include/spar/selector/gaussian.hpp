@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gaussiank: a threshold computed from mean and deviation, as if the entries had a normal distribution (Ok-Topk,
-// sections 2, 5.4).
+// Gaussiank: selects entries by a threshold computed from the mean and the standard deviation, as if the entries had a
+// normal distribution (Ok-Topk, sections 2, 5.4).
 #pragma once
 
 #include <spar/selector/amount.hpp>
@@ -16,22 +16,24 @@
 
 namespace spar::selector {
 
-/// Selects the entries whose magnitude reaches a threshold t = |mean| + z * deviation, where a normal variable is
-/// farther than z deviations from its mean with probability k/n. If t selects fewer than 3/4 k entries, the selector
-/// divides t by 1.02 until t selects at least 3/4 k entries, or all nonzeros. The number of entries has no upper bound.
-/// Mean and deviation cover the finite entries, summed as doubles; the selector always selects NaN and infinity. The
+/// Selects the entries whose magnitude reaches a threshold t = |mean| + z * deviation. The factor z is chosen such that
+/// a normal variable is farther than z deviations from its mean with probability k/n. If t selects fewer than 3/4 k
+/// entries, the selector repeatedly divides t by 1.02 until t selects at least 3/4 k entries, or all nonzeros. The
+/// number of selected entries has no upper bound.
+///
+/// Mean and standard deviation cover the finite entries, summed as doubles; NaN and infinity are always selected. The
 /// result is sorted by index, and deterministic.
 struct gaussian {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
 
   std::uint64_t k = 0;
-  double density = 0; ///< instead of `k`: the share of n in [0, 1]; at least one entry unless 0
+  double density = 0; ///< used instead of `k` if nonzero: the share of n, in [0, 1]; selects at least one entry
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
-  /// The number of entries that a call should select out of n. A schedule that keeps the largest entries of the sum
-  /// keeps about the same number.
+  /// Returns the number of entries that a call should select out of n, with a tolerance of k / 4. A schedule that keeps
+  /// the largest entries of the sum keeps about the same number of entries.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0.25);
   }
@@ -50,8 +52,8 @@ struct gaussian {
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
     if (count < least) {
-      // Divides t until t falls to the magnitude `enough`, at which t selects `least` entries. If t is so close to zero
-      // that a division leaves t unchanged before t falls to `enough`, sets t to 0.
+      // Divides t by 1.02 until t is at most `enough`, the magnitude at which t selects `least` entries. If a division
+      // leaves t unchanged because t is too close to zero, sets t to 0.
       const auto enough = kernel::largest<T>(x, least, memory).threshold;
       for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
       if (nearest<T>(t) > enough) t = 0;
@@ -72,7 +74,7 @@ struct gaussian {
       return true;
   }
 
-  /// The magnitude of t >= 0 converted to T; an integer T is clamped to its greatest magnitude.
+  /// Converts t >= 0 to a magnitude of T. For an integer T, returns at most the greatest magnitude of T.
   template <class T>
   static kernel::magnitude<T> nearest(double t) {
     if constexpr (is_floating<T>)
@@ -82,10 +84,11 @@ struct gaussian {
                                                                     : kernel::greatest_magnitude<T>;
   }
 
-  /// |mean| + z * deviation, clamped to the largest finite double.
+  /// Returns |mean| + z * deviation, but at most the largest finite double. z is chosen such that a normal variable is
+  /// farther than z deviations from its mean with probability `share`.
   template <class T>
   static double normal_threshold(std::span<const T> x, double share) {
-    constexpr std::size_t lanes = 8; // independent sums, to hide latency; always added in the same order
+    constexpr std::size_t lanes = 8; // independent sums hide latency, and are always added in the same order
     double sum[lanes] = {}, squares[lanes] = {}, count[lanes] = {};
     for (std::size_t e = 0; e < x.size(); ++e) {
       const bool finite = is_finite(x[e]);
@@ -97,8 +100,8 @@ struct gaussian {
     for (std::size_t l = 1; l < lanes; ++l) sum[0] += sum[l], squares[0] += squares[l], count[0] += count[l];
     const double mean = count[0] == 0 ? 0 : sum[0] / count[0];
     const double variance = count[0] == 0 ? 0 : squares[0] / count[0] - mean * mean;
-    double low = 0, high = 40; // P(|normal| > 40 deviations) is 0 in double precision
-    // Compiler builtins, because <cmath>, with its special functions, costs every program 0.1 s of compile time.
+    double low = 0, high = 40; // bounds of z: P(|normal| > 40 deviations) is 0 in double precision
+    // Uses compiler builtins, because <cmath>, with its special functions, costs every program 0.1 s of compile time.
     for (int i = 0; i < 60; ++i) {
       const double z = (low + high) / 2;
       (__builtin_erfc(z / std::numbers::sqrt2) > share ? low : high) = z;

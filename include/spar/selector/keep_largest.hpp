@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The k largest entries of a stream: inner nodes of a tree and owners select among entries that are already sparse
-// (Ok-Topk, gTopk).
+// Keeps the k largest entries of a stream. Owners, and inner nodes of a tree, select among entries that are already
+// sparse (Ok-Topk, gTopk).
 #pragma once
 
 #include <spar/selector/exact_topk.hpp>
@@ -11,9 +11,9 @@
 
 namespace spar::selector {
 
-/// Keeps the `k` entries of largest magnitude in `s` and returns the others; both are sorted by index. Orders NaN, ties
-/// and zeros like `exact_topk`; zeros that a sparse stream stores are among the returned entries. A dense `s` becomes
-/// sparse, and the returned stream is then dense.
+/// Keeps the `k` entries of largest magnitude in `s` and returns all other entries; both streams are sorted by index.
+/// Orders NaN, ties and zeros like `exact_topk`; zeros that are stored in a sparse `s` are returned. A dense `s`
+/// becomes sparse, and the returned stream is then dense.
 template <kernel::ranked T, index_type Index>
 sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k, pool& memory) {
   const auto where = kernel::largest<T>(s.values(), k, memory);
@@ -23,8 +23,8 @@ sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k
     std::swap(s, kept);
     return kept;
   }
-  // Writes each entry to both outputs and advances only one of them, because a branch on whether an entry stays would
-  // often be mispredicted.
+  // Writes each entry to `s` and to `dropped`, but advances only in the stream to which the entry belongs, because a
+  // branch on the magnitude would often be mispredicted.
   auto dropped = sparse_stream<T, Index>::sparse(memory, s.dimension(), s.count() - where.count + 1);
   std::size_t kept = 0, gone = 0, ties = where.ties;
   for (std::size_t e = 0; e < s.count(); ++e) {

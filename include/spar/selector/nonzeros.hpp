@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Natural sparsity: sends every entry that is not zero (SparCML, sections 2 and 8.2).
+// Natural sparsity: selects every entry that is not zero (SparCML, sections 2 and 8.2).
 #pragma once
 
 #include <spar/selector/selector.hpp>
@@ -10,7 +10,7 @@
 
 namespace spar::selector {
 
-/// Selects all entries except zeros of either sign; afterwards `x` holds only zeros. The result is sorted by index.
+/// Selects all entries except zeros of either sign, and leaves only zeros in `x`. The result is sorted by index.
 struct nonzeros {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "nonzeros";

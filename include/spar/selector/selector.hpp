@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The selector concept: which entries of a dense vector are sent (SparCML, section 2.2).
+// The selector concept: a selector decides which entries of a dense vector are sent (SparCML, section 2.2).
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
@@ -15,7 +15,7 @@ namespace spar {
 
 namespace selector {
 
-/// The `prepare` argument for values that exist before the selector is called.
+/// The default `prepare` argument of `select_from`, for a vector whose values exist before the call: does nothing.
 struct nothing_to_prepare {
   void operator()(std::size_t, std::size_t) const noexcept {}
 };
@@ -38,26 +38,27 @@ concept selects_with_state = requires(const Selector& select, std::span<T> x, po
 
 } // namespace detail
 
-/// Moves entries out of `x` into a stream. The selected entries and what is left in `x` together equal the input, bit
-/// for bit, so `x` is the residual afterwards. Zeros are never selected; NaN ranks above every number. The concept
-/// rejects a selector that only reads `x`: its caller could not tell what was left.
+/// A selector: moves entries out of a vector `x` into a sparse stream. The selected entries and the values left in `x`
+/// together equal the input, bit for bit, so `x` becomes the residual. Zeros are never selected; NaN ranks above every
+/// number. Rejects a selector that only reads `x`, because its caller would not get the residual.
 ///
-/// - `validate(n)` throws `invalid_argument`, before anything is sent, for options that do not fit a vector of n
-///   values;
-/// - `options(f)` calls `f(name, value)` with each option that must be equal on all ranks;
-/// - a selector that changes from call to call (`threshold_reuse`) has a copyable type `state`, which the call takes as
-///   a third argument. A caller that keeps a state passes a copy, and keeps the copy only if the whole call succeeds.
-///   The state lists its numbers: `shared_state(f)` those that are equal on all ranks, `own_state(f)` the others;
-/// - the optional `bounds(n)` returns how many of n entries the selector selects (see topk_bounds), and the optional
-///   `period` is the number of calls after which it finds a new threshold. Schedules that keep the largest entries of
-///   the sum use both.
+/// - `validate(n)` throws `invalid_argument` if the options do not fit a vector of n values; spar calls `validate`
+///   before it sends any message.
+/// - `options(f)` calls `f(name, value)` for each option that must be equal on all ranks.
+/// - A selector that changes from call to call (`threshold_reuse`) has a copyable type `state`, and takes a state as
+///   the third argument. A caller passes a copy of its state, and keeps the copy only if the whole collective succeeds.
+///   `shared_state(f)` calls `f` for each number of the state that is equal on all ranks, `own_state(f)` for each other
+///   number.
+/// - The optional `bounds(n)` returns how many of n entries the selector selects (see `topk_bounds`). The optional
+///   `period` is the number of calls after which the selector finds a new threshold. Schedules that keep the largest
+///   entries of the sum use `bounds` and `period`.
 template <class Selector, class T, class Index>
 concept selects = element<T> && index_type<Index> && part_for<Selector, slot::selector> &&
                   requires(const Selector& select, std::uint64_t n) { select.validate(n); } &&
                   (detail::selects_at_once<Selector, T, Index> || detail::selects_with_state<Selector, T, Index>);
 
-/// Calls a selector with or without a state. `prepare(begin, end)` computes the values of [begin, end); it is called
-/// once for each value, before the selector reads the value.
+/// Calls a selector on `x`, with the state `now` if the selector has a state. `prepare(begin, end)` computes the values
+/// of `x` in [begin, end); it is called once for each value, before the selector reads the value.
 template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
 sparse_stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
                                     const Prepare& prepare = {}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Selects about the k largest entries by a threshold, which some calls find and the calls between them reuse (Ok-Topk,
+// Selects about the k largest entries by a threshold, which one call finds and the following calls reuse (Ok-Topk,
 // section 3.1.3).
 #pragma once
 
@@ -18,36 +18,38 @@
 
 namespace spar::selector {
 
-/// Selects the entries whose magnitude is at least a threshold, the k-th largest magnitude of an earlier call, in one
-/// pass over the vector. The first call and then every `period`-th call find a new threshold, and select exactly the k
-/// largest entries, like `exact_topk`. A call also finds a new threshold if the old threshold would select more than
-/// k + floor(epsilon * k) entries, or fewer than k - floor(epsilon * k) although there are more nonzeros; a new period
-/// then starts. If the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the
-/// call still takes one pass, because the selected entries include the k largest. (In the program of the paper's
-/// authors, the number of entries is not bounded.) The result is sorted by index, and deterministic.
+/// Selects the entries whose magnitude is at least a threshold, in one pass over the vector. The threshold is the k-th
+/// largest magnitude of an earlier call. The first call and then every `period`-th call find a new threshold, and
+/// select exactly the k largest entries, like `exact_topk`. The result is sorted by index, and deterministic.
 ///
-/// The state changes from call to call. A caller whose call may fail passes a copy of the state, and keeps the copy on
+/// A call also finds a new threshold, and starts a new period, if the old threshold would select too many or too few
+/// entries: more than k + floor(epsilon * k), or fewer than k - floor(epsilon * k) although there are more nonzeros. If
+/// the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the call still takes one pass,
+/// because the selected entries include the k largest. In contrast, the program of the paper's authors does not bound
+/// the number of selected entries.
+///
+/// Each call changes the state. A caller whose collective may fail passes a copy of the state, and keeps the copy on
 /// success.
 struct threshold_reuse {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "threshold_reuse";
 
   std::uint64_t k = 0;
-  double density = 0;        ///< instead of `k`: the share of n in [0, 1]; at least one entry unless 0
-  std::uint64_t period = 32; ///< the paper's tau'; 1: find the threshold in every call
-  double epsilon = 0.1;      ///< in [0, 1); with 0 every call selects exactly min(k, nonzeros) entries
-  int threads = 1;           ///< threads that share the passes over the vector, in [1, max_threads]: docs/selectors.md
+  double density = 0;        ///< used instead of `k` if nonzero: the share of n, in [0, 1]; selects at least one entry
+  std::uint64_t period = 32; ///< number of calls per threshold (tau' in the paper); 1: every call finds a threshold
+  double epsilon = 0.1; ///< tolerance for k, in [0, 1); with 0, every call selects exactly min(k, nonzeros) entries
+  int threads = 1;      ///< number of threads that share a call, in [1, max_threads]; see docs/selectors.md
 
-  /// The state between calls, which a program can save and load. A program may load any threshold: the selector
+  /// The state between calls, which a program can save and load. A program may load any threshold, because the selector
   /// replaces a threshold that selects too many or too few entries.
   struct state {
-    std::uint64_t threshold = 0; ///< a magnitude, as kernel::magnitude_of returns it
-    std::uint64_t calls = 0;     ///< number of calls since, and including, the one that found `threshold`; 0: none
+    std::uint64_t threshold = 0; ///< the least magnitude selected, as returned by kernel::magnitude_of
+    std::uint64_t calls = 0;     ///< calls that used `threshold`, including the call that found it; 0: no threshold yet
     bool operator==(const state&) const = default;
 
     template <class F>
     void shared_state(F&&) const noexcept {}
-    /// Calls `f` with each number that may differ between ranks.
+    /// Calls `f` with each number of the state that may differ between ranks.
     template <class F>
     void own_state(F&& f) {
       f(threshold), f(calls);
@@ -57,14 +59,14 @@ struct threshold_reuse {
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
     check_threads(threads);
-    if (period == 0) raise<invalid_argument>({"the period is 0 calls; expected at least 1"});
+    if (period == 0) raise<invalid_argument>({"the selector's period is 0 calls; expected at least 1"});
     if (!(epsilon >= 0 && epsilon < 1)) {
-      raise<invalid_argument>({"epsilon is ", epsilon, "; expected a value in [0, 1)"});
+      raise<invalid_argument>({"the selector's epsilon is ", epsilon, "; expected a value in [0, 1)"});
     }
   }
 
-  /// The number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps the
-  /// largest entries of the sum keeps the same number.
+  /// Returns the number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps
+  /// the largest entries of the sum keeps the same number of entries.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }
@@ -75,9 +77,9 @@ struct threshold_reuse {
     f("k", k), f("density", density), f("period", period), f("epsilon", epsilon);
   }
 
-  /// Replaces `now` by the state for the next call. Calls `prepare(begin, end)` block by block, once for each value,
-  /// before reading the value, so that a caller that computes the values needs no pass of its own. `prepare` must not
-  /// throw, and several threads call it at the same time.
+  /// Selects entries from `x`, and replaces `now` by the state for the next call. Calls `prepare(begin, end)` once for
+  /// each block of values before the selector reads the block, so a caller that computes the values in `prepare` needs
+  /// no separate pass over `x`. `prepare` must not throw, and several threads call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
   sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
     static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
@@ -88,7 +90,8 @@ struct threshold_reuse {
     const std::size_t limit = std::min<std::uint64_t>(bounds.k + bounds.most, n);
     const std::size_t room = kernel::part_room(limit, n, sharing);
     const std::size_t rooms = static_cast<std::size_t>(sharing) * room;
-    auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms); // the same size in every call
+    // Allocates the same size in every call, so that the pool needs no new memory.
+    auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms);
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
     if (now.calls != 0 && now.calls < period) {
@@ -117,11 +120,14 @@ struct threshold_reuse {
   }
 
  private:
-  /// Prepares all values of [begin, end), and takes the values that reach the threshold until the room is full.
+  /// Calls `prepare` for all values of [begin, end), and moves the values whose magnitude is at least `threshold` to
+  /// the output. Stops moving when the output, which has room for `room` entries, is full.
   template <class T, class Index, class Prepare>
   static kernel::taken take_part(T* x, std::size_t begin, std::size_t end, kernel::magnitude<T> threshold,
                                  Index* indices, T* values, std::size_t room, const Prepare& prepare) {
-    constexpr bool made = !std::is_same_v<Prepare, nothing_to_prepare>; // blocks then stay in the first-level cache
+    // If `prepare` computes the values, processes blocks of 4 KiB, so that the computed values are still in the
+    // first-level cache when the selector reads them.
+    constexpr bool made = !std::is_same_v<Prepare, nothing_to_prepare>;
     kernel::taken all;
     bool fits = true;
     for (std::size_t next = begin; begin < end; begin = next) {
@@ -137,8 +143,8 @@ struct threshold_reuse {
     return all;
   }
 
-  /// Corrects a threshold that has become too low: the selected entries include the k largest, so the function keeps
-  /// the k largest, returns the other entries to `x`, and stores a new threshold.
+  /// Corrects the selection if the threshold was too low: keeps the `wanted` largest of the selected entries, moves the
+  /// other entries back to `x`, and stores the least magnitude kept as the new threshold.
   template <kernel::ranked T, index_type Index>
   static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
                               state& now) {

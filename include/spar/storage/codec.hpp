@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Block codecs: how blocks of dense values are encoded in messages (SparCML, sections 5.3.3 and 6).
+// Block codecs, which encode blocks of dense values in messages (SparCML, sections 5.3.3 and 6). For codecs of sparse
+// streams, see stream_codec.hpp.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -20,23 +21,25 @@
 
 namespace spar {
 
-/// The position of a block that is encoded. A codec's rounding may depend on these two numbers, but on no other state.
+/// The position of a block that a codec encodes. The rounding of the codec may depend on these two numbers, but on no
+/// other state.
 struct block_position {
-  std::uint64_t call = 0;  ///< number of the collective on its communicator
-  std::uint64_t first = 0; ///< index of the block's first value in the vector
+  std::uint64_t call = 0;  ///< number of the collective call on the communicator
+  std::uint64_t first = 0; ///< index in the vector of the first value of the block
 };
 
 /// A lossy or lossless encoding of blocks of dense values. The number of values determines the number of bytes, so that
-/// blocks are received in place. Every rank, including the sender, continues with the decoded values. The concept
-/// rejects a codec of variable length, and a codec whose options cannot be compared between ranks (see `policy`). The
-/// library's codecs throw `invalid_argument` if the encoded buffer is too small and, from `encoded_bytes`, for invalid
-/// options.
+/// a block can be received directly at its place in the buffer. Every rank, including the sender, continues with the
+/// decoded values. Rejects a codec of variable length, and a codec whose options ranks cannot compare (see `policy`).
+/// The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too small; their
+/// `encoded_bytes` throws `invalid_argument` for invalid options.
 ///
 /// A codec may also have
-/// - `carries(values)`: returns false if the codec cannot encode the values (zfp for NaN), which are then sent
-///   uncompressed; or throws `invalid_argument`;
-/// - `relative_error<T>()`: a bound of |decoded - value| / the largest |value| of the block;
-/// - `cost<T>()`: the time of encoding or decoding a value, in passes over a dense value (gamma_dense).
+/// - `carries(values)`: returns false if the codec cannot encode `values` (zfp: NaN). A schedule then sends the whole
+/// piece
+///   uncompressed, or throws `invalid_argument` if it cannot. May throw `invalid_argument` instead;
+/// - `relative_error<T>()`: returns a bound of |decoded - value| divided by the largest |value| of the block;
+/// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
 template <class Codec, class T>
 concept block_codec =
     std::copyable<Codec> && policy<Codec> &&
@@ -49,7 +52,7 @@ concept block_codec =
 
 namespace detail {
 
-/// Whether the codec can encode these values.
+/// Whether the codec can encode `values`; a codec without a function `carries` can encode all values.
 template <class Codec, class T>
 bool carries(const Codec& codec, std::span<const T> values) {
   if constexpr (requires { codec.carries(values); })
@@ -58,7 +61,7 @@ bool carries(const Codec& codec, std::span<const T> values) {
     return true;
 }
 
-/// Throws `invalid_argument` if a buffer of `bytes` bytes is too small for an encoding of `values` values.
+/// Throws `invalid_argument` if a buffer of `bytes` bytes is too small for `values` values encoded by `codec`.
 template <class T, class Codec>
 void check_room(const Codec& codec, std::size_t values, std::size_t bytes) {
   const std::size_t expected = codec.template encoded_bytes<T>(values);
@@ -73,13 +76,15 @@ namespace kernel {
 
 namespace detail {
 
-/// A wider type, in which the differences of values of T are exact, or nearly so.
+/// A type wider than T for computing rounding errors: in this type, differences of values of T are exact, or nearly
+/// exact.
 template <class T>
 using wider = std::conditional_t<sizeof(T) < 8, double, long double>;
 
 } // namespace detail
 
-/// `residual[e] += exact[e] - decoded[e]`, rounded once; skips entries whose difference is not finite.
+/// Adds the rounding errors of a block to the residual: `residual[e] += exact[e] - decoded[e]`, rounded once. Skips
+/// values whose difference is not finite.
 template <element T>
 [[gnu::noinline]] void add_difference(T* __restrict residual, const T* __restrict exact, const T* __restrict decoded,
                                       std::size_t n) {
@@ -89,7 +94,8 @@ template <element T>
     if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
   }
 }
-/// Like `add_difference`, but entry e has index indices[e] in the residual.
+/// Adds the rounding errors of sparse entries to the residual: `residual[indices[e]] += exact[e] - decoded[e]`, rounded
+/// once. Skips entries whose difference is not finite.
 template <element T, class Index>
 [[gnu::noinline]] void scatter_difference(T* __restrict residual, const Index* __restrict indices,
                                           const T* __restrict exact, const T* __restrict decoded, std::size_t n) {
@@ -105,8 +111,9 @@ template <element T, class Index>
 
 namespace storage {
 
-/// Buckets with `Bits` bits per value and one scale per bucket, rounded stochastically without bias (Alistarh et al.
-/// 2017; SparCML, section 6). Each block starts a new bucket. Only for floating-point values.
+/// QSGD: encodes each value in `Bits` bits, with one scale per bucket of `bucket` values, rounding stochastically
+/// without bias (Alistarh et al. 2017; SparCML, section 6). Each block starts a new bucket. Supports only
+/// floating-point values.
 template <int Bits>
 struct qsgd {
   static constexpr slot fills = slot::storage;
@@ -139,15 +146,15 @@ struct qsgd {
   [[nodiscard]] static constexpr double relative_error() noexcept {
     return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20;
   }
-  /// In passes over a dense value: encoding takes 7, decoding 4, and the ring decodes nearly twice as often as it
-  /// encodes.
+  /// The time per value, as a multiple of gamma_dense: encoding takes 7, decoding 4, and the ring decodes nearly twice
+  /// as often as it encodes, so 5 is the mean.
   template <element T>
   [[nodiscard]] static constexpr double cost() noexcept {
     return 5;
   }
 };
 
-/// The values themselves, without compression.
+/// Sends dense values as they are in memory, without compression.
 struct dense {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "dense";
@@ -179,8 +186,9 @@ struct dense {
   }
 };
 
-/// Floating-point values in two bytes each, rounded to nearest. NaN and infinities stay. Blocks with finite values that
-/// would become infinite are not encoded but sent uncompressed. See spar/storage/kernel/short_floats.hpp.
+/// Encodes each floating-point value in two bytes, rounded to nearest. NaN stays NaN, and infinities stay infinite. A
+/// block with a finite value that would become infinite is sent uncompressed. `Code` is `kernel::half_code` or
+/// `kernel::bfloat16_code`.
 template <class Code>
 struct short_float {
   static constexpr slot fills = slot::storage;
@@ -208,7 +216,8 @@ struct short_float {
     detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
-  /// A bound for each value; for values below 2^-14, half has an additional absolute error of up to 2^-25.
+  /// A bound of the relative error of each value. For magnitudes below 2^-14, `half` has an additional absolute error
+  /// of up to 2^-25.
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
     return Code::relative_error;
@@ -219,9 +228,9 @@ struct short_float {
   }
 };
 
-/// The upper half of a binary32: 8 bits of precision over the range of float.
+/// Encodes values as bfloat16, the upper half of an IEEE binary32: 8 bits of precision, with the range of float.
 using bfloat16 = short_float<kernel::bfloat16_code>;
-/// IEEE binary16: 11 bits of precision up to 65504.
+/// Encodes values as IEEE binary16: 11 bits of precision, for magnitudes up to 65504.
 using half = short_float<kernel::half_code>;
 
 } // namespace storage

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joins streams of adjacent index ranges into one (SparCML, section 5.1: the disjoint case of summation).
+// Joins streams of adjacent index ranges into one stream (SparCML, section 5.1: summation of disjoint streams).
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -12,9 +12,9 @@
 
 namespace spar {
 
-/// Joins `parts`, which lie one after the other in `range`, into one stream of dimension n. The result is sparse if it
-/// has at most `limit` entries and no part is dense; otherwise it is dense over the range, and absent entries become
-/// `absent`.
+/// Joins `parts`, whose index ranges follow one another inside `range`, into one stream of dimension n. The result is
+/// sparse if no part is dense and the parts have at most `limit` entries in total. Otherwise, the result is dense over
+/// `range`, with the value `absent` at every index without an entry.
 template <element T, index_type Index>
 sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                     T absent, pool& memory, std::uint64_t limit) {
@@ -46,7 +46,7 @@ sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts
   return out;
 }
 
-/// Like the function above, with the delta of the range as `limit`.
+/// Joins `parts` like the overload with `limit`; the limit is the delta of `range`, `dense_threshold(range.size())`.
 template <element T, index_type Index>
 sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                     T absent, pool& memory) {

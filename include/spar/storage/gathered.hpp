@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The streams of several ranks side by side: the result of a sparse allgather (SparCML, section 5.3).
+// The class `gathered`: the sparse streams of several ranks in two contiguous arrays, as a sparse allgather returns
+// them (SparCML, section 5.3).
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -14,11 +15,13 @@
 
 namespace spar {
 
-/// Sparse parts, one per rank, each with ascending indices, stored one after the other in two contiguous arrays.
+/// Sparse streams of several ranks ("parts"), stored one after the other in two contiguous arrays: one of indices, one
+/// of values. The indices of each part ascend.
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
-  /// Starts with one part, and has room for `parts` parts in total.
+  /// Constructs an object with one part, a copy of `first`. The function `joined` can add parts, up to `parts` parts in
+  /// total.
   gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
       : entries_(sparse_stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
     begin(0) = 0;
@@ -28,7 +31,7 @@ class gathered {
   [[nodiscard]] std::uint64_t dimension() const noexcept { return entries_.dimension(); }
   /// The number of parts.
   [[nodiscard]] std::size_t size() const noexcept { return parts_; }
-  /// The number of entries of all parts together.
+  /// The total number of entries in all parts.
   [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
   [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
     const std::size_t length = begin(i + 1) - begin(i);
@@ -36,12 +39,14 @@ class gathered {
                                          entries_.values().subspan(begin(i), length));
   }
 
-  /// All entries as one stream; valid only if the index ranges of the parts ascend in the order of the parts.
+  /// Returns the entries of all parts as one stream. This stream is valid only if each part lies entirely above the
+  /// indices of the part before it.
   [[nodiscard]] sparse_stream<T, Index> joined() && { return std::move(entries_); }
 
-  // For the algorithms.
+  // The functions below are for collective algorithms.
 
-  /// Room for `parts` parts, of which the i-th has `entries(i)` entries; the caller fills them through `room(i)`.
+  /// Allocates `parts` parts, of which part i has `entries(i)` uninitialised entries. The caller fills part i through
+  /// `room(i)`.
   template <class Entries>
   gathered(std::uint64_t n, std::size_t parts, const Entries& entries, pool& memory)
       : begins_(memory, parts + 1), parts_(parts) {
@@ -54,7 +59,8 @@ class gathered {
     return {entries_.indices().subspan(begin(i), length), entries_.values().subspan(begin(i), length)};
   }
 
-  /// The message with the first `parts` parts.
+  /// Returns a message with the first `parts` parts: where each part ends, then all indices, then all values. The
+  /// message refers to the memory of this object.
   [[nodiscard]] payload encode_first(std::size_t parts) const {
     return {wire_format::parts,
             begin(parts),
@@ -62,8 +68,9 @@ class gathered {
              std::as_bytes(entries_.values().first(begin(parts)))}};
   }
 
-  /// Returns these parts followed by the `parts` parts of a received message. `check(i, indices)` throws if the i-th
-  /// received part is invalid. Throws `corrupt_message` if the message is malformed.
+  /// Returns a new object with the parts of this object, followed by the `parts` parts of the received message `in`.
+  /// Calls `check(i, indices)` for each received part; `check` throws if part i is invalid. Throws `corrupt_message` if
+  /// the message is malformed.
   template <class Check>
   [[nodiscard]] gathered joined(const message_buffer& in, std::size_t parts, const Check& check, pool& memory) const {
     const auto ends = in.piece<std::uint64_t>(0);
@@ -72,13 +79,16 @@ class gathered {
     const std::uint64_t total = in.head().count;
     if (in.head().format != wire_format::parts || ends.size() != parts || indices.size() != total ||
         values.size() != total || (parts > 0 ? ends.back() : 0) != total) {
-      raise<corrupt_message>({"malformed message: expected ", parts, " streams, got ", ends.size(), " with ",
-                              indices.size(), " indices and ", values.size(), " values"});
+      raise<corrupt_message>({"a received message of wire format ", static_cast<int>(in.head().format), " has ",
+                              ends.size(), " streams up to entry ", ends.empty() ? 0 : ends.back(), ", ",
+                              indices.size(), " indices and ", values.size(), " values; expected format 4 with ", parts,
+                              " streams and ", total, " entries"});
     }
     std::uint64_t last = 0;
     for (std::size_t i = 0; i < parts; last = ends[i++]) {
       if (ends[i] < last || ends[i] > total)
-        raise<corrupt_message>({"malformed message: the ends of its streams are out of order or out of range"});
+        raise<corrupt_message>({"malformed message: stream ", i, " ends at entry ", ends[i], "; expected at least ",
+                                last, " and at most ", total});
       check(i, indices.subspan(last, ends[i] - last));
     }
     gathered sum(dimension(), count() + total, begins_.size() - 1, memory);
@@ -89,7 +99,7 @@ class gathered {
     return sum;
   }
 
-  /// Rotates the parts: part `first` becomes the first one, and the parts before it become the last ones.
+  /// Moves the parts before part `first` behind the last part, so that part `first` becomes part 0.
   void rotate(std::size_t first, pool& memory) {
     if (first == 0) return;
     gathered turned(dimension(), count(), parts_, memory);
@@ -103,7 +113,7 @@ class gathered {
   }
 
  private:
-  /// Starts without a part, and has room for `parts` parts with `entries` entries in total.
+  /// Constructs an object without parts, with room for `parts` parts and `entries` entries in total.
   gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, pool& memory)
       : entries_(sparse_stream<T, Index>::sparse(memory, n, entries)), begins_(memory, parts + 1) {
     begin(0) = 0;
@@ -113,7 +123,7 @@ class gathered {
   [[nodiscard]] std::uint64_t begin(std::size_t part) const noexcept { return begins_.data()[part]; }
 
   sparse_stream<T, Index> entries_;
-  buffer<std::uint64_t> begins_; // where each part begins in the arrays; then the end of the last part
+  buffer<std::uint64_t> begins_; // part i has the entries from begins_[i] to begins_[i + 1] - 1
   std::size_t parts_ = 0;
 };
 

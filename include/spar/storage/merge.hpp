@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduction of streams, which turn dense when dense values take fewer bytes (SparCML, section 5.1, "efficient
-// summation").
+// Reduction of streams. A result turns dense when dense values take fewer bytes than its entries (SparCML, section 5.1,
+// "efficient summation").
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -15,7 +15,7 @@
 
 namespace spar {
 
-/// Reduces `part` into the dense values of `range`; the values of `part` are the right operands.
+/// Reduces `part` into `values`, the dense values of `range`. The values of `part` are the right operands of `op`.
 template <element T, index_type Index, reduction<T> Op>
 void accumulate(const stream_view<T, Index>& part, index_range range, T* values, Op op) {
   if (part.is_dense())
@@ -24,15 +24,16 @@ void accumulate(const stream_view<T, Index>& part, index_range range, T* values,
     kernel::scatter(part.entries(), range.begin, values, op);
 }
 
-/// Reduces the parts, which lie in `range`, from left to right, into the dense values of the range. There is at least
-/// one part.
+/// Reduces `parts` from left to right, and writes the dense values of `range` to `values`. There must be at least one
+/// part, and all parts must lie in `range`.
 template <element T, index_type Index, reduction<T> Op>
 void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* values, Op op) {
-  // Works in windows that stay in the cache while all parts are folded into them.
+  // Reduces all parts over one window of 64 KiB before the next window, so that the window stays in the cache.
   constexpr std::uint64_t window = 65536 / sizeof(T);
   std::uint64_t entries = 0;
   for (const auto& part : parts) entries += part.count();
-  const std::uint64_t step = entries < range.size() / 16 ? range.size() : window; // few entries: one pass
+  // Parts with less than one entry per 16 indices are reduced in a single window, the whole range.
+  const std::uint64_t step = entries < range.size() / 16 ? range.size() : window;
   for (index_range w{range.begin, range.begin}; w.begin < range.end; w.begin = w.end) {
     w.end = std::min(range.end, w.begin + step);
     T* const out = values + (w.begin - range.begin);
@@ -42,7 +43,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
       next = 1;
     } else {
       std::fill_n(out, w.size(), op.template neutral<T>());
-      if (!first.is_dense()) { // op with the neutral element: just assign
+      if (!first.is_dense()) { // `op` with a neutral element leaves an entry unchanged: assign it
         kernel::scatter_assign(first.entries(), w.begin, out);
         next = 1;
       }
@@ -51,8 +52,8 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
   }
 }
 
-/// left op right, both of which lie in `range`. The result is sparse if |left| + |right|, a bound of its number of
-/// entries, is at most `limit`; otherwise it is dense over the range.
+/// Returns `op` applied to `left` and `right`, which both lie in `range`. The result is sparse if `left` and `right`
+/// are sparse and have at most `limit` entries together; otherwise the result is dense over `range`.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right, index_range range,
                               std::uint64_t limit, Op op, pool& memory) {
@@ -69,15 +70,15 @@ sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_vi
   if (whole) {
     kernel::combine(out.values().data(), left.values().data(), right.values().data(), range.size(), op);
   } else {
-    // The operation commutes, so the dense operand, if any, comes first: copying it is cheaper than filling and
-    // folding.
+    // `op` commutes, so a dense operand can come first. `reduce_dense` copies a dense first operand, which is cheaper
+    // than filling the output with neutral elements and reducing the operand into the output.
     const stream_view<T, Index> parts[] = {right.is_dense() ? right : left, right.is_dense() ? left : right};
     reduce_dense(std::span<const stream_view<T, Index>>(parts), range, out.values().data(), op);
   }
   return out;
 }
 
-/// Reduces many sparse parts, which lie in `range`, from left to right; the result is sparse.
+/// Reduces sparse `parts`, which lie in `range`, from left to right. Returns a sparse stream of dimension n.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                    Op op, pool& memory) {
@@ -93,7 +94,7 @@ sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts,
   return out;
 }
 
-/// The entries of a stream that differ from the neutral element, as a sparse stream; NaN differs.
+/// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream. A NaN always differs.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& memory) {
   const T neutral = op.template neutral<T>();
@@ -110,7 +111,7 @@ sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& m
   return out;
 }
 
-/// The whole vector as a dense stream, with absent entries as the neutral element.
+/// Returns the whole vector as a dense stream, with the neutral element of `op` at every index without an entry.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
   auto out = sparse_stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());

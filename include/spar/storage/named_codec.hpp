@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A codec that is chosen by name at run time, for tools and user settings.
+// A block codec that is chosen by name at run time, for tools and user settings.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -19,15 +19,17 @@
 
 namespace spar::storage {
 
-/// The codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`, or `zfp:RATE` if the program is
-/// linked with spar::zfp. Each collective is compiled once for all of them. Values that zfp cannot encode are sent
-/// uncompressed.
+/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`, or `zfp:RATE` (RATE bits per
+/// value) if the program is linked with spar::zfp. The compiler instantiates each collective only once for all these
+/// codecs. A piece with values that zfp cannot encode is sent uncompressed; a schedule
+/// that cannot send uncompressed pieces throws `invalid_argument`.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "named";
 
-  /// Throws `invalid_argument` for an unknown name or an invalid option.
+  /// Throws `invalid_argument` if `which` is an unknown name, needs zfp in a program built without zfp, or has a zfp
+  /// rate outside [4, 32].
   explicit named_codec(std::string_view which = "none") : codec_(parse(which)) {}
 
   template <element T>
@@ -77,7 +79,7 @@ class named_codec {
     if (which == "qsgd:8") return qsgd<8>{};
     if (which.starts_with("zfp:")) {
 #ifdef SPAR_HAS_ZFP
-      zfp code{.non_finite = uncarried::exact};
+      zfp code{.non_finite = unsupported::exact};
       const std::string_view rate = which.substr(4);
       const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), code.rate);
       if (error == std::errc{} && end == rate.data() + rate.size()) {
@@ -85,15 +87,15 @@ class named_codec {
         return code;
       }
 #else
-      raise<invalid_argument>(
-          {"the codec '", std::string(which), "' needs zfp, but this program was built without zfp"});
+      raise<invalid_argument>({"the codec '", std::string(which),
+                               "' needs zfp, but this program was built without zfp: link the CMake target spar::zfp"});
 #endif
     }
     raise<invalid_argument>(
         {"unknown codec '", std::string(which), "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});
   }
 
-  /// Unlike the other codecs, zfp supports only float and double.
+  /// Calls `f` with the chosen codec. Throws `invalid_argument` for zfp if T is neither float nor double.
   template <class T, class F>
   auto visit(F f) const {
     using result = std::invoke_result_t<F&, const dense&>;
@@ -104,7 +106,8 @@ class named_codec {
     if constexpr (block_codec<Codec, T>)
       return f(c);
     else
-      raise<invalid_argument>({"zfp encodes only float and double"});
+      raise<invalid_argument>(
+          {"the codec zfp encodes only float and double; for other types, use none, bf16, half or qsgd"});
   }
 
   any codec_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sparse streams: vectors stored as entries or as dense values (SparCML, section 5.1), as views and as owning objects.
+// Sparse streams: vectors stored as entries or as dense values (SparCML, section 5.1). `stream_view` is a view, and
+// `sparse_stream` owns its memory.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -23,8 +24,8 @@
 
 namespace spar {
 
-/// delta: if a stream has more entries than this, n values of T take fewer bytes than its entries with indices of type
-/// Index (SparCML, section 5.1).
+/// Returns delta for n indices: a stream with more than delta entries takes more bytes than n values of type T
+/// (SparCML, section 5.1). An entry consists of a T and an Index. `merge` compares with delta and turns a sum dense.
 template <element T, index_type Index>
 constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
   constexpr std::uint64_t value = sizeof(T);
@@ -32,8 +33,9 @@ constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
   return n / entry * value + n % entry * value / entry; // floor(n * value / entry) without overflow
 }
 
-/// A view of a vector of dimension n, or of a part of one: `count()` entries (index, value) with ascending indices, or
-/// the values of a contiguous range of indices. The view does not own its memory, which must outlive the view.
+/// A view of a vector of dimension n, or of a part of a vector. A sparse view has `count()` entries (index, value) with
+/// ascending indices; a dense view has the values of a contiguous range of indices. The view does not own its memory,
+/// which must outlive the view.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream_view {
  public:
@@ -43,7 +45,7 @@ class stream_view {
 
   stream_view() = default;
 
-  /// A view of entries, which are not checked; `validate` checks them.
+  /// Creates a sparse view without checking the entries; `validate` checks them.
   static stream_view sparse(std::uint64_t n, std::span<const Index> indices, std::span<const T> values) noexcept {
     stream_view v;
     v.n_ = n;
@@ -51,7 +53,7 @@ class stream_view {
     v.values_ = values;
     return v;
   }
-  /// A view of the values at indices `first` and following.
+  /// Creates a dense view of the values at the indices `first`, `first` + 1, and so on.
   static stream_view dense(std::uint64_t n, std::uint64_t first, std::span<const T> values) noexcept {
     stream_view v;
     v.n_ = n;
@@ -62,17 +64,17 @@ class stream_view {
   }
 
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
-  /// The number of stored entries: those of a sparse stream, or all values of a dense one.
+  /// The number of entries of a sparse stream, or the number of values of a dense stream.
   [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
-  /// The indices of a sparse stream; empty for a dense one.
+  /// The indices of a sparse stream; empty for a dense stream.
   [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
   [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
   /// The index of the first value of a dense stream.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
   [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
 
-  /// The entries with indices in [begin, end), without copying.
+  /// Returns a view of the entries with indices in [begin, end), without copying.
   [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
     if (dense_) {
       const std::uint64_t last = first_ + values_.size();
@@ -94,8 +96,8 @@ class stream_view {
     }
   }
 
-  /// Writes all n values to `out`, absent entries as `absent`. Throws `invalid_argument` if `out` does not have length
-  /// n.
+  /// Writes all n values to `out`, with the value `absent` at every index without an entry. Throws `invalid_argument`
+  /// if `out` does not have length n.
   void to_dense(std::span<T> out, T absent = T{}) const {
     if (out.size() != n_) {
       raise<invalid_argument>({"the stream has dimension ", n_, ", but the output has length ", out.size()});
@@ -119,7 +121,8 @@ class stream_view {
   bool dense_ = false;
 };
 
-/// A view of entries in the caller's memory. The indices must be strictly ascending and below n.
+/// Returns a sparse view of entries in the caller's memory. The indices must be strictly ascending and below n;
+/// `sparse_view` does not check them, but collectives do.
 template <class Indices, class Values>
 auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) {
   const std::span i(indices);
@@ -131,25 +134,26 @@ auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) 
   return stream_view<T, Index>::sparse(n, i, v);
 }
 
-/// A dense view of all values of a vector in the caller's memory.
+/// Returns a dense view of all values of a vector in the caller's memory.
 template <index_type Index = std::uint32_t, class Values>
 auto dense_view(const Values& values) {
   const std::span v(values);
   return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
 }
 
-/// Throws `invalid_argument` unless `v` is a valid whole vector: the lengths agree, the indices are strictly ascending
-/// and below n, and the index type can represent all of them.
+/// Throws `invalid_argument` unless `v` is a valid whole vector: there are as many indices as values, the indices are
+/// strictly ascending and below n, and the type Index can represent every index below n.
 template <element T, index_type Index>
 void validate(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();
   if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-    raise<invalid_argument>({"the dimension ", n, " is too large for ", 8 * sizeof(Index), "-bit indices"});
+    raise<invalid_argument>(
+        {"the dimension ", n, " is too large for ", 8 * sizeof(Index), "-bit indices; use 64-bit indices"});
   }
   if (v.is_dense()) {
     if (v.first() != 0 || v.count() != n) {
       raise<invalid_argument>({"a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(),
-                               " on; expected all from index 0 on"});
+                               " on; expected ", n, " values from index 0 on"});
     }
     return;
   }
@@ -158,20 +162,21 @@ void validate(const stream_view<T, Index>& v) {
     raise<invalid_argument>({"a sparse stream has ", indices.size(), " indices but ", v.values().size(), " values"});
   }
   if (indices.size() > n) {
-    raise<invalid_argument>({"a sparse stream has ", indices.size(), " entries, more than its dimension ", n});
+    raise<invalid_argument>({"a sparse stream has ", indices.size(), " entries, but its dimension is only ", n});
   }
   const std::size_t bad = kernel::first_bad_index(indices, n);
   if (bad == indices.size()) return;
   const auto wrong = [&](const char* what, std::uint64_t value, const char* rest) {
-    raise<invalid_argument>({"index ", indices[bad], " at entry ", bad, what, value, rest});
+    raise<invalid_argument>({"a sparse stream has index ", indices[bad], " at entry ", bad, what, value, rest});
   };
-  if (indices[bad] >= n) wrong(" is not below the dimension ", n, "");
+  if (indices[bad] >= n) wrong("; expected indices below the dimension ", n, "");
   if (indices[bad] == indices[bad - 1])
-    wrong(" repeats the index ", indices[bad - 1], " before it: indices must be unique");
-  wrong(" comes after index ", indices[bad - 1], ": indices must ascend");
+    wrong(" and index ", indices[bad - 1], " at the entry before: indices must be unique");
+  wrong(", but index ", indices[bad - 1], " at the entry before: indices must ascend");
 }
 
-/// A vector, or a part of one, that owns its memory. Movable; `view()` is valid until the stream is moved or destroyed.
+/// A vector, or a part of a vector, that owns its memory. Can be moved but not copied. A `view()` of the stream is
+/// valid until the stream is moved or destroyed.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class sparse_stream {
  public:
@@ -186,20 +191,20 @@ class sparse_stream {
     return *this;
   }
 
-  /// An uninitialised sparse stream with `capacity` entries: fill `indices()` and `values()`, then call `shrink` with
-  /// the number of entries that were written.
+  /// Creates a sparse stream with `capacity` uninitialised entries. The caller fills `indices()` and `values()`, and
+  /// then calls `shrink` with the number of entries that it has written.
   [[gnu::noinline]] static sparse_stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
     if (capacity > detail::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
     sparse_stream s;
     s.n_ = n;
-    // One allocation for both arrays: a sparse stream then takes as many allocations as a dense one.
+    // Allocates both arrays at once, so that a sparse stream takes a single allocation, like a dense stream.
     const std::size_t values_at = (capacity * sizeof(Index) + pool::alignment - 1) / pool::alignment * pool::alignment;
     s.storage_ = buffer<std::byte, Space>(memory, capacity == 0 ? 0 : values_at + capacity * sizeof(T));
     s.indices_ = {reinterpret_cast<Index*>(s.storage_.data()), capacity};
     s.values_ = {reinterpret_cast<T*>(s.storage_.data() + (capacity == 0 ? 0 : values_at)), capacity};
     return s;
   }
-  /// A dense stream with `count` uninitialised values, for indices `first` and following.
+  /// Creates a dense stream with `count` uninitialised values, for the indices `first`, `first` + 1, and so on.
   [[gnu::noinline]] static sparse_stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
     if (count > detail::max_bytes / sizeof(T)) throw std::bad_alloc();
     sparse_stream s;
@@ -231,12 +236,13 @@ class sparse_stream {
   [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
   [[nodiscard]] std::span<T> values() noexcept { return values_; }
 
-  /// Writes the entries of `v` to entry `at` and following; both streams must be sparse, or both dense.
+  /// Overwrites the entries `at`, `at` + 1, and so on of this stream with the entries of `v`. Both streams must be
+  /// sparse, or both dense.
   void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept {
     kernel::detail::copy(values_.data() + at, v.values().data(), v.values().size());
     if (!dense_) kernel::detail::copy(indices_.data() + at, v.indices().data(), v.indices().size());
   }
-  /// Keeps the first `count` entries.
+  /// Drops all entries after the first `count`.
   void shrink(std::size_t count) noexcept {
     if (!dense_) indices_ = indices_.first(count);
     values_ = values_.first(count);
@@ -260,7 +266,7 @@ class sparse_stream {
   std::uint64_t n_ = 0;
   std::uint64_t first_ = 0;
   buffer<std::byte, Space> storage_;
-  std::span<Index> indices_; // refers to `storage_`
+  std::span<Index> indices_; // refers to the memory of `storage_`
   std::span<T> values_;
   bool dense_ = false;
 };

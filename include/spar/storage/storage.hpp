@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The storage of a collective: how its messages encode sparse streams and blocks of dense values.
+// Storages: how the messages of a collective encode sparse streams and blocks of dense values.
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
@@ -15,11 +15,17 @@ namespace spar {
 
 namespace storage {
 
-/// Encodes sparse streams by one codec, and sums that have turned dense by another.
+/// A storage of two codecs: `streams` encodes sparse streams, and `blocks` encodes sums that have turned dense.
 template <class StreamCodec, class BlockCodec>
 struct then {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "then";
+  static_assert(
+      stream_codec<StreamCodec, float, std::uint32_t> || stream_codec<StreamCodec, double, std::uint32_t>,
+      "the first argument of storage::then<StreamCodec, BlockCodec> must be a stream codec such as storage::coo");
+  static_assert(
+      block_codec<BlockCodec, float> || block_codec<BlockCodec, double>,
+      "the second argument of storage::then<StreamCodec, BlockCodec> must be a block codec such as storage::dense");
 
   [[no_unique_address]] StreamCodec streams{};
   [[no_unique_address]] BlockCodec blocks{};
@@ -32,19 +38,20 @@ struct then {
 
 } // namespace storage
 
-/// Whether a storage has a stream codec. Checked for float and double only, because every codec supports one of these.
+/// Whether a storage is a stream codec or contains a stream codec. Tests only float and double as value types, because
+/// every codec supports at least one of these two types.
 template <class Storage>
 concept has_stream_codec =
     stream_codec<Storage, float, std::uint32_t> || stream_codec<Storage, double, std::uint32_t> ||
     requires(const Storage& store) { store.streams; };
-/// Whether a storage has a block codec.
+/// Whether a storage is a block codec or contains a block codec.
 template <class Storage>
 concept has_block_codec =
     block_codec<Storage, float> || block_codec<Storage, double> || requires(const Storage& store) { store.blocks; };
 
 namespace storage {
 
-/// The codec for sparse streams: `coo` if the storage is only a block codec.
+/// Returns the stream codec of a storage, or `coo` if the storage has only a block codec.
 template <class Storage>
 [[nodiscard]] constexpr auto streams_of(const Storage& store) {
   if constexpr (requires { store.streams; })
@@ -54,7 +61,7 @@ template <class Storage>
   else
     return coo{};
 }
-/// The codec for blocks of dense values: `dense` if the storage is only a stream codec.
+/// Returns the block codec of a storage, or `dense` if the storage has only a stream codec.
 template <class Storage>
 [[nodiscard]] constexpr auto blocks_of(const Storage& store) {
   if constexpr (requires { store.blocks; })
@@ -65,8 +72,8 @@ template <class Storage>
     return dense{};
 }
 
-/// The codec for the slices of the ranks' contributions: the stream codec, or the block codec if there is no stream
-/// codec.
+/// Returns the codec for the slices of contributions that ranks send to owners: the stream codec of the storage, or the
+/// block codec if the storage has no stream codec.
 template <class Storage>
 [[nodiscard]] constexpr auto slices_of(const Storage& store) {
   if constexpr (has_stream_codec<Storage>)
@@ -82,25 +89,25 @@ using streams_type = decltype(streams_of(std::declval<const Storage&>()));
 template <class Storage>
 using blocks_type = decltype(blocks_of(std::declval<const Storage&>()));
 
-/// Whether blocks of dense values are sent uncompressed.
+/// Whether a storage sends blocks of dense values uncompressed.
 template <class Storage>
 inline constexpr bool plain_blocks = std::same_as<blocks_type<Storage>, dense>;
-/// Whether received values have the same bits as the sent ones.
+/// Whether a storage preserves all bits of the values, in sparse streams and in blocks of dense values.
 template <class Storage>
 inline constexpr bool is_exact = streams_type<Storage>::exact && plain_blocks<Storage>;
-/// Whether sparse and dense streams are sent from the memory of the stream, and read in the buffer in which they are
-/// received.
+/// Whether a storage needs no copies: streams are sent from their own memory, and received streams are read in the
+/// receive buffer.
 template <class Storage, class T, class Index>
 inline constexpr bool copies_nothing = lending_codec<streams_type<Storage>, T, Index> && plain_blocks<Storage>;
 
-/// Throws `invalid_argument` for invalid options of the block codec.
+/// Throws `invalid_argument` if the block codec of `store` has invalid options, such as a QSGD bucket of 0 entries.
 template <element T, class Storage>
 void validate(const Storage& store) {
   if constexpr (!plain_blocks<Storage> && block_codec<blocks_type<Storage>, T>)
     (void)blocks_of(store).template encoded_bytes<T>(1);
 }
 
-/// The number of entries above which a sum over n indices turns dense.
+/// Returns delta, the number of entries above which a stream over n indices turns dense (SparCML, section 5.1).
 template <element T, index_type Index, class Storage>
 [[nodiscard]] constexpr std::uint64_t delta(const Storage& store, std::uint64_t n) {
   return streams_of(store).template delta<T, Index>(n);
@@ -108,9 +115,9 @@ template <element T, index_type Index, class Storage>
 
 } // namespace storage
 
-/// The storage of messages with values of T and indices of Index: a stream codec, a block codec, or
-/// `storage::then{streams, blocks}`. The concept rejects a codec that does not support T, such as a codec that rounds
-/// for an integer T.
+/// A storage for messages with values of type T and indices of type Index: a stream codec, a block codec, or
+/// `storage::then{streams, blocks}`. Rejects a codec that does not support T, such as a codec that rounds values if T
+/// is an integer type.
 template <class Storage, class T, class Index>
 concept storage_policy =
     std::copyable<Storage> && (has_stream_codec<Storage> || has_block_codec<Storage>) &&
@@ -118,7 +125,8 @@ concept storage_policy =
 
 namespace detail {
 
-/// The reason why a schedule that sends entries and never dense values rejects a storage, if there is one.
+/// For schedules that send entries and never dense values: returns the reason for rejecting `Storage`, or
+/// `nothing_against()` if `Storage` is only a stream codec.
 template <class Storage>
 auto accepts_entries_alone() {
   if constexpr (!has_stream_codec<Storage>)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stream codecs: how the entries of sparse streams are encoded in messages. The concept, and its first model,
-// coordinates.
+// Stream codecs, which encode the entries of sparse streams in messages: the concept `stream_codec`, and the codec
+// `coo`, which sends coordinates.
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -19,29 +19,33 @@
 
 namespace spar {
 
-/// The output of a decoder, with room for the number of entries that the header of the message gives.
+/// The output arrays of `decode` in a stream codec. Their length is the number of entries that the header of the
+/// message gives.
 template <element T, index_type Index>
 struct entry_room {
   std::span<Index> indices;
   std::span<T> values;
 };
 
-/// An encoding of the entries of sparse streams, of any size in bytes. Both sides know the index range of the entries,
-/// so indices may be encoded relative to the beginning of that range. The concept rejects a codec that must keep a
-/// state between messages.
+/// An encoding of the entries of sparse streams in a variable number of bytes. Sender and receiver both know the index
+/// range of the entries, so a codec may encode each index relative to `range.begin`. Rejects a codec whose functions
+/// are not const, because a codec must not keep a state between messages.
 ///
-/// - `bound<T, Index>(range, count)`: an upper bound of the bytes for any `count` entries in `range`.
-/// - `encode(entries, range, bytes)` writes at most that number of bytes, and returns how many it wrote.
-/// - `decode(bytes, range, to)` gets exactly the bytes that `encode` wrote, at any alignment. The bytes
-///   come from another rank and may be damaged: spar guarantees only `to.indices.size() <= range.size()`. `decode`
-///   fills `to` with strictly ascending indices inside `range`, or throws `corrupt_message`; it never reads beyond
-///   `bytes`.
-/// - `exact`: false if values may be rounded; indices never change. If false, every rank, including the sender,
-///   continues with the decoded values.
-/// - `entry_bits<T, Index>(n, count)`: the bits of one of `count` entries spread over n indices, for the cost model.
-/// - `delta<T, Index>(n)`: the number of entries above which n plain values take fewer bytes. Must be computed with
-///   integers only, because all ranks need the same result.
-/// - `options(f)` calls `f("name", value)` for each option, an integer that must be equal on all ranks.
+/// - `bound<T, Index>(range, count)` returns an upper bound of the bytes that `encode` needs for any `count` entries in
+///   `range`.
+/// - `encode(entries, range, bytes)` writes the encoded entries to `bytes`, which has room for `bound` bytes, and
+///   returns the number of bytes written.
+/// - `decode(bytes, range, to)` gets exactly the bytes that `encode` wrote, at any alignment, and fills `to` with
+///   strictly ascending indices inside `range` and their values, or throws `corrupt_message`. The bytes come from
+///   another rank and may be damaged: spar guarantees only `to.indices.size() <= range.size()`, and `decode` must never
+///   read beyond `bytes`.
+/// - `exact` is false if the codec may round values; a codec never changes indices. If `exact` is false, every rank,
+///   including the sender, continues with the decoded values.
+/// - `entry_bits<T, Index>(n, count)` returns the bits per entry of `count` entries spread over n indices, for the cost
+///   model.
+/// - `delta<T, Index>(n)` returns the number of entries above which n plain values take fewer bytes than the entries.
+///   All ranks need the same result, so `delta` must use integer arithmetic only.
+/// - `options(f)` calls `f("name", value)` for each option that must be equal on all ranks; `value` is an integer.
 template <class Codec, class T, class Index>
 concept stream_codec = part_for<Codec, slot::storage> &&
                        requires(const Codec& codec, std::uint64_t n, kernel::coo_span<T, Index> entries,
@@ -57,9 +61,9 @@ concept stream_codec = part_for<Codec, slot::storage> &&
                          codec.options(each_option);
                        };
 
-/// A stream codec that can also work without copying: `lend(entries)` is a message that refers to the stream's own
-/// memory, and `borrow<T, Index>(message, range)` is a view of the entries in a received message, whose indices
-/// `borrow` has validated.
+/// A stream codec that can also work without copying. `lend(entries)` returns a message that refers to the memory of
+/// the stream. `borrow<T, Index>(message, range)` validates the indices in a received message, and returns a view of
+/// the entries in the message.
 template <class Codec, class T, class Index>
 concept lending_codec =
     stream_codec<Codec, T, Index> && Codec::exact &&
@@ -70,8 +74,8 @@ concept lending_codec =
 
 namespace storage {
 
-/// Coordinates: indices and values as they are in memory. Messages refer to the stream's own memory; spar copies
-/// entries only if several streams share a message.
+/// Coordinates: a message contains the array of indices and the array of values, as they are in memory. Messages refer
+/// to the memory of the stream; spar copies entries only if several streams share a message.
 struct coo {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "coo";

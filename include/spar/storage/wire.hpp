@@ -11,20 +11,21 @@
 
 namespace spar {
 
-/// The message with contiguous dense values.
+/// Returns the message for contiguous dense values, without copying: the message refers to the memory of `values`.
 template <element T>
 payload encode(std::span<const T> values) noexcept {
   return {wire_format::dense, values.size(), {std::as_bytes(values)}};
 }
 
-/// The message with a sparse or dense stream; it refers to the stream's memory.
+/// Returns the message for a sparse or dense stream, without copying: the message refers to the memory of the stream.
 template <element T, index_type Index>
 payload encode(const stream_view<T, Index>& v) noexcept {
   if (v.is_dense()) return encode(v.values());
   return {wire_format::sparse, v.count(), {std::as_bytes(v.indices()), std::as_bytes(v.values())}};
 }
 
-/// Throws `corrupt_message` unless the indices are strictly ascending and inside `range`.
+/// Checks the indices of a received stream: throws `corrupt_message` unless they are strictly ascending and inside
+/// `range`.
 template <index_type Index>
 void check_indices(std::span<const Index> indices, index_range range) {
   const std::size_t bad = kernel::first_bad_index(indices, range.end);
@@ -39,25 +40,27 @@ void check_indices(std::span<const Index> indices, index_range range) {
 }
 
 /// Returns a view of the stream in a received message, without copying. Throws `corrupt_message` if the message is
-/// malformed, or if the stream is not inside `range`.
+/// malformed, if an index is outside `range`, or if a dense stream does not have exactly `range.size()` values.
 template <element T, index_type Index>
 stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   const header& h = in.head();
   if (h.format == wire_format::dense) {
     const auto values = in.piece<T>(0);
     if (h.count != values.size() || h.count != range.size()) {
-      raise<corrupt_message>({"a received dense stream has ", values.size(), " instead of ", range.size(), " values"});
+      raise<corrupt_message>({"a received dense stream has ", values.size(), " values and its header gives ", h.count,
+                              "; expected ", range.size(), " values"});
     }
     return stream_view<T, Index>::dense(h.dimension, range.begin, values);
   }
   if (h.format != wire_format::sparse) {
-    raise<corrupt_message>({"received a message of format ", static_cast<int>(h.format), "; expected a stream"});
+    raise<corrupt_message>({"received a message of wire format ", static_cast<int>(h.format),
+                            "; expected a stream, of format 1 (sparse) or 2 (dense)"});
   }
   const auto indices = in.piece<Index>(0);
   const auto values = in.piece<T>(1);
   if (h.count != indices.size() || h.count != values.size()) {
     raise<corrupt_message>({"a received sparse stream has ", indices.size(), " indices and ", values.size(),
-                            " values, but its header gives ", h.count});
+                            " values, but its header gives ", h.count, " entries"});
   }
   check_indices(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);

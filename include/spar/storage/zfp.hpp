@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fixed-rate zfp blocks as a storage (Zhou et al., section II-C; Lindstrom 2014), by libzfp: link spar::zfp.
+// The storage `zfp`, which encodes values in fixed-rate zfp blocks (Zhou et al., section II-C; Lindstrom 2014). It uses
+// libzfp: link the CMake target spar::zfp.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -28,15 +29,15 @@ namespace spar {
 
 namespace detail {
 
-/// The bits of a block of four values, with the rate rounded as zfp does.
+/// Returns the number of bits of an encoded block of four values: 4 * `rate`, rounded as libzfp rounds it.
 inline std::size_t zfp_block_bits(double rate) noexcept { return static_cast<std::size_t>(std::floor(4 * rate + 0.5)); }
 
-/// A zfp stream with a small buffer of its own, which encodes and decodes a portion of blocks at a time. The caller's
-/// memory can then have any alignment.
+/// A zfp stream that encodes and decodes up to 64 blocks at a time in a buffer of its own. Because of this buffer, the
+/// caller's memory may have any alignment.
 template <class T>
 class zfp_portion {
  public:
-  /// This number of blocks fills whole 64-bit words at any rate.
+  /// The number of blocks in a portion: 64 blocks fill whole 64-bit words at any rate.
   static constexpr std::size_t blocks = 64;
   static constexpr std::size_t values = 4 * blocks;
 
@@ -54,7 +55,8 @@ class zfp_portion {
     stream_close(bits_);
   }
 
-  /// The bytes of `count` values, at most `values`, rounded up to whole 64-bit words.
+  /// Returns the size in bytes of `count` encoded values, rounded up to whole 64-bit words. `count` is at most
+  /// `values`.
   static std::size_t bytes(double rate, std::size_t count) noexcept {
     return ((count + 3) / 4 * zfp_block_bits(rate) + 63) / 64 * 8;
   }
@@ -77,8 +79,8 @@ class zfp_portion {
 
  private:
   void encode_block(const T* x, std::size_t count) {
-    // zfp scales a block by 2^30 (double: 2^62) divided by its largest value. If that value is less than `smallest`,
-    // the scale would be infinite.
+    // zfp scales a block by 2^30 (double: 2^62) divided by the largest |value| of the block. The scale would be
+    // infinite if the largest |value| were below `smallest`, so such a block is encoded as zeros.
     constexpr T smallest = std::same_as<T, double> ? static_cast<T>(0x1p-962) : static_cast<T>(0x1p-98);
     static constexpr std::array<T, 4> zeros{};
     T top = 0;
@@ -119,25 +121,27 @@ class zfp_portion {
 
 namespace storage {
 
-/// What to do with values that zfp cannot encode: NaN, infinities, and values above an eighth of the largest number.
-enum class uncarried {
+/// What the storage `zfp` does with values that zfp cannot encode: NaN, infinities, and values whose magnitude exceeds
+/// an eighth of the largest finite number.
+enum class unsupported {
   rejected, ///< throw `invalid_argument`
-  exact     ///< send the piece of the vector that contains them uncompressed
+  exact     ///< send each piece of the vector that contains such a value uncompressed
 };
 
-/// Fixed-rate zfp in one dimension, for float and double: blocks of four values take 4 `rate` bits; any number of
-/// values is possible.
+/// Fixed-rate zfp in one dimension, for float and double: a block of four values takes 4 * `rate` bits. The number of
+/// values need not be a multiple of four.
 ///
-/// |decoded - value| is at most `relative_error` of the largest |value| of its block of four, plus 2^-98 (double:
-/// 2^-962), because smaller blocks become zeros. zfp is not idempotent: encoding decoded values again gives other
-/// values. Throws `invalid_argument` for a rate outside [4, 32] or a number of threads outside [1, 256].
+/// The error |decoded - value| is at most `relative_error` times the largest |value| of the block of four, plus 2^-98
+/// (double: 2^-962), because a block of smaller values is encoded as zeros. zfp is not idempotent: encoding decoded
+/// values again gives other values. The storage throws `invalid_argument` for a rate outside [4, 32] or a number of
+/// threads outside [1, 256].
 struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
   double rate = 16; ///< bits per value
-  uncarried non_finite = uncarried::rejected;
-  int threads = 1; ///< threads that share the work on large blocks
+  unsupported non_finite = unsupported::rejected;
+  int threads = 1; ///< number of threads that share a call, but at most one per 1024 values
 
   template <element T>
     requires std::floating_point<T>
@@ -147,16 +151,18 @@ struct zfp {
   }
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
-    // NaN fails both comparisons, so `others` counts NaN, too.
+    // Both comparisons are false for NaN, so `others` also counts NaN.
     constexpr T most = std::numeric_limits<T>::max() / 8;
     std::size_t others = 0;
     for (const T x : values) others += static_cast<std::size_t>(!(x <= most && x >= -most));
     if (others == 0) return true;
-    if (non_finite == uncarried::exact) return false;
+    if (non_finite == unsupported::exact) return false;
     const auto bad = std::find_if(values.begin(), values.end(), [&](T x) { return !(x <= most && x >= -most); });
-    raise<invalid_argument>({"zfp cannot encode ", bad[0] != bad[0] ? "NaN" : "infinite or very large values", ": ",
-                             others, " of ", values.size(), " values, the first at ", bad - values.begin(),
-                             " of its piece (the option uncarried::exact sends such pieces uncompressed)"});
+    raise<invalid_argument>(
+        {"zfp cannot encode ",
+         bad[0] != bad[0] ? "NaN" : "infinite values and magnitudes above an eighth of the largest number", ": ",
+         others, " of ", values.size(), " values in a piece, the first at index ", bad - values.begin(),
+         " of the piece; to send such pieces uncompressed, set the option unsupported::exact"});
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position) const {
@@ -175,17 +181,18 @@ struct zfp {
   }
   template <class F>
   void options(F&& f) const {
-    f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == uncarried::exact});
+    f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == unsupported::exact});
   }
 
-  /// Measured on blocks of all kinds, with a safety margin: the exponent of a block takes 9 bits (double: 12), each bit
-  /// plane about 4.
+  /// A bound fitted to measurements on blocks of all kinds, with a safety margin. Of the 4 * `rate` bits of a block,
+  /// the exponent takes 9 (double: 12), and each bit plane takes about 4.
   template <element T>
   [[nodiscard]] double relative_error() const noexcept {
     const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
     return 1.5 * std::exp2((sizeof(T) == 8 ? 7 : 6) - bits) + 0x1p-25;
   }
-  /// From measurements of libzfp 1.0: 2.2 ns per bit and 1.5 ns per value.
+  /// The time to encode or decode a value, as a multiple of gamma_dense, which is taken as 0.1 ns: libzfp 1.0 takes 2.2
+  /// ns per bit and 1.5 ns per value.
   template <element T>
   [[nodiscard]] double cost() const noexcept {
     return 22 * rate + 15;
@@ -194,7 +201,7 @@ struct zfp {
  private:
   void check() const {
     if (!(rate >= 4 && rate <= 32)) {
-      raise<invalid_argument>({"a zfp rate of ", rate, " bits per value is not in [4, 32]"});
+      raise<invalid_argument>({"the zfp rate is ", rate, " bits per value; expected a rate in [4, 32]"});
     }
     check_threads(threads);
   }
@@ -204,12 +211,14 @@ struct zfp {
     return count / whole * detail::zfp_portion<T>::bytes(rate, whole) +
            detail::zfp_portion<T>::bytes(rate, count % whole);
   }
-  /// Calls `work` for one portion after the other; each thread has a zfp stream of its own.
+  /// Calls `work(blocks, first, count)` for each portion of n values, on up to `threads` threads. Each thread has a zfp
+  /// stream of its own, `blocks`.
   template <class T, class Work>
   void in_portions(std::size_t n, const Work& work) const {
     constexpr std::size_t whole = detail::zfp_portion<T>::values;
     const std::size_t portions = (n + whole - 1) / whole;
-    const int parts = spar::detail::useful_threads(threads, 32 * n); // zfp takes about 32 times as long per value
+    // `useful_threads` expects the length of a plain pass; zfp takes about 32 times as long per value.
+    const int parts = spar::detail::useful_threads(threads, 32 * n);
     const auto part = [&](detail::zfp_portion<T>& blocks, int p) {
       const std::size_t end = spar::detail::part_begin(portions, p + 1, parts);
       for (std::size_t i = spar::detail::part_begin(portions, p, parts); i < end; ++i) {
@@ -221,7 +230,8 @@ struct zfp {
       part(blocks, 0);
       return;
     }
-    // Created before the threads share the work, because their work must not throw.
+    // Creates the zfp stream of each thread before the threads start, because a constructor may throw, but the work of
+    // a thread must not throw.
     fixed_vector<detail::zfp_portion<T>> of_part(*std::pmr::new_delete_resource(), static_cast<std::size_t>(parts));
     for (int p = 0; p < parts; ++p) of_part.emplace_back(rate);
     spar::detail::in_parallel(0, parts, [&](int p) { part(of_part[static_cast<std::size_t>(p)], p); });

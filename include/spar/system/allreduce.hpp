@@ -20,15 +20,16 @@ namespace spar {
 
 namespace detail {
 
-/// Whether Algorithm is a composition whose selector takes entries from dense values; false for other algorithms.
+/// Whether `Algorithm` is a composition whose selector takes entries from dense values; false for every other
+/// algorithm.
 template <class Algorithm>
 inline constexpr bool selects_entries = false;
 template <class Selector, class Storage, class Topology, class Schedule>
 inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
     composition<Selector, Storage, Topology, Schedule>::selects_entries;
 
-/// The overloads of an allreduce. `begin` starts the call in its mode: blocking or non-blocking, with or without a
-/// name.
+/// The overloads of `allreduce` and `start_allreduce`, for streams and for dense values. `begin` starts the call in its
+/// mode: blocking or non-blocking, with or without a name.
 struct allreduce_forms {
   template <class Mode, transport Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
   auto operator()(Mode begin, Net& net, const stream_view<T, Index>& mine, Given given = {}, Op op = {}) const {
@@ -59,8 +60,9 @@ struct allreduce_forms {
     using Algorithm = decltype(algorithm);
     const std::span x(values);
     using T = typename decltype(x)::element_type;
-    static_assert(element<T> && reduction<Op, T>,
-                  "an allreduce in place needs writable values of an element type, and an operation that reduces them");
+    static_assert(
+        element<T> && reduction<Op, T>,
+        "an allreduce in place needs writable values of an element type (see spar::element) and an operation on them");
     check_protocol<Algorithm, T, Op>();
     static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                   "this algorithm does not allreduce dense values of this type: it must be callable as "
@@ -85,25 +87,26 @@ struct allreduce_forms {
 
 } // namespace detail
 
-/// Reduces the contributions of all ranks to their sum or another reduction; all ranks get the same bits. The arguments
-/// must outlive the call.
+/// Reduces the contributions of all ranks to their sum, or by another operation; the result has the same bits on all
+/// ranks. The arguments must outlive the call.
 ///
-/// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` reduces a stream or a view of one and returns the result
-///   as a new stream. Throws `invalid_argument` for a malformed stream (see `validate`), before anything is sent.
-/// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` reduces a span, vector or array of the same length on
-///   every rank in place. The values are unspecified after an error.
-/// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})` leaves `input` unchanged and writes the result
-///   to `output`. Throws `invalid_argument` if the lengths differ.
+/// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` reduces streams: `mine` is a stream or a view of a
+///   stream, and the result is returned as a new stream. Throws `invalid_argument`, before anything is sent, for a
+///   malformed stream (see `validate`).
+/// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` reduces dense values in place: `values` is a span,
+///   vector or array of the same length on every rank. After an error, `values` is unspecified.
+/// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})` reduces dense values, leaves `input` unchanged
+///   and writes the result to `output`. Throws `invalid_argument` if the lengths differ.
 ///
-/// `algorithm` is a composition (see `compose`), one part of it such as `ring{}`, or any struct that follows the
-/// protocol in collective/algorithm.hpp. With `named{"..."}` before the values, ranks may make such calls in different
-/// orders.
+/// `algorithm` is a composition (see `compose`), a single part of a composition such as `ring{}`, or any struct that
+/// follows the protocol in collective/algorithm.hpp. Calls with a name, `named{"..."}` as the argument before the
+/// values, may be made in different orders on different ranks.
 template <communicates Net, class... Args>
 auto allreduce(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-/// The non-blocking form of each `allreduce`, which returns a `pending` handle. The arguments must stay valid until the
-/// call has ended.
+/// Starts a non-blocking call and returns its handle (see `pending`). Takes the arguments of each form of `allreduce`;
+/// the arguments must stay valid until the call has ended.
 template <communicates Net, class... Args>
 auto start_allreduce(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The building blocks of an allreduce as collectives: reduce-scatter, allgather, reduce, broadcast. All collectives
-// take their arguments in one order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
+// The collectives of which an allreduce is built: reduce-scatter, allgather, reduce and broadcast. All take their
+// arguments in the same order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -20,7 +20,7 @@
 
 namespace spar {
 
-/// Contiguous values in memory that outlives the expression: a span or an lvalue container.
+/// A type of contiguous values whose memory outlives the expression: a span, or a container that is not a temporary.
 template <class X>
 concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
@@ -31,7 +31,8 @@ inline constexpr bool is_stream = false;
 template <element T, index_type Index>
 inline constexpr bool is_stream<sparse_stream<T, Index>> = true;
 
-/// Starts a blocking call. If the first argument is a name, it becomes part of the mode.
+/// Makes a blocking call of the collective `forms`. If `first` is a name (`named`), the call is started under this
+/// name, and ended by `wait()`.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
   if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
@@ -39,7 +40,8 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
   else
     return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
 }
-/// Starts a non-blocking call. Rejects a temporary stream, which would be destroyed while the call still reads it.
+/// Starts a non-blocking call of the collective `forms`. Rejects a temporary stream, which would be destroyed while the
+/// call still reads it.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
   if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
@@ -53,7 +55,7 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   }
 }
 
-/// Takes the place of the operation in calls without a reduction.
+/// The operation in the signature of a collective that reduces nothing: an allgather or a broadcast.
 struct no_operation {
   static constexpr std::string_view name = "none";
 };
@@ -61,11 +63,11 @@ struct no_operation {
 template <class Net>
 void check_root(const Net& net, rank_t root) {
   if (root < 0 || root >= net.size()) {
-    raise<invalid_argument>({"the root is rank ", root, ", but there are ", net.size(), " ranks"});
+    raise<invalid_argument>({"the root is rank ", root, "; expected a rank from 0 to ", net.size() - 1});
   }
 }
 
-/// An algorithm together with its root rank.
+/// An algorithm together with its root rank, which becomes one of the options that must be equal on all ranks.
 template <class Algorithm>
 struct rooted {
   static constexpr std::string_view name = Algorithm::name;
@@ -87,13 +89,15 @@ struct rooted {
   }
 };
 
-/// Starts a call on dense values or on a stream; `rest` are the algorithm's further arguments.
+/// Starts a call on dense values, on a stream or on a view of a stream; `rest` are the arguments that the algorithm
+/// takes after the values.
 template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
 auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
   if constexpr (dense_values<Values>) {
     const std::span x(values);
     using T = typename decltype(x)::element_type;
-    static_assert(element<T>, "a collective needs writable values of an element type");
+    static_assert(element<T>,
+                  "a collective on dense values needs writable values of an element type: see spar::element");
     check_protocol<Algorithm, T, Op>();
     algorithm.template validate<T>(x.size(), net.size(), Op{});
     return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm), with_finalize<Op, T>(std::move(algorithm)),
@@ -163,10 +167,11 @@ struct broadcast_forms {
 
 } // namespace detail
 
-/// - `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` reduces dense values in place: afterwards
-///   block `rank` of uniform_ownership{x.size(), P} is reduced.
-/// - `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` reduces streams and returns this
-///   rank's block of the sum, sparse.
+/// Reduces the contributions of all ranks, and leaves each rank one block of the result.
+/// - `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` reduces dense values in place: afterwards,
+///   on rank r, block r of `uniform_ownership{x.size(), P}` holds the result, and the rest of `x` is unspecified.
+/// - `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` reduces streams, and returns this
+///   rank's block of the result as a sparse stream.
 template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -176,10 +181,11 @@ auto start_reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
+/// Gathers the contributions of all ranks on every rank.
 /// - `allgather(net, x, algorithm = bruck_allgather{})` gathers dense values in place: rank r contributes block r of
-///   uniform_ownership{x.size(), P}.
-/// - `allgather(net, mine, ...)` gathers sparse streams: returns every rank's stream on every rank, as a `gathered`.
-///   Throws `invalid_argument` for a dense stream.
+///   `uniform_ownership{x.size(), P}`.
+/// - `allgather(net, mine, algorithm = bruck_allgather{})` gathers sparse streams, and returns the streams of all ranks
+///   as a `gathered`. Throws `invalid_argument` for a dense stream.
 template <communicates Net, class... Args>
 auto allgather(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -189,9 +195,13 @@ auto start_allgather(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
-/// - `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` reduces dense values in place; on ranks other
-///   than the root `x` is unspecified afterwards.
-/// - `reduce(net, mine, root, ...)` reduces streams; on ranks other than the root the result is an empty stream.
+/// Reduces the contributions of all ranks to the rank `root`.
+/// - `reduce(net, x, root, algorithm = binomial_reduce{}, op = sum{})` reduces dense values in place; on all ranks
+///   except the root, `x` is unspecified afterwards.
+/// - `reduce(net, mine, root, algorithm = binomial_reduce{}, op = sum{})` reduces streams, and returns the result on
+///   the root and an empty stream on all other ranks.
+///
+/// Throws `invalid_argument` if `root` is not a rank.
 template <communicates Net, class... Args>
 auto reduce(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -201,9 +211,13 @@ auto start_reduce(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
-/// - `broadcast(net, x, root, algorithm = binomial_broadcast{})` copies the root's `x` to every rank.
-/// - `broadcast(net, mine, root, ...)` returns the root's stream on every rank; the others pass a stream of the same
-///   dimension, which may be empty.
+/// Copies the contribution of the rank `root` to all ranks.
+/// - `broadcast(net, x, root, algorithm = binomial_broadcast{})` copies the dense values `x` of the root to the `x` of
+///   every rank.
+/// - `broadcast(net, mine, root, algorithm = binomial_broadcast{})` returns the root's stream on every rank. The other
+///   ranks pass any stream of the same dimension, for example an empty one.
+///
+/// Throws `invalid_argument` if `root` is not a rank.
 template <communicates Net, class... Args>
 auto broadcast(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// eager-SGD: stochastic gradient descent that does not wait for late ranks (eager-SGD, section 5).
+// eager-SGD: stochastic gradient descent in which no step waits for late ranks (eager-SGD, section 5).
 #pragma once
 
 #include <spar/optimizer/eager_step.hpp>
@@ -12,16 +12,16 @@
 namespace spar {
 
 struct eager_sgd_options {
-  partial_options rounds{};
-  /// The ranks average their weights after every `period` steps; 0 means never. All ranks get the result of every
-  /// round, so weights that start equal stay equal; averaging only corrects changes that a program makes to its weights
-  /// outside `step`.
+  partial_options rounds{}; ///< options of the partial allreduce that averages the gradients
+  /// The ranks average their weights after every `period` steps; 0 means never. Weights that are equal on all ranks at
+  /// the start stay equal without averaging, because all ranks get the result of every round. Averaging only corrects
+  /// changes that a program makes to its weights outside `step`.
   std::uint64_t period = 0;
 };
 
-/// The optimizer on one rank, for n weights. `Participation` may be any participation, and `Algorithm` any algorithm
-/// for dense values, including compositions and `error_feedback`. All ranks must use the same participation and
-/// algorithm, and make the same number of steps.
+/// One rank's part of the optimizer eager-SGD, for n weights. `Participation` may be any participation; `Algorithm` may
+/// be any algorithm for dense values, including a composition or `error_feedback`. All ranks must use the same
+/// participation and algorithm, and make the same number of steps.
 template <element T, communicates Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {
  public:
@@ -30,15 +30,17 @@ class eager_sgd {
       : net_(&detail::port_of(net)), period_(options.period),
         reduce_(partial_allreduce<T>(net, n, who, std::move(algorithm), average{}, options.rounds)) {}
 
-  /// Makes one step (see sgd_step). Throws `invalid_argument` if lengths differ, before anything is sent.
+  /// Makes one step: subtracts from `weights` the update that one round of the partial allreduce computes, and returns
+  /// the ranks whose gradients the update includes (see `sgd_step` in optimizer/eager_step.hpp). Throws
+  /// `invalid_argument`, before anything is sent, if the lengths of `weights` and `gradient` differ.
   participants step(std::span<T> weights, std::span<T> gradient, T rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
     if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});
     return by;
   }
 
-  /// Subtracts the gradients that missed their rounds from the weights. All ranks must call `finish` after the last
-  /// step.
+  /// Subtracts from `weights` the gradients that have missed their rounds, and returns the ranks that contributed
+  /// gradients. All ranks must call `finish` after their last step.
   participants finish(std::span<T> weights) {
     buffer<T> rest(net_->memory(), weights.size());
     participants by = reduce_.drain(rest.span());
@@ -46,7 +48,7 @@ class eager_sgd {
     return by;
   }
 
-  /// Makes progress on messages that have arrived (see partial::progress).
+  /// Makes progress on messages that have arrived; returns whether a round is in progress (see `partial::progress`).
   bool progress() { return reduce_.progress(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return reduce_.calls(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce: the allreduce over an asymmetric tree by a plan that is made once and executed often (FlexReduce, section
-// III); for dense values, with or without a block codec, and for streams.
+// FlexReduce: an allreduce over an asymmetric tree by a plan that is made once and used for any number of calls
+// (FlexReduce, section III). Reduces dense values, with or without a block codec, and streams.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -9,8 +9,8 @@
 
 namespace spar {
 
-/// FlexReduce over a tree, for any n, or by a single plan, for the plan's n. `plans` or `plan` must outlive the last
-/// call.
+/// Returns FlexReduce as a composition: over a tree for any n (`plans`), or by a single plan for the plan's n (`plan`).
+/// The composition refers to `plans` or `plan`, which must outlive the last call.
 template <class Codec = storage::coo>
 auto flexreduce(const tree_plans& plans, const Codec& codec = {}) {
   return compose(on_tree(plans), codec, chains{});
@@ -20,8 +20,8 @@ auto flexreduce(const flex_plan& plan, const Codec& codec = {}) {
   return compose(on_plan(plan), codec, chains{});
 }
 template <class Codec = storage::coo>
-auto flexreduce(tree_plans&&, const Codec& = {}) = delete; // a temporary would not outlive the calls
+auto flexreduce(tree_plans&&, const Codec& = {}) = delete; // the composition would refer to a destroyed temporary
 template <class Codec = storage::coo>
-auto flexreduce(flex_plan&&, const Codec& = {}) = delete; // a temporary would not outlive the calls
+auto flexreduce(flex_plan&&, const Codec& = {}) = delete; // the composition would refer to a destroyed temporary
 
 } // namespace spar

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduces many small tensors with few messages: buckets of tensors, each reduced as one vector.
+// Reduces a list of small tensors with few messages: combines neighbouring tensors into buckets, and reduces each
+// bucket as one vector.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -17,19 +18,22 @@
 namespace spar {
 
 struct fusion_options {
-  std::size_t bucket_bytes = std::size_t{1} << 20; ///< the maximum size of a bucket of several tensors
-  std::string_view name = "fused"; ///< prefix of its calls' names; fusions on one communicator need different names
+  std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum bytes of a bucket with more than one tensor
+  std::string_view name = "fused"; ///< prefix of the calls' names; must differ between objects on one communicator
 };
 
-/// Allreduces a list of tensors, such as the gradients of a network's layers, round by round: call `ready(i, x)` once
-/// tensor i is computed, in any order, which may differ between ranks, then `wait()`. Neighbouring tensors of the list
-/// share a bucket of up to `bucket_bytes`; each bucket is reduced by one collective as soon as all its tensors are
-/// ready. A tensor that is alone in its bucket is reduced in place; other tensors are copied to the bucket and back.
+/// Allreduces a list of tensors, such as the gradients of a network's layers, in rounds. In each round a program calls
+/// `ready(i, x)` once for each tensor i as soon as the tensor is computed, in any order, which may differ between
+/// ranks, and then `wait()`.
+///
+/// Neighbouring tensors of the list share a bucket of up to `bucket_bytes` bytes. One collective reduces a bucket as
+/// soon as all its tensors are ready. A tensor that is alone in its bucket is reduced in place; other tensors are
+/// copied to the bucket and back.
 template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
-  /// `sizes` is the number of values of each tensor, the same on every rank. Throws `invalid_argument` if
-  /// `bucket_bytes` is 0.
+  /// `sizes` contains the number of values of each tensor, and must be the same on every rank. Throws
+  /// `invalid_argument` if `bucket_bytes` is 0.
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
       : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op) {
@@ -54,31 +58,37 @@ class fused_allreduce {
 
   [[nodiscard]] std::size_t buckets() const noexcept { return buckets_.size(); }
 
-  /// Marks tensor `i` as computed. `x` is borrowed until `wait()` returns. Throws `invalid_argument` if there is no
-  /// tensor `i`, if its length differs from the one given to the constructor, or if it is already marked as ready.
+  /// Marks tensor `i` as computed. `x` holds its values and is borrowed until `wait()` returns. Throws
+  /// `invalid_argument` if there is no tensor `i`, if the length of `x` differs from `sizes[i]` of the constructor, or
+  /// if tensor `i` is already marked as ready in this round.
   void ready(std::size_t i, std::span<T> x) {
     if (i >= tensors_.size()) {
       raise<invalid_argument>({"tensor ", i, " is out of range: there are ", tensors_.size(), " tensors"});
     }
     tensor& t = tensors_[i];
     if (x.size() != t.size) {
-      raise<invalid_argument>({"tensor ", i, " has ", x.size(), " values; expected ", t.size});
+      raise<invalid_argument>(
+          {"tensor ", i, " has ", x.size(), " values; expected ", t.size, ", its size in the constructor"});
     }
-    if (t.is_ready) raise<invalid_argument>({"tensor ", i, " was marked as ready twice in one round"});
+    if (t.is_ready)
+      raise<invalid_argument>(
+          {"tensor ", i, " was marked as ready twice in one round; call wait() before the next round"});
     t.values = x.data();
     bucket& b = buckets_[t.bucket];
     if (b.count > 1) std::copy(x.begin(), x.end(), b.values.data() + t.begin);
     if (b.ready + 1 == b.count) start(b);
-    ++b.ready; // after `start`: if that throws, the tensor is not ready yet
+    ++b.ready; // after `start`: if `start` throws, the program may call `ready` again for this tensor
     t.is_ready = true;
   }
 
-  /// Waits until all tensors hold their sums; then a new round begins. Throws `invalid_argument` if a tensor is not
-  /// ready; the program may then mark it as ready and call `wait()` again. Throws the error of a call that failed.
+  /// Waits until every tensor holds its result; afterwards a new round begins. Throws `invalid_argument` if a tensor is
+  /// not ready; the program may then mark the tensor as ready and call `wait()` again. If a call failed, throws the
+  /// call's error.
   void wait() {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (!tensors_[i].is_ready)
-        raise<invalid_argument>({"tensor ", i, " is not ready, so wait() cannot end the round"});
+        raise<invalid_argument>(
+            {"tensor ", i, " is not ready, so wait() cannot end the round; call ready() for the tensor first"});
     }
     for (bucket& b : buckets_) b.ready = 0;
     for (tensor& t : tensors_) t.is_ready = false;
@@ -93,18 +103,18 @@ class fused_allreduce {
  private:
   struct tensor {
     std::size_t bucket;
-    std::size_t begin; // offset in the bucket
-    std::size_t size;
+    std::size_t begin; // offset in the bucket, in values
+    std::size_t size;  // in values
     T* values;
     bool is_ready = false;
   };
   struct bucket {
     std::string name;
-    std::size_t first; // index of the first tensor
-    std::size_t size;  // in values
-    std::size_t count; // number of tensors
-    buffer<T> values;
-    std::size_t ready = 0;
+    std::size_t first;     // index of the bucket's first tensor in `tensors_`
+    std::size_t size;      // in values
+    std::size_t count;     // number of tensors in the bucket
+    buffer<T> values;      // empty if the bucket has a single tensor
+    std::size_t ready = 0; // number of tensors that are ready in this round
   };
 
   void start(bucket& b) {
@@ -117,7 +127,7 @@ class fused_allreduce {
   Op op_;
   std::vector<tensor> tensors_;
   std::vector<bucket> buckets_;
-  std::vector<pending<Net, void>> calls_; // started in this round
+  std::vector<pending<Net, void>> calls_; // the calls of this round, one per bucket that is complete
 };
 
 } // namespace spar

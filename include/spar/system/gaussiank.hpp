@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gaussiank: top-k by a threshold computed from a normal distribution, and an allgather (a baseline of Ok-Topk,
-// sections 2 and 5).
+// Gaussiank: top-k selection by a threshold that is computed from a normal distribution, and an allgather (a baseline
+// of Ok-Topk, sections 2 and 5).
 #pragma once
 
 #include <spar/collective/allreduce/gather_and_merge.hpp>

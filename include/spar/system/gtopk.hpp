@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// gTopk: exact top-k and a reduction tree that selects again at each inner node (Shi et al., ICDCS 2019; a baseline of
-// Ok-Topk, sections 2 and 5).
+// gTopk: exact top-k selection, and a reduction tree that selects again at each inner node (Shi et al., ICDCS 2019; a
+// baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
 #include <spar/collective/composition.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk: the k largest entries of the sum of every rank's k largest entries, in O(k) words (Ok-Topk, algorithm 1).
+// Ok-Topk: sums every rank's k largest entries and keeps the k largest entries of the sum; each rank sends O(k) words
+// (Ok-Topk, algorithm 1).
 #pragma once
 
 #include <spar/collective/composition.hpp>
@@ -11,12 +12,12 @@
 
 namespace spar {
 
-/// `Topology` is flat or on_tree.
+/// Ok-Topk as a composition, without error feedback. `Topology` is `flat` or `on_tree`.
 template <class Topology = flat>
 using ok_topk_allreduce = composition<selector::threshold_reuse, storage::coo, Topology, balanced_owners>;
 
-/// Ok-Topk with error feedback, which keeps the residual and the state: create `ok_topk<float> reduce{{.select =
-/// {.density = 0.01}}}` once, then call `reduce(net, gradient)` in each step.
+/// Ok-Topk with error feedback, which keeps the residual and the state between calls. A program creates one object,
+/// `ok_topk<float> reduce{{.select = {.density = 0.01}}}`, and calls `reduce(net, gradient)` in each step.
 template <element T, index_type Index = std::uint32_t, class Topology = flat>
 using ok_topk = error_feedback<T, ok_topk_allreduce<Topology>, Index>;
 

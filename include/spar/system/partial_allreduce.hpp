@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs any allreduce as a partial collective: solo, majority, quorum or everyone (eager-SGD, section 4).
+// Runs any allreduce as a partial collective, in which rounds start after the call of one rank (solo), of a random rank
+// (majority), of q ranks (quorum) or of everyone (eager-SGD, section 4).
 #pragma once
 
 #include <spar/collective/partial/partial.hpp>
@@ -15,8 +16,8 @@ namespace spar {
 
 namespace detail {
 
-/// Maps the argument of a partial allreduce, values of T or a stream, to the type of its backlog, which holds the calls
-/// that missed their rounds.
+/// Maps the argument of a partial allreduce, values of T or a stream, to the type of its backlog: the object that holds
+/// the values of calls that missed their rounds.
 template <class T, class Op>
 struct backlog_for {
   using type = value_backlog<T, Op>;
@@ -30,8 +31,8 @@ struct backlog_for<sparse_stream<T, Index>, Op> {
   using index = Index;
 };
 
-/// A composition in a partial allreduce. Its rounds run one after the other, so its state is kept from round to round;
-/// a round that fails leaves the state unchanged.
+/// A composition with a state, as the algorithm of a partial allreduce. Rounds run one after the other, so each round
+/// starts with the state that the previous round left; a round that fails leaves the state unchanged.
 template <class Composition>
 struct with_state {
   static constexpr std::string_view name = Composition::name;
@@ -71,19 +72,21 @@ constexpr auto as_partial(Algorithm given) {
   }
 }
 
-/// Whether `algorithm` reduces `Argument`. The algorithm may change when it is called: the rounds of a partial
-/// allreduce run one after the other.
+/// Whether `algorithm` can be called to reduce an `Argument`. The concept also accepts an algorithm that changes when
+/// it is called, because the rounds of a partial allreduce run one after the other.
 template <class Algorithm, class Net, class Argument, class Op>
 concept reduces =
     requires(Algorithm& algorithm, channel<Net> net, Argument mine, Op op) { algorithm(net, mine, op).done(); };
 
 } // namespace detail
 
-/// Creates a partial allreduce of n values of T in place, `partial_allreduce<float>(net, n, majority{})`, or of
-/// streams, `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})`; see `partial` for the calls and their
-/// results. `given` is any algorithm that `allreduce` takes, or an error_feedback. Collective: all ranks create their
-/// partial allreduces in the same order. Throws `invalid_argument` for a quorum that is not in [1, P] and for invalid
-/// options of the algorithm.
+/// Creates this rank's object of a partial allreduce (see `partial` for its calls and their results):
+/// - `partial_allreduce<float>(net, n, majority{})` reduces n dense values in place;
+/// - `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})` reduces streams of dimension n.
+///
+/// `given` is any algorithm that `allreduce` takes, or an `error_feedback`. All ranks must create their partial
+/// allreduces in the same order. Throws `invalid_argument` for a quorum that is not in [1, P], and for invalid options
+/// of the algorithm.
 template <class T, communicates Net, class Participation = solo, class Given = sparcml, class Op = sum>
 auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},
                        const partial_options& options = {}) {

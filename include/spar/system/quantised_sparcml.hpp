@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Quantised Top-k SGD: exact top-k, summed by a split-allgather whose second phase is quantised (SparCML, section 6 and
-// algorithm 1).
+// The allreduce of quantised top-k SGD: exact top-k selection, and a split-allgather whose second phase is quantised
+// (SparCML, section 6 and algorithm 1).
 #pragma once
 
 #include <spar/collective/allreduce/split_allgather.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TopkA: exact top-k and an allgather (a baseline of Ok-Topk, sections 2 and 5).
+// TopkA: exact top-k selection and an allgather (a baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
 #include <spar/collective/allreduce/gather_and_merge.hpp>

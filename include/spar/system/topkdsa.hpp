@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TopkDSA: exact top-k and SparCML's dynamic sparse allreduce (a baseline of Ok-Topk, sections 2 and 5).
+// TopkDSA: exact top-k selection and SparCML's dynamic sparse allreduce (a baseline of Ok-Topk, sections 2 and 5).
 #pragma once
 
 #include <spar/collective/allreduce/split_allgather.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The dense allreduce over a tree that uses the cheapest of the ring, Rabenseifner's algorithm, BlueConnect and
-// FlexReduce.
+// An allreduce of dense values over a tree that runs the cheapest of four algorithms by the model of the tree's links:
+// the ring, Rabenseifner's algorithm, BlueConnect and FlexReduce.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -8,8 +8,9 @@
 
 namespace spar {
 
-/// `plans` must outlive the last call.
+/// Returns the allreduce of dense values over the tree of `plans` as a composition, which refers to `plans`: `plans`
+/// must outlive the last call.
 inline auto tree_dense(const tree_plans& plans) { return compose(on_tree(plans), cheapest{}); }
-auto tree_dense(tree_plans&&) = delete; // a temporary would not outlive the calls
+auto tree_dense(tree_plans&&) = delete; // the composition would refer to a destroyed temporary
 
 } // namespace spar

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SparCML's split-allgather over a tree: each owner gets the tree's portion of the entries. This combination is in
-// neither paper (SparCML, FlexReduce).
+// SparCML's split-allgather over a tree, in which each owner gets the portion of the entries that the tree prescribes.
+// Neither paper, SparCML or FlexReduce, contains this combination.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -9,8 +9,9 @@
 
 namespace spar {
 
-/// `plans` must outlive the last call.
+/// Returns the split-allgather over the tree of `plans` as a composition, which refers to `plans`: `plans` must outlive
+/// the last call.
 inline auto tree_sparcml(const tree_plans& plans) { return compose(on_tree(plans), quantile_owners{}); }
-auto tree_sparcml(tree_plans&&) = delete; // a temporary would not outlive the calls
+auto tree_sparcml(tree_plans&&) = delete; // the composition would refer to a destroyed temporary
 
 } // namespace spar

@@ -11,10 +11,11 @@
 
 namespace spar {
 
-/// The default topology. A topology has
-/// - `order()`: the order in which a schedule that knows no topology numbers the ranks;
-/// - `owners(n, P)`: how large a share of n indices each of the P owners should have;
-/// - `validate(n, P)`: throws `invalid_argument` if the topology is for another dimension or number of ranks.
+/// The default topology, which assumes that all ranks are equally well connected. Every topology has these members:
+/// - `order()`: the `rank_order` by which a schedule numbers the ranks if the schedule knows only flat networks;
+/// - `owners(n, P)`: the share of n indices that each of the P owners should have;
+/// - `validate(n, P)`: throws `invalid_argument` if the topology is for another dimension than n or another number of
+///   ranks than P.
 struct flat {
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "flat";
@@ -26,17 +27,19 @@ struct flat {
   [[nodiscard]] static uniform_ownership owners(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
 };
 
-/// A topology that defines the shares of owners. Rejects `on_plan`, whose plan is for one dimension only.
+/// A topology that divides indices among owners: `owners(n, P)` returns the share of each of the P ranks. The concept
+/// rejects `on_plan`, whose plan is for one dimension only.
 template <class Topology>
 concept topology_with_owners = requires(const Topology& over, std::uint64_t n, rank_t ranks) { over.owners(n, ranks); };
 
-/// A topology whose owners receive entries directly from all ranks, one block each, in the order of the topology.
-/// Rejects a topology with a plan, where other ranks merge entries on the way to the owner.
+/// A topology on which each rank sends its entries directly to their owners; every rank owns one block of indices, in
+/// the order of the topology. The concept rejects a topology with a plan (`plan(n)`), because with a plan other ranks
+/// merge entries on the way to the owner.
 template <class Topology>
 concept straight_topology =
     topology_with_owners<Topology> && !requires(const Topology& over, std::uint64_t n) { over.plan(n); };
 
-/// Why a schedule with owners rejects a topology without `owners()`.
+/// The compiler prints this sentence if a schedule that needs owners is combined with a topology without `owners()`.
 using needs_owners =
     because<"this schedule divides indices among owners, but the topology does not define owners: use flat or on_tree">;
 

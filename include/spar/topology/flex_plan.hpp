@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plan of an uneven reduce-scatter and allgather over a tree: FlexReduce_plan (FlexReduce, section III-B, figure
-// 3).
+// The plan of FlexReduce: an uneven reduce-scatter and an allgather over a tree (FlexReduce_plan in FlexReduce, section
+// III-B, figure 3).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -18,22 +18,26 @@
 
 namespace spar {
 
-/// What each rank does in an allreduce of n values over a tree. A plan depends on the tree and n alone, so it is the
-/// same on all ranks, is built once and serves many calls. A plain value.
+/// What each rank does in an allreduce of n values over a tree. A plan depends only on the tree and n, so the plans of
+/// all ranks are equal. A plan is built once, serves any number of allreduces, and can be copied.
 ///
-/// A *call* reduces one subrange along a chain of ranks, one rank from each child of a branch. The last rank of the
-/// chain, its root, owns the subrange from then on. The chains of a branch begin with the child after the root's child
-/// and go round, so that together they form the ring reduce-scatter of equation 2. If one child has a much slower link
-/// than the others, children with slower links come first in every chain, except that the root's child stays last. If
-/// the root itself holds no values of the subrange, the rank in the root's child that holds them comes just before the
-/// root.
+/// A *call* reduces one subrange of the n values along a chain of ranks, one rank from each child of a branch. The last
+/// rank of a chain is its root, which owns the subrange after the call. The chains of a branch begin with the child
+/// that follows the root's child, and visit the children in a circle, so that all chains together form the ring
+/// reduce-scatter of equation 2.
+///
+/// The chains differ from a ring in two cases:
+/// - If one child of a branch has at most a quarter of the bandwidth of any other child, each chain visits the children
+///   in ascending order of bandwidth, with the root's child last.
+/// - If the root holds no values of the subrange before the call, another rank of the root's child holds these values;
+///   this rank comes just before the root in the chain.
 class flex_plan {
  public:
   struct call {
     index_range range;
-    std::size_t first = 0; ///< the chain is chains[first, last)
+    std::size_t first = 0; ///< the chain is the part [first, last) of the array of all chains
     std::size_t last = 0;
-    bool root_holds = true; ///< whether the root adds values of its own
+    bool root_holds = true; ///< whether the root adds its own values of the range
     friend bool operator==(const call&, const call&) = default;
   };
   /// The place of a rank in the chain of a call.
@@ -42,31 +46,32 @@ class flex_plan {
     std::size_t place = 0; ///< position in the chain, from 0
     friend bool operator==(const part&, const part&) = default;
   };
-  /// How many calls on one level have the same rank as their root.
+  /// The number of calls on one level that have the same root: its mean and its maximum over all ranks and levels.
   struct call_counts {
     double mean = 0;
     std::size_t most = 0;
   };
 
-  /// The plan of FlexReduce for n values.
+  /// The plan of FlexReduce (section III-B) for n values over the tree `topology`.
   flex_plan(const tree& topology, std::uint64_t n) : flex_plan(topology, n, false) {}
 
-  /// The hierarchical plan: each branch except the root reduces all values to its first rank, its master, and only
-  /// masters take part in the allreduce above (Jia et al. 2018; FlexReduce, section II-A).
+  /// The hierarchical plan for n values: each branch except the root reduces all values to its first rank, its master,
+  /// and only masters take part in the calls of the level above (Jia et al. 2018; FlexReduce, section II-A).
   static flex_plan hierarchical(const tree& topology, std::uint64_t n) { return {topology, n, true}; }
 
-  /// The subrange and the chain of a call, as `calls` and `chain` return them.
-  struct given_call {
+  /// The subrange and the chain of ranks of a call, as the functions `calls` and `chain` of a plan return them.
+  struct call_spec {
     index_range range;
     std::vector<rank_t> chain;
   };
-  /// Builds a plan from the calls of each level. Throws `invalid_argument`, naming the call, unless the calls reduce
-  /// the values of every rank to exactly one owner each.
-  static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<given_call>>& levels) {
+  /// Builds a plan for n values and `ranks` ranks; `levels` has the calls of each level, in the order in which the
+  /// levels of the reduce-scatter run. Throws `invalid_argument`, naming the call, unless the calls reduce each of the
+  /// n values of every rank to exactly one owner.
+  static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<call_spec>>& levels) {
     if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks; expected at least 1"});
     flex_plan plan(n, ranks);
     for (const auto& level : levels) {
-      for (const given_call& c : level) plan.add_given(c);
+      for (const call_spec& c : level) plan.add_given(c);
       plan.take_over_ranges(plan.close_level());
     }
     plan.check_owners();
@@ -74,7 +79,7 @@ class flex_plan {
     return plan;
   }
 
-  /// Throws `invalid_argument` unless the plan is for `n` values and `ranks` ranks.
+  /// Throws `invalid_argument` unless this plan is for `n` values and `ranks` ranks.
   void check(std::uint64_t n, rank_t ranks) const {
     if (ranks != ranks_)
       raise<invalid_argument>({"a plan is for ", ranks_, " ranks, but the number of ranks is ", ranks});
@@ -83,7 +88,8 @@ class flex_plan {
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
   [[nodiscard]] rank_t ranks() const noexcept { return ranks_; }
   [[nodiscard]] std::size_t levels() const noexcept { return levels_.size(); }
-  /// The calls of a level, which run at the same time.
+  /// The calls of a level, all of which run at the same time. Levels count from 0, the first level of the
+  /// reduce-scatter.
   [[nodiscard]] std::span<const call> calls(std::size_t level) const noexcept {
     const std::size_t begin = level == 0 ? 0 : levels_[level - 1].last_call;
     return std::span(calls_).subspan(begin, levels_[level].last_call - begin);
@@ -92,24 +98,25 @@ class flex_plan {
   [[nodiscard]] std::span<const rank_t> chain(const call& c) const noexcept {
     return std::span(chains_).subspan(c.first, c.last - c.first);
   }
-  /// Whether the rank is the root of the call.
+  /// Whether `p` is the last place of its chain, which is the place of the root.
   [[nodiscard]] bool is_root(const part& p) const noexcept {
     return p.place + 1 == calls_[p.call].last - calls_[p.call].first;
   }
-  /// Whether the rank adds values of its own in the call.
+  /// Whether the rank at place `p` of a chain adds its own values to the sum. All ranks do, except a root that holds no
+  /// values of the call's range.
   [[nodiscard]] bool adds(const part& p) const noexcept { return !is_root(p) || calls_[p.call].root_holds; }
-  /// Number of ranks in the longest chain of a level; the level takes one round fewer.
+  /// Number of ranks in the longest chain of a level. With m ranks in its longest chain, a level takes m - 1 rounds.
   [[nodiscard]] std::size_t longest_chain(std::size_t level) const noexcept { return levels_[level].longest; }
-  /// The calls of a level in which a rank takes part, in the order of the calls.
+  /// The calls of a level in which `rank` takes part, in the order of `calls(level)`.
   [[nodiscard]] std::span<const part> parts(std::size_t level, rank_t rank) const noexcept {
     const std::size_t i = level * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank);
     return std::span(parts_).subspan(part_bounds_[i], part_bounds_[i + 1] - part_bounds_[i]);
   }
-  /// The range that a rank owns after the last level.
+  /// The range of values that `rank` owns after the last level, that is, after the reduce-scatter.
   [[nodiscard]] index_range operator[](rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
   /// A hash of the plan: equal plans have the same hash, and different plans almost never do.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
-  /// The mean and the maximum of `call_counts` over all ranks and levels.
+  /// For each rank and level, counts the calls whose root is this rank; returns the mean and the maximum of the counts.
   [[nodiscard]] call_counts counts() const {
     call_counts all;
     std::vector<std::size_t> of_rank(static_cast<std::size_t>(ranks_));
@@ -125,7 +132,7 @@ class flex_plan {
 
   friend bool operator==(const flex_plan&, const flex_plan&) = default;
 
-  /// A picture of the plan, one call per line: its level, subrange and chain.
+  /// The plan as text for people, one call per line: its level, its subrange and its chain of ranks.
   [[nodiscard]] std::string picture() const {
     std::string text;
     for (std::size_t level = 0; level < levels(); ++level) {
@@ -159,12 +166,14 @@ class flex_plan {
     digest_ = hash();
   }
 
-  /// Divides [0, n) among the leaves of a branch. Each leaf gets its portion of the range it holds; the leaves are in
-  /// the order of the ranges they hold, so that each one keeps as much of its range as possible (figure 3b).
+  /// Divides [0, n) among the leaves of a branch and stores the new range of each leaf in `next`. The size of a leaf's
+  /// new range is the size of its range in `held_` over the number of children. The leaves get new ranges in the order
+  /// of their ranges in `held_`, so that each leaf keeps as many of its values as possible (figure 3b). With
+  /// `to_master`, the first leaf that holds values gets the whole of [0, n).
   void assign_ranges(const tree& topology, std::size_t branch, bool to_master, std::vector<index_range>& next) {
     const tree::node& self = topology.nodes()[branch];
     const std::uint64_t degree = self.children.size();
-    std::vector<std::vector<rank_t>> holders; // per child, in order of the ranges they hold; together these are [0, n)
+    std::vector<std::vector<rank_t>> holders; // per child, its ranks by ascending range; the ranges cover [0, n)
     std::vector<std::size_t> child_of(static_cast<std::size_t>(ranks_));
     for (const std::size_t c : self.children) {
       const auto leaves = topology.leaves_of(topology.nodes()[c]);
@@ -182,10 +191,11 @@ class flex_plan {
     });
     const auto master = std::find_if(leaves.begin(), leaves.end(), [&](rank_t r) { return held(r).size() > 0; });
 
-    std::vector<std::size_t> at(holders.size()); // index of the holder of `progress` in each child
+    std::vector<std::size_t> at(holders.size()); // per child, index in `holders` of the rank that holds `progress`
     std::uint64_t progress = 0, lengths = 0, rest = 0;
     for (const rank_t owner : sorted) {
-      // floor(sum of lengths / degree), where the sum may exceed 64 bits.
+      // Computes `end` as floor(sum of the sizes / degree) from quotients and remainders, as the sum may exceed 64
+      // bits.
       lengths += held(owner).size() / degree;
       rest += held(owner).size() % degree;
       const bool is_master = master != leaves.end() && owner == *master;
@@ -203,10 +213,11 @@ class flex_plan {
     }
   }
 
-  /// The children of a branch, in ascending order of the bandwidth of their links, if one link has at most a quarter of
-  /// the bandwidth of any other; otherwise empty. Chains that all begin with the same child form a pipeline behind that
-  /// child, in which each other link carries up to d/(d-1) times as many values as in a ring, in each half of the
-  /// allreduce, for d children. The pipeline loses no time only if all ranks wait for the slow link anyway.
+  /// The children of a branch, in ascending order of the bandwidth of their links, if the slowest link has at most a
+  /// quarter of the bandwidth of any other; otherwise an empty vector. If all chains of a branch with d children begin
+  /// with the slowest child, they form a pipeline. In each half of the allreduce, each of the other links of a pipeline
+  /// transfers up to d/(d-1) times as many values as in a ring. The additional values cost no time only if all ranks
+  /// wait for the slowest link anyway.
   static std::vector<std::size_t> slow_first(const tree& topology, const tree::node& branch) {
     const auto bandwidth = [&](std::size_t c) { return topology.nodes()[branch.children[c]].up.bandwidth; };
     std::vector<std::size_t> order(branch.children.size());
@@ -236,39 +247,42 @@ class flex_plan {
     calls_.push_back(added);
   }
 
-  void add_given(const given_call& given) {
+  void add_given(const call_spec& given) {
     const auto what = [&] { return sentence("call ", calls_.size(), " of a plan"); };
     const auto& [range, chain] = given;
     if (range.begin >= range.end || range.end > n_) {
       raise<invalid_argument>(
           {what(), " has the range [", range.begin, ", ", range.end, "); expected a non-empty part of [0, ", n_, ")"});
     }
-    if (chain.empty()) raise<invalid_argument>({what(), " has no ranks in its chain"});
+    if (chain.empty()) raise<invalid_argument>({what(), " has no ranks in its chain; expected at least 1"});
     std::vector<rank_t> sorted(chain);
     std::sort(sorted.begin(), sorted.end());
     if (sorted.front() < 0 || sorted.back() >= ranks_) {
       raise<invalid_argument>({what(), " has rank ", sorted.front() < 0 ? sorted.front() : sorted.back(),
-                               " in its chain, but the number of ranks is ", ranks_});
+                               " in its chain; expected ranks from 0 to ", ranks_ - 1});
     }
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-    if (twice != sorted.end()) raise<invalid_argument>({what(), " has rank ", *twice, " twice"});
+    if (twice != sorted.end())
+      raise<invalid_argument>({what(), " has rank ", *twice, " twice in its chain; expected each rank at most once"});
     const index_range root = held(chain.back());
     const bool root_holds = root.begin <= range.begin && range.end <= root.end;
     if (!root_holds && chain.size() == 1) {
-      raise<invalid_argument>({what(), " has only rank ", chain.back(),
-                               " in its chain, but this rank does not hold the values of the range"});
+      raise<invalid_argument>({what(), " has the range [", range.begin, ", ", range.end, ") and only rank ",
+                               chain.back(), " in its chain, but rank ", chain.back(), " holds the values [",
+                               root.begin, ", ", root.end, ")"});
     }
     if (!root_holds && std::max(root.begin, range.begin) < std::min(root.end, range.end)) {
-      raise<invalid_argument>({what(), " has the root ", chain.back(),
-                               ", which holds only some of the values of the range; expected all or none"});
+      raise<invalid_argument>({what(), " has the range [", range.begin, ", ", range.end, "), but its root, rank ",
+                               chain.back(), ", holds the values [", root.begin, ", ", root.end,
+                               "); expected all values of the range or none"});
     }
     calls_.push_back({range, chains_.size(), chains_.size() + chain.size(), root_holds});
     chains_.insert(chains_.end(), chain.begin(), chain.end());
   }
 
-  /// Updates the ranges that ranks hold after the last level, whose calls begin at index `first`. A rank that takes
-  /// part in no call of the level keeps its range. Throws `invalid_argument` unless the calls include each value that a
-  /// rank holds exactly once and give each root one contiguous range.
+  /// Sets `held_` to the ranges that ranks hold after the last level, whose calls begin at index `first`. A rank in no
+  /// call of the level keeps its range. Throws `invalid_argument` unless each value that a rank holds is in exactly one
+  /// call of the level, and each root gets one contiguous range.
   void take_over_ranges(std::size_t first) {
     for (rank_t r = 0; r < ranks_; ++r) {
       const auto mine = parts(levels() - 1, r);
@@ -282,21 +296,24 @@ class flex_plan {
         };
         if (adds(p)) {
           if (range.begin != given) {
-            raise<invalid_argument>({what(), " begins at ", range.begin, ", but the next value of rank ", r, " is ",
-                                     given, "; each value must be in exactly one call of a level"});
+            raise<invalid_argument>({what(), " begins at value ", range.begin, ", but the first value that rank ", r,
+                                     " holds and no earlier call of the level includes is ", given,
+                                     "; each value must be in exactly one call of a level"});
           }
           given = range.end;
         }
         if (!is_root(p)) continue;
         if (owned.size() > 0 && owned.end != range.begin) {
-          raise<invalid_argument>({what(), " does not continue the range of its root, rank ", r, ": the range ends at ",
-                                   owned.end, ", the call begins at ", range.begin});
+          raise<invalid_argument>({what(), " begins at value ", range.begin, ", but the previous call with the root ",
+                                   r, " ends at value ", owned.end,
+                                   "; the calls of a root must form one contiguous range"});
         }
         owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};
       }
       if (given != held(r).end) {
         raise<invalid_argument>({"on level ", levels() - 1, " of a plan, the calls of rank ", r, " end at ", given,
-                                 ", but its values do not; each value must be in exactly one call of a level"});
+                                 ", but the values that the rank holds end at ", held(r).end,
+                                 "; each value must be in exactly one call of a level"});
       }
       held_[static_cast<std::size_t>(r)] = owned;
     }
@@ -313,16 +330,18 @@ class flex_plan {
       if (range.begin != covered) {
         raise<invalid_argument>(
             {"each of the ", n_,
-             " values of a plan must have exactly one owner, but owned ranges overlap or leave a gap at ", covered});
+             " values of a plan must have exactly one owner, but owned ranges overlap or leave a gap at value ",
+             covered});
       }
       covered = range.end;
     }
     if (covered != n_)
-      raise<invalid_argument>({"the owners of a plan own only ", covered, " of ", n_, " values; expected all"});
+      raise<invalid_argument>({"the ranks of a plan own only the first ", covered, " of ", n_,
+                               " values; expected an owner for each value"});
   }
 
-  /// Makes the calls that were added after the last level a new level, and records which ranks take part in which call.
-  /// Returns the index of the first call of the new level.
+  /// Makes a new level of all calls that were added since the previous level ended, and records in which of these calls
+  /// each rank takes part. Returns the index of the first call of the new level.
   std::size_t close_level() {
     const std::size_t before = levels_.empty() ? 0 : levels_.back().last_call;
     std::size_t longest = 0;
@@ -352,7 +371,7 @@ class flex_plan {
 
   [[nodiscard]] index_range held(rank_t rank) const noexcept { return held_[static_cast<std::size_t>(rank)]; }
 
-  /// A hash of all calls and chains.
+  /// A hash of n, the number of ranks, and all levels, calls and chains.
   [[nodiscard]] std::uint64_t hash() const noexcept {
     std::uint64_t hash = 14695981039346656037U;
     const auto add = [&](std::uint64_t word) {
@@ -369,12 +388,12 @@ class flex_plan {
 
   std::uint64_t n_;
   rank_t ranks_;
-  std::vector<index_range> held_; // the range that each rank holds after the levels so far
+  std::vector<index_range> held_; // the range that each rank holds after the levels built so far
   std::vector<call> calls_;
   std::vector<rank_t> chains_;
   std::vector<bounds> levels_;
   std::vector<part> parts_;
-  std::vector<std::size_t> part_bounds_; // bounds in `parts_`, for each rank on each level
+  std::vector<std::size_t> part_bounds_; // where the parts of each rank on each level begin in `parts_`
   std::uint64_t digest_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes plans to JSON and reads them back. Needs nlohmann's json; spar.hpp does not include this header.
+// Writes plans of FlexReduce to JSON and reads them back. Needs nlohmann's json; spar.hpp does not include this header.
 #pragma once
 
 #include <spar/topology/flex_plan.hpp>
@@ -15,9 +15,14 @@
 
 namespace spar {
 
-/// Returns the plan as a JSON object with `n` and `ranks`; `ranges`, the range that each rank owns in the end; for each
-/// level the `subranges` and `participants` of its calls (the chain, with the root last); `calls_mean` and `calls_max`,
-/// the calls of a rank on a level. A range is [begin, end], without `end` itself.
+/// Returns the plan as a JSON object:
+/// - `n` and `ranks`: the numbers of values and of ranks;
+/// - `ranges`: the range that each rank owns after the last level;
+/// - `subranges` and `participants`: for each call of each level, its subrange, and its chain of ranks with the root
+///   last;
+/// - `calls_mean` and `calls_max`: the mean and the maximum number of calls on one level that have the same root.
+///
+/// A range is written as [begin, end], and does not include `end`.
 inline std::string to_json(const flex_plan& plan) {
   using json = nlohmann::ordered_json;
   const auto range = [](const index_range& r) { return json::array({r.begin, r.end}); };
@@ -52,7 +57,8 @@ inline std::uint64_t count_of_json(const nlohmann::json& from) {
 }
 inline rank_t rank_of_json(const nlohmann::json& from) {
   if (count_of_json(from) > static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max())) {
-    raise<invalid_argument>({"a plan has ", from.dump(), " where a rank is expected"});
+    raise<invalid_argument>({"a plan has ", from.dump(), " where a rank is expected, an integer from 0 to ",
+                             std::numeric_limits<rank_t>::max()});
   }
   return from.get<rank_t>();
 }
@@ -65,22 +71,23 @@ inline index_range range_of_json(const nlohmann::json& from) {
 } // namespace detail
 
 /// Reads a plan that `to_json` wrote; the result is equal to the original. Throws `invalid_argument` if the text is
-/// malformed, the plan is invalid (see `flex_plan::of_calls`), or `ranges` do not match the result of the calls.
+/// malformed, the plan is invalid (see `flex_plan::of_calls`), or the array `ranges` differs from the ranges that the
+/// calls produce.
 inline flex_plan parse_plan(const std::string& text) {
   try {
     const auto from = detail::json_without_doubles(text, "a plan");
     const auto& subranges = from.at("subranges");
     const auto& participants = from.at("participants");
     if (subranges.size() != participants.size()) {
-      raise<invalid_argument>({"a plan has subranges for ", subranges.size(),
-                               " levels, but the number of levels with participants is ", participants.size()});
+      raise<invalid_argument>({"a plan has subranges for ", subranges.size(), " levels, but participants for ",
+                               participants.size(), " levels; expected equal numbers"});
     }
-    std::vector<std::vector<flex_plan::given_call>> levels(subranges.size());
+    std::vector<std::vector<flex_plan::call_spec>> levels(subranges.size());
     for (std::size_t l = 0; l < levels.size(); ++l) {
       if (subranges.at(l).size() != participants.at(l).size()) {
-        raise<invalid_argument>({"level ", l, " of a plan has ", subranges.at(l).size(),
-                                 " subranges, but the number of chains in its participants is ",
-                                 participants.at(l).size()});
+        raise<invalid_argument>({"level ", l, " of a plan has ", subranges.at(l).size(), " subranges, but ",
+                                 participants.at(l).size(),
+                                 " chains of participants; expected one chain for each subrange"});
       }
       for (std::size_t c = 0; c < subranges.at(l).size(); ++c) {
         auto& call = levels[l].emplace_back();
@@ -96,8 +103,9 @@ inline flex_plan parse_plan(const std::string& text) {
         flex_plan::of_calls(detail::count_of_json(from.at("n")), detail::rank_of_json(from.at("ranks")), levels);
     for (rank_t r = 0; r < plan.ranks(); ++r) {
       if (detail::range_of_json(from.at("ranges").at(static_cast<std::size_t>(r))) != plan[r]) {
-        raise<invalid_argument>({"a plan gives rank ", r, " a range that does not match its calls; expected [",
-                                 plan[r].begin, ", ", plan[r].end, ")"});
+        raise<invalid_argument>(
+            {"ranges[", r, "] of a plan is ", from.at("ranges").at(static_cast<std::size_t>(r)).dump(),
+             ", but the calls of the plan make rank ", r, " the owner of [", plan[r].begin, ",", plan[r].end, "]"});
       }
     }
     return plan;

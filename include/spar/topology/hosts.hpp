@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tree of a cluster: hosts with their ranks, connected by one switch.
+// Builds the tree of a cluster in which one switch connects all hosts.
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -12,9 +12,10 @@
 
 namespace spar {
 
-/// Returns the tree in which ranks with the same number in `host_of`, one number per rank, share a host. `inside` are
-/// the links within a host, `between` the links of the hosts to the switch. Hosts are in the order of their first
-/// ranks; a single host is the root. Throws `invalid_argument` if `host_of` is empty.
+/// Returns the tree of a cluster with one switch. `host_of` has one host number per rank; ranks with equal host numbers
+/// share a host. `inside` describes the links between a host and its ranks, `between` the links between the switch and
+/// the hosts. Hosts are ordered by their lowest rank. If all ranks share one host, the host is the root of the tree.
+/// Throws `invalid_argument` if `host_of` is empty.
 inline tree tree_of_hosts(std::span<const rank_t> host_of, const tree_link& inside = {1e10, 1e-6},
                           const tree_link& between = {1e9, 1e-5}) {
   std::vector<rank_t> seen;

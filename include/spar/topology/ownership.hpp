@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which rank owns which index range (SparCML, section 5.3.2: the uniform split of the dimension; Ok-Topk, section
-// 3.1.1: a balanced split).
+// How the indices [0, n) are divided among owners: uniformly (SparCML, section 5.3.2), in given proportions, or at
+// given bounds, such as those that balance the entries (Ok-Topk, section 3.1.1).
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -13,7 +13,7 @@
 
 namespace spar {
 
-/// Divides [0, n) into `blocks` contiguous blocks whose sizes differ by at most one, the larger ones first.
+/// Divides [0, n) into `blocks` contiguous blocks whose sizes differ by at most one; the larger blocks come first.
 struct uniform_ownership {
   std::uint64_t n = 0;
   rank_t blocks = 1;
@@ -27,26 +27,28 @@ struct uniform_ownership {
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     return {begin(block), begin(block + 1)};
   }
-  /// Expected entries of a block, given the mean over all blocks.
+  /// Expected number of entries of a block if the mean over all blocks is `mean`: equal to `mean`, as all blocks have
+  /// the same share.
   [[nodiscard]] constexpr std::uint64_t of_mean(std::uint64_t mean, rank_t) const noexcept { return mean; }
-  /// The union of the blocks [first, last).
+  /// The range of indices in the adjacent blocks [first, last).
   [[nodiscard]] constexpr index_range range(rank_t first, rank_t last) const noexcept {
     return {begin(first), begin(last)};
   }
 };
 
-/// Divides [0, n) into contiguous blocks of given proportions: with W = portions[number of blocks] <= 2^32, block b
-/// begins at floor(n * portions[b] / W).
+/// Divides [0, n) into contiguous blocks in given proportions. With W = portions.back() <= 2^32, block b begins at
+/// index floor(n * portions[b] / W).
 struct portioned_ownership {
   std::uint64_t n = 0;
-  std::span<const std::uint64_t> portions; ///< bounds in units of n / W: ascending from 0, one more than blocks
+  std::span<const std::uint64_t>
+      portions; ///< bounds of the blocks in units of n / W, ascending from 0; one more bound than blocks
 
   [[nodiscard]] rank_t count() const noexcept { return static_cast<rank_t>(portions.size() - 1); }
   [[nodiscard]] std::uint64_t begin(rank_t block) const noexcept {
     const std::uint64_t all = portions.back(), first = portions[static_cast<std::size_t>(block)];
     return n / all * first + n % all * first / all;
   }
-  /// Expected entries of a block, given the mean over all blocks.
+  /// Expected number of entries of `block` if the mean over all blocks is `mean`: in proportion to the block's share.
   [[nodiscard]] std::uint64_t of_mean(std::uint64_t mean, rank_t block) const noexcept {
     const auto b = static_cast<std::size_t>(block);
     const double share = static_cast<double>(portions[b + 1] - portions[b]) / static_cast<double>(portions.back());

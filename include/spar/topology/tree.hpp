@@ -17,53 +17,57 @@
 
 namespace spar {
 
-/// A link of a tree, the same in both directions.
+/// A link of a tree. Both directions have the same bandwidth and latency.
 struct tree_link {
   double bandwidth = 1e9; ///< bytes per second, in each direction
   double latency = 1e-6;  ///< seconds
   friend bool operator==(const tree_link&, const tree_link&) = default;
 };
 
-/// A node from which a `tree` is built: a leaf, which is a rank, or a branch, which is a host or a switch with a link
-/// to each child. Example:
+/// A node of the description from which a `tree` is built. A node is either a leaf, which is a rank, or a branch, which
+/// is a host or a switch with a link to each child. Example:
 ///
 ///     const tree_node host_a{.links = {.bandwidth = 1e10}, .children = {tree_node{0}, tree_node{1}}};
 struct tree_node {
   rank_t rank = -1;     ///< rank of a leaf; -1 for a branch
-  tree_link links = {}; ///< links of a branch to its children
+  tree_link links = {}; ///< links from a branch to its children, unless a child has its own `link`
   std::vector<tree_node> children = {};
-  std::optional<tree_link> link = {}; ///< link to the parent, if it differs from the parent's `links`
+  std::optional<tree_link> link = {}; ///< link from this node to its parent, if different from the parent's `links`
 };
 
-/// A tree whose leaves are exactly the ranks 0 to P - 1. A plain value.
+/// A network as a tree whose leaves are exactly the ranks 0 to P - 1. A tree has no pointers and can be copied.
 class tree {
  public:
-  /// A node of the tree; nodes are numbered so that a parent comes before its children.
+  /// A node of the tree. Nodes refer to each other by their index in `nodes()`; a parent comes before its children.
   struct node {
-    std::size_t parent = 0;     ///< the root is its own parent
-    std::size_t depth = 0;      ///< number of links to the root
+    std::size_t parent = 0;     ///< index of the parent; the root is its own parent
+    std::size_t depth = 0;      ///< number of links between the node and the root
     tree_link up = {};          ///< the link to the parent
-    std::size_t first_leaf = 0; ///< the leaves of the node are leaves()[first_leaf, last_leaf)
+    std::size_t first_leaf = 0; ///< the ranks below the node are leaves()[first_leaf, last_leaf)
     std::size_t last_leaf = 0;
-    std::vector<std::size_t> children = {}; ///< empty for a leaf
+    std::vector<std::size_t> children = {}; ///< indices of the children; empty for a leaf
     friend bool operator==(const node&, const node&) = default;
   };
 
-  /// Throws `invalid_argument` if a branch has no children, the bandwidth of a link is not positive or a latency is
-  /// negative, the root has a link to a parent, or the leaves are not exactly the ranks 0 to P - 1. The message names
-  /// the node, as in "root.children[1]".
+  /// Builds the tree with the root `root`. Throws `invalid_argument` if a branch has no children or the root has a link
+  /// to a parent, if a bandwidth is not positive and finite, or if a latency is negative or not finite; the message
+  /// names the node, as in "root.children[1]". Also throws `invalid_argument` unless the leaves are exactly the ranks
+  /// from 0 to P - 1.
   explicit tree(const tree_node& root) {
     if (root.link) raise<invalid_argument>({"root of the tree has a link to a parent; expected none"});
     add(root, 0, {}, 0, "root");
     check_ranks();
   }
-  /// Throws `invalid_argument` if `depth`, in links from the root, is more than any network has: the recursion would
-  /// overflow the stack.
+  /// Throws `invalid_argument` if `depth`, the number of links between a node and the root, is above 100. Without the
+  /// limit, a malformed tree could overflow the stack, because the functions that build trees are recursive.
   static void check_depth(std::size_t depth) {
     constexpr std::size_t deepest = 100;
-    if (depth > deepest) raise<invalid_argument>({"a tree is deeper than ", deepest, " links"});
+    if (depth > deepest)
+      raise<invalid_argument>(
+          {"a tree has a node at a depth of ", depth, " links; expected at most ", deepest, " links"});
   }
-  /// The tree with all ranks at one switch.
+  /// Returns the tree in which one switch connects `ranks` ranks, each by a link with the bandwidth and latency of
+  /// `links`.
   static tree flat(rank_t ranks, const tree_link& links = {}) {
     tree_node root{.links = links};
     for (rank_t r = 0; r < ranks; ++r) root.children.push_back({.rank = r});
@@ -72,15 +76,15 @@ class tree {
 
   [[nodiscard]] rank_t ranks() const noexcept { return static_cast<rank_t>(leaves_.size()); }
   [[nodiscard]] const std::vector<node>& nodes() const noexcept { return nodes_; }
-  /// The ranks from left to right.
+  /// The ranks at the leaves, from left to right.
   [[nodiscard]] std::span<const rank_t> leaves() const noexcept { return leaves_; }
   [[nodiscard]] std::span<const rank_t> leaves_of(const node& of) const noexcept {
     return leaves().subspan(of.first_leaf, of.last_leaf - of.first_leaf);
   }
-  /// L, the number of branches on the longest path from the root down.
+  /// The number of levels L: the number of branches on the longest path from the root to a leaf.
   [[nodiscard]] std::size_t levels() const noexcept { return levels_; }
-  /// The branches of a level: level 0 has the deepest ones, level levels() - 1 the root (section III-B: reverse level
-  /// order).
+  /// The indices of the branches of a level in `nodes()`. Level 0 has the deepest branches, level levels() - 1 the root
+  /// (FlexReduce, section III-B: reverse level order).
   [[nodiscard]] std::vector<std::size_t> branches(std::size_t level) const {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -89,7 +93,8 @@ class tree {
     return found;
   }
 
-  /// Whether all branches of a level have the same number of children, and all ranks the same depth.
+  /// Whether the tree is symmetric: all branches of a level have equally many children, and all ranks have the same
+  /// depth.
   [[nodiscard]] bool is_symmetric() const {
     std::vector<std::size_t> degrees(levels_);
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const node& n) {
@@ -99,7 +104,7 @@ class tree {
     });
   }
 
-  /// The links of the tree, in the form that the simulator takes.
+  /// The links of the tree as a `network_tree`, the form that the simulator takes.
   [[nodiscard]] network_tree network() const {
     network_tree links;
     links.at.resize(leaves_.size());
@@ -113,7 +118,7 @@ class tree {
 
   friend bool operator==(const tree&, const tree&) = default;
 
-  /// An indented picture of the tree, one node per line.
+  /// The tree as indented text for people, one node per line.
   [[nodiscard]] std::string picture() const {
     std::string text;
     for (const node& n : nodes_) {
@@ -135,12 +140,15 @@ class tree {
     if (what.rank >= 0) {
       if (!what.children.empty()) {
         raise<invalid_argument>(
-            {place, " of the tree is rank ", what.rank, " and has children; expected one or the other"});
+            {place, " of the tree is rank ", what.rank, " and has children; expected either a rank or children"});
       }
       leaves_.push_back(what.rank);
     } else {
-      if (what.rank != -1) raise<invalid_argument>({place, " of the tree has the invalid rank ", what.rank});
-      if (what.children.empty()) raise<invalid_argument>({place, " of the tree has neither a rank nor children"});
+      if (what.rank != -1)
+        raise<invalid_argument>(
+            {place, " of the tree has the invalid rank ", what.rank, "; expected a rank from 0, or -1 for a branch"});
+      if (what.children.empty())
+        raise<invalid_argument>({place, " of the tree has neither a rank nor children; expected one of the two"});
       check_link(what.links, place, " of the tree has links");
       levels_ = std::max(levels_, depth + 1);
       for (std::size_t c = 0; c < what.children.size(); ++c) {
@@ -148,7 +156,7 @@ class tree {
         const std::string child_place = sentence(place, ".children[", c, "]");
         if (child.link) check_link(*child.link, child_place, " of the tree has a link");
         const std::size_t added = add(child, self, child.link.value_or(what.links), depth + 1, child_place);
-        nodes_[self].children.push_back(added); // indexed again, as `add` may have moved the nodes
+        nodes_[self].children.push_back(added); // looks `self` up again, as `add` may have reallocated `nodes_`
       }
     }
     nodes_[self].last_leaf = leaves_.size();
@@ -158,8 +166,8 @@ class tree {
   static void check_link(const tree_link& link, const std::string& place, const char* has) {
     constexpr double infinite = std::numeric_limits<double>::infinity();
     if (!(link.bandwidth > 0 && link.bandwidth < infinite)) {
-      raise<invalid_argument>(
-          {place, has, " of ", link.bandwidth, " bytes per second; expected a finite bandwidth above 0"});
+      raise<invalid_argument>({place, has, " with a bandwidth of ", link.bandwidth,
+                               " bytes per second; expected a finite bandwidth above 0"});
     }
     if (!(link.latency >= 0 && link.latency < infinite)) {
       raise<invalid_argument>(
@@ -174,7 +182,8 @@ class tree {
         raise<invalid_argument>(
             {"a tree with ", ranks(), " leaves has rank ", r, "; expected the ranks from 0 to ", ranks() - 1});
       }
-      if (seen[static_cast<std::size_t>(r)]) raise<invalid_argument>({"a tree has rank ", r, " twice"});
+      if (seen[static_cast<std::size_t>(r)])
+        raise<invalid_argument>({"a tree has rank ", r, " twice; expected each rank from 0 to ", ranks() - 1, " once"});
       seen[static_cast<std::size_t>(r)] = true;
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A plan of FlexReduce for any number of values, in cells whose bounds depend on where the entries are.
+// A plan of FlexReduce for any number of values: a plan of cells, whose bounds are chosen later, by where the entries
+// are.
 #pragma once
 
 #include <spar/topology/flex_plan.hpp>
@@ -13,16 +14,17 @@
 
 namespace spar {
 
-/// The plan of FlexReduce for a tree, in cells. A cell is the range between two adjacent boundaries of the plan. The
-/// owner of a cell depends on the tree alone, and the indices in a cell depend on where the entries are, so that each
-/// rank gets the portion of the entries that the tree prescribes. Built once; the same on all ranks.
+/// FlexReduce's plan for a tree, made of cells instead of values. A cell is a range of indices between two adjacent
+/// boundaries of the plan. The tree alone determines which rank owns which cell. The bounds of the cells are chosen
+/// later, by where the entries are, so that each rank gets the portion of the entries that the tree prescribes. A
+/// `tree_cells` object is built once and is equal on all ranks.
 class tree_cells {
  public:
   explicit tree_cells(const tree& topology) : tree_cells(flex_plan(topology, std::uint64_t{1} << 30)) {}
 
-  /// The plan, which has cells as its values.
+  /// The plan whose values are cells: a range [a, b) of the plan contains the cells a to b - 1.
   [[nodiscard]] const flex_plan& plan() const noexcept { return plan_; }
-  /// The bounds of the cells as portions of all entries, as in `portioned_ownership`.
+  /// The bounds of the cells as portions of all entries, in the form of `portioned_ownership::portions`.
   [[nodiscard]] std::span<const std::uint64_t> portions() const noexcept { return portions_; }
 
  private:
@@ -39,11 +41,11 @@ class tree_cells {
     all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
   }
-  [[nodiscard]] std::vector<std::vector<flex_plan::given_call>> in_cells(const flex_plan& fine) const {
+  [[nodiscard]] std::vector<std::vector<flex_plan::call_spec>> in_cells(const flex_plan& fine) const {
     const auto cell = [&](std::uint64_t at) {
       return static_cast<std::uint64_t>(std::lower_bound(portions_.begin(), portions_.end(), at) - portions_.begin());
     };
-    std::vector<std::vector<flex_plan::given_call>> levels(fine.levels());
+    std::vector<std::vector<flex_plan::call_spec>> levels(fine.levels());
     for (std::size_t l = 0; l < levels.size(); ++l) {
       for (const auto& c : fine.calls(l)) {
         const auto chain = fine.chain(c);

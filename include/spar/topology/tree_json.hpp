@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads trees from JSON. Needs nlohmann's json; spar.hpp does not include this header.
+// Reads trees (`tree`) from JSON. Needs nlohmann's json; spar.hpp does not include this header.
 #pragma once
 
 #include <spar/topology/tree.hpp>
@@ -21,7 +21,8 @@ namespace spar {
 
 namespace detail {
 
-/// Stores `value` in the link if `key` is `bandwidth` or `latency`; returns false for any other key.
+/// Stores `value` in `link` if `key` is `bandwidth` or `latency`; returns false for any other key. Throws
+/// `invalid_argument`, naming the node `place`, if `value` is not a number.
 inline bool read_link(tree_link& link, const std::string& key, const nlohmann::json& value, const std::string& place) {
   if (key != "bandwidth" && key != "latency") return false;
   if (!value.is_number())
@@ -80,9 +81,10 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
 
 namespace detail {
 
-/// Parses a JSON text. Throws `invalid_argument`, naming the text as `what`, if an object has the same key twice.
+/// Parses a JSON text. Throws `invalid_argument`, with `what` as the name of the text, if an object has a key twice:
+/// the parser alone would silently drop one of the two values.
 inline nlohmann::json json_without_doubles(const std::string& text, const char* what) {
-  std::vector<std::set<std::string>> keys; // of each object whose end the parser has not reached
+  std::vector<std::set<std::string>> keys; // for each object that the parser has not finished, its keys
   using json = nlohmann::json;
   return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
@@ -96,11 +98,14 @@ inline nlohmann::json json_without_doubles(const std::string& text, const char* 
 
 } // namespace detail
 
-/// Reads a tree from a JSON text such as `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`. A
-/// branch has `children`, and the `bandwidth` (bytes per second) and `latency` (seconds) of the link to each of them,
-/// by default those of `tree_link`. A leaf has a `rank`. A branch or a leaf may have a `"link": {"bandwidth": 1e7}` to
-/// its parent; a link without a bandwidth or latency takes it from the parent's `bandwidth` or `latency`. Throws
-/// `invalid_argument`, naming the node, if the JSON is malformed or `tree` rejects the tree.
+/// Reads a tree from a JSON text such as `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`.
+/// - A branch has `children`. Its `bandwidth` (bytes per second) and `latency` (seconds) are those of the link to each
+///   child; the defaults are those of `tree_link`.
+/// - A leaf has a `rank`.
+/// - A branch or a leaf may have a `link` to its parent, such as `"link": {"bandwidth": 1e7}`. The bandwidth or the
+///   latency that a `link` omits is that of the parent.
+///
+/// Throws `invalid_argument`, naming the node, if the JSON is malformed or `tree` rejects the tree.
 inline tree parse_tree(const std::string& text) {
   try {
     return tree(detail::node_of_json(detail::json_without_doubles(text, "a tree"), "root", {}, 0));
@@ -109,8 +114,8 @@ inline tree parse_tree(const std::string& text) {
   }
 }
 
-/// Reads a tree from a JSON file, see `parse_tree`. Throws `invalid_argument`, naming the file, if the file cannot be
-/// read or its tree is invalid.
+/// Reads a tree from the JSON file `path`, in the format of `parse_tree`. Throws `invalid_argument`, naming the file,
+/// if the file cannot be read or its tree is invalid.
 inline tree read_tree(const std::string& path) {
   std::ifstream file(path);
   if (!file) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});

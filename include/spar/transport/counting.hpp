@@ -10,14 +10,14 @@
 
 namespace spar {
 
-/// A number of messages and their bytes.
+/// A number of messages, and the total size of their payloads.
 struct counted_traffic {
   std::uint64_t messages = 0;
-  std::uint64_t bytes = 0; ///< of payload; each message has sizeof(header) bytes more
+  std::uint64_t bytes = 0; ///< payload only; the header of each message has another sizeof(header) bytes
   friend bool operator==(const counted_traffic&, const counted_traffic&) = default;
 };
 
-/// The transport of `counting`.
+/// The transport of `counting`: counts messages and forwards all functions to the wrapped transport.
 template <transport Net>
 class counting_port : public decorated_port<Net> {
   using decorated_port<Net>::inner;
@@ -82,8 +82,9 @@ class counting_port : public decorated_port<Net> {
   std::vector<traffic> received_;
 };
 
-/// Counts the logical messages (one per send or receive of a collective) that its rank exchanges with each peer, and
-/// the bytes of their payloads. A receive counts when it has ended. The wrapped communicator must outlive this object.
+/// Counts the messages that the wrapped rank exchanges with each peer, and the bytes of their payloads. Each send or
+/// receive of a collective counts as one message, even if the transport splits the message into segments. A send counts
+/// when it starts, a receive when it has ended. The wrapped communicator must outlive this object.
 template <communicates Net>
 class counting : public communicator_rank<counting_port<detail::port_type_of<Net>>> {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The base of transports that wrap another transport.
+// The base class of decorators: transports that wrap another transport, and change or observe sends and receives.
 #pragma once
 
 #include <spar/runtime/communicator_rank.hpp>
@@ -11,8 +11,8 @@
 
 namespace spar {
 
-/// Forwards everything except `send` and `receive`, which each decorator defines, to the wrapped transport. The wrapped
-/// transport must outlive the decorator.
+/// Forwards all functions of a transport except `send` and `receive`, which each decorator defines, to the wrapped
+/// transport `inner`. The wrapped transport must outlive the decorator.
 template <transport Net>
 class decorated_port {
  public:
@@ -29,14 +29,14 @@ class decorated_port {
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
 
-  // For simulated programs, if the wrapped transport is simulated.
+  // For simulated programs: forwards `sleep(seconds)`, which exists only if the wrapped transport is simulated.
   auto sleep(double seconds)
     requires requires(Net& net) { net.sleep(seconds); }
   {
     return inner_->sleep(seconds);
   }
 
-  // For a progress thread, if the wrapped transport supports one.
+  // For a progress thread: forwards `share`, `sleep` and `wake`, if the wrapped transport has these functions.
   void share() const
     requires requires(Net& net) { net.share(); }
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A decorator for failure tests: it damages, delays or drops planned messages of a rank, or crashes the rank.
+// A decorator for failure tests, which damages, delays or drops planned messages of a rank, or crashes the rank.
 #pragma once
 
 #include <spar/transport/decorator.hpp>
@@ -19,28 +19,30 @@
 
 namespace spar {
 
-/// A fault that is injected on a rank.
+/// A planned fault of one rank, which `faulty` injects.
 struct fault {
   enum class kind : std::uint8_t {
     corrupt_header,  ///< flips one bit in the header of a message that this rank receives
-    corrupt_payload, ///< flips one bit in the payload of such a message, if it has a payload
+    corrupt_payload, ///< flips one bit in the payload, if not empty, of a message that this rank receives
     delay,           ///< holds back a message that this rank sends
     drop,            ///< discards a message that this rank sends
-    crash            ///< from a message on, sent or received, the rank does nothing any more
+    crash            ///< from the planned send or receive on, this rank neither sends nor receives
   };
 
   kind what{};
-  std::uint64_t message = 0; ///< index of the send or receive, from 0 in order of starts; a crash counts both
-  std::uint64_t bit = 0;     ///< the bit that is flipped, modulo the number of bits
+  /// The index, from 0, of the affected send (delay, drop), receive (corrupt_header, corrupt_payload), or send or
+  /// receive (crash), in the order in which the rank starts them.
+  std::uint64_t message = 0;
+  std::uint64_t bit = 0;     ///< index of the flipped bit, modulo the number of bits in the header or payload
   double seconds = infinity; ///< duration of a delay
-  std::uint64_t messages = UINT64_MAX / 2; ///< a delay also ends when this many more messages have been sent
+  std::uint64_t messages = UINT64_MAX / 2; ///< a delay also ends when the rank has started this many further sends
 
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 };
 
 namespace detail {
 
-/// A copy of a payload.
+/// A copy of the payload of a message.
 struct payload_copy {
   explicit payload_copy(const payload_views& from) {
     for (std::size_t i = 0; i < max_pieces; ++i) pieces[i].assign(from[i].begin(), from[i].end());
@@ -54,8 +56,8 @@ inline void flip(std::span<std::byte> bytes, std::uint64_t bit) noexcept {
   bytes[bit / 8 % bytes.size()] ^= static_cast<std::byte>(1U << bit % 8);
 }
 
-/// Flips one bit of the received payload, in a copy: the payload may be in the memory of the sender, where it must not
-/// change.
+/// Flips one bit in a copy of the received payload, because the payload itself may be in the memory of the sender,
+/// which must not change.
 inline void flip(message_buffer& in, std::uint64_t bit) {
   payload_copy copy({in.piece<std::byte>(0), in.piece<std::byte>(1), in.piece<std::byte>(2)});
   std::uint64_t bits = 0;
@@ -75,15 +77,15 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 
 } // namespace detail
 
-/// Injects the faults of a plan into the messages of a rank and forwards everything else to the wrapped transport,
-/// which must outlive this object. Ranks notice damage only if they check payloads, so every such test needs
-/// `net.set_checksums(true)`.
+/// Injects the faults of a plan into the messages of a rank, and forwards everything else to the wrapped transport,
+/// which must outlive this object. Ranks notice damaged messages only if they verify checksums, so a test that damages
+/// messages needs `net.set_checksums(true)`.
 ///
-/// - The sender of a delayed or dropped message sees its send complete. Later messages to the same peer with the same
-///   tag stay behind a delayed one. Delays end when the rank calls `progress`, in the simulator at their virtual time
-///   (if the decorator directly wraps the simulator's rank). Destroying the decorator discards messages that are still
-///   held back.
-/// - A crash ends this rank's own calls in `peer_failed`; to its peers the rank is silent.
+/// - The sender of a delayed or dropped message sees its send complete at once. Later messages to the same peer with
+///   the same tag do not overtake a delayed message. A delayed message leaves when the rank calls `progress` or sends
+///   after the end of the delay. If the decorator directly wraps a rank of the simulator, a delayed message leaves at
+///   the virtual end of its delay. The destructor discards messages that are still held back.
+/// - A crash ends the calls of the crashed rank in `peer_failed`; its peers receive nothing more from the crashed rank.
 template <transport Net>
 class faulty_port : public decorated_port<Net> {
   using decorated_port<Net>::inner;
@@ -105,19 +107,21 @@ class faulty_port : public decorated_port<Net> {
     detail::await_loans(inner());
   }
 
-  /// Numbers of messages that this rank has started to send, and to receive, so far.
+  /// The number of sends that this rank has started so far.
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
+  /// The number of receives that this rank has started so far.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
-  /// Whether delayed messages are still held back or in flight; `progress` sends them.
+  /// Whether any delayed message is still held back or in flight. `progress` sends each message whose delay has ended.
   [[nodiscard]] bool holds_back() const noexcept { return !late_.empty(); }
 
   void post(const control_message& note, rank_t peer) {
     if (!crashed_) inner().post(note, peer);
   }
-  void share() = delete; // a progress thread would sleep through the end of a delay
+  void share() = delete; // deleted because a progress thread would sleep past the end of a delay
   void progress(bool block) {
     release();
-    inner().progress(block && (late_.empty() || node().dead())); // as a delay that ends wakes no blocked rank
+    // Does not block while messages are held back, because the end of a delay would not wake this rank.
+    inner().progress(block && (late_.empty() || node().dead()));
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
@@ -135,7 +139,8 @@ class faulty_port : public decorated_port<Net> {
 
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     const std::uint64_t number = received_++;
-    const rank_t source = crashes(sent_ + number) ? rank() : peer; // no rank sends to itself, so this never ends
+    // After a crash, the receive waits for ever: its source is this rank, and no rank sends to itself.
+    const rank_t source = crashes(sent_ + number) ? rank() : peer;
     return receiving(inner().receive(in, source, tag), *this, in, number);
   }
 
@@ -144,7 +149,8 @@ class faulty_port : public decorated_port<Net> {
   using inner_receive = decltype(std::declval<Net&>().receive(std::declval<message_buffer&>(), rank_t{}, tag_t{}));
   static constexpr bool has_alarm = requires(Net& net) { net.on_alarm(nullptr, nullptr); };
 
-  /// A send that the wrapped transport has started, or one that is complete as far as its sender can see.
+  /// A send that the wrapped transport has started. Without `inner_`, the send of a dropped or delayed message, which
+  /// is complete for its sender.
   class sending {
    public:
     sending() noexcept = default;
@@ -177,14 +183,14 @@ class faulty_port : public decorated_port<Net> {
     std::uint64_t number_;
   };
 
-  /// A copy of a delayed message.
+  /// A copy of a delayed message, kept until the message has left.
   struct late_message {
     header head;
     detail::payload_copy payload;
     rank_t peer;
     tag_t tag;
-    double leaves;       // when the delay ends
-    std::uint64_t after; // the delay also ends when more messages than this have been sent
+    double leaves;       // the time at which the delay ends, in seconds
+    std::uint64_t after; // the delay also ends when the rank has started more than `after` sends
     std::optional<inner_send> begun;
   };
   using late_messages = std::list<late_message>;
@@ -195,7 +201,8 @@ class faulty_port : public decorated_port<Net> {
     return found != plan_.end() ? &*found : nullptr;
   }
 
-  /// Crashes this rank if that is planned after `messages` sends and receives. Returns whether the rank has crashed.
+  /// Crashes this rank if the plan has a crash after `messages` sends and receives. Returns whether this rank has
+  /// crashed, now or before.
   bool crashes(std::uint64_t messages) {
     if (!crashed_ && planned(fault::kind::crash, messages) != nullptr) {
       crashed_ = true;
@@ -204,7 +211,8 @@ class faulty_port : public decorated_port<Net> {
     return crashed_;
   }
 
-  /// Whether a message before `last` to `peer` with `tag` is still held back.
+  /// Whether a message to `peer` with `tag` is held back in `late_` before the position `last`; a later message with
+  /// this peer and tag must not overtake the held-back message.
   [[nodiscard]] bool is_behind(typename late_messages::const_iterator last, rank_t peer, tag_t tag) const noexcept {
     return std::any_of(late_.begin(), last,
                        [&](const late_message& m) { return !m.begun && m.peer == peer && m.tag == tag; });
@@ -219,7 +227,7 @@ class faulty_port : public decorated_port<Net> {
     }
   }
 
-  /// Sends the messages whose delay is over.
+  /// Sends each held-back message whose delay has ended, and erases the messages that have left.
   void release() {
     for (auto m = late_.begin(); m != late_.end();) {
       const bool over = now() >= m->leaves || sent_ > m->after;
@@ -244,10 +252,11 @@ class faulty : public communicator_rank<faulty_port<detail::port_type_of<Net>>> 
  public:
   faulty(Net& net, std::vector<fault> plan) : faulty::communicator_rank(detail::port_of(net), std::move(plan)) {}
 
-  /// Numbers of messages that this rank has started to send, and to receive, so far.
+  /// The number of sends that this rank has started so far.
   [[nodiscard]] std::uint64_t sent() const noexcept { return this->port().sent(); }
+  /// The number of receives that this rank has started so far.
   [[nodiscard]] std::uint64_t received() const noexcept { return this->port().received(); }
-  /// Whether delayed messages are still held back or in flight; `progress` sends them.
+  /// Whether any delayed message is still held back or in flight. `progress` sends each message whose delay has ended.
   [[nodiscard]] bool holds_back() const noexcept { return this->port().holds_back(); }
 };
 

@@ -12,27 +12,29 @@
 
 namespace spar {
 
-/// One rank of an MPI communicator. Construct it after MPI_Init and destroy it before MPI_Finalize. Construction and
-/// destruction are collective, but a rank of a dead communicator may be destroyed alone.
+/// One rank of an MPI communicator. Must be constructed after MPI_Init and destroyed before MPI_Finalize. Construction
+/// and destruction are collective; but if a rank has failed, any rank may be destroyed alone.
 class mpi : public communicator_rank<mpi_port> {
  public:
   /// Duplicates `comm`; collective over `comm`. Throws `invalid_argument` if MPI is not initialised or already
-  /// finalised, or if `comm` is MPI_COMM_NULL; throws `mismatch` if the ranks have different versions of the wire
+  /// finalised, or if `comm` is MPI_COMM_NULL. Throws `mismatch` if the ranks have different versions of the wire
   /// format or different byte orders.
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
-  /// Returns a communicator of the ranks that give the same `colour`, in order of their keys, with the same options and
-  /// network model. Collective over this communicator. Throws `invalid_argument` if the colour is MPI_UNDEFINED, and
-  /// `peer_failed` or `timeout` like any collective.
+  /// Returns a communicator of the ranks that pass the same `colour`, in ascending order of `key`, with the options and
+  /// network model of this communicator. Collective over this communicator. Throws `invalid_argument` if `colour` is
+  /// MPI_UNDEFINED, `peer_failed` if a rank has failed, and `timeout` if a rank does not call `split` before the
+  /// deadline.
   [[nodiscard]] mpi split(int colour, int key) {
     const detail::rank_lock lock(port().shared());
-    port().meet(); // MPI_Comm_split would wait for a failed rank
+    port().meet(); // throws if a rank has failed, for which MPI_Comm_split would wait for ever
     return mpi(port().communicator().split(colour, key), port().options(), network());
   }
-  /// Seconds by the clock of MPI, which is virtual if MPI is simulated.
+  /// Seconds by MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return mpi_port::now(); }
-  /// The duplicated communicator that carries spar's messages.
+  /// The communicator on which spar sends its messages: a duplicate of the user's communicator or, after `split`, a
+  /// part of a duplicate.
   [[nodiscard]] MPI_Comm communicator() const noexcept { return port().communicator().get(); }
 
  private:

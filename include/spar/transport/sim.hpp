@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The simulator: runs any number of ranks as coroutines on one thread, in virtual time over simulated links;
-// deterministic for a given seed.
+// The simulator: runs any number of ranks as coroutines on one thread, in virtual time over simulated links. Two runs
+// of a program with the same seed process the same events in the same order.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
@@ -9,6 +9,7 @@
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/progress.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/transport/sim/cores.hpp>
 #include <spar/transport/sim/deadlock_report.hpp>
@@ -28,33 +29,36 @@
 
 namespace spar {
 
-/// One rank of a simulator. It has no deadline unless one is set; a deadline counts virtual seconds.
+/// One rank of a `simulator`. Calls on a simulated rank have no deadline unless `set_deadline` sets one, in virtual
+/// seconds.
 class sim : public communicator_rank<sim_port> {
  public:
   sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
       : communicator_rank(engine, rank, size, memory) {}
 };
 
-/// A simulated machine: its ranks, the links between them and the queue of events.
+/// A simulated machine: contains the ranks, the links between the ranks, and the queue of events.
 class simulator {
  public:
+  /// A message that has arrived.
   struct trace_entry {
-    double time; ///< of arrival, virtual seconds
+    double time; ///< time of arrival, in virtual seconds
     rank_t source;
     rank_t destination;
     tag_t tag;
-    std::uint64_t bytes; ///< of payload
+    std::uint64_t bytes; ///< size of the payload, without the header
     friend bool operator==(const trace_entry&, const trace_entry&) = default;
   };
 
-  /// Throws `invalid_argument` if `size` is less than 1, an option is out of range, or the tree is malformed or has
-  /// another number of ranks.
+  /// Creates `size` ranks. Throws `invalid_argument` if `size` is less than 1, if an option is out of range, or if the
+  /// tree in `options` is malformed or has a number of ranks other than `size`.
   explicit simulator(rank_t size, const simulator_options& options = {})
       : options_(detail::sim_network::checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         cores_(options.cores < size ? static_cast<std::size_t>(options.cores) : 0), shipments_(messages(size)),
         events_(3 * messages(size)), jitter_(options_.jitter, options_.seed) {
-    // All ranks run on one thread, so they can share one pool: memory that one rank has freed serves the others.
+    // All ranks run on one thread, so they can share one memory pool, in which a rank reuses memory that another rank
+    // has freed.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
   }
@@ -64,17 +68,18 @@ class simulator {
   [[nodiscard]] sim& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
   [[nodiscard]] const simulator_options& options() const noexcept { return options_; }
 
-  /// The latest of the virtual clocks of all ranks, in seconds.
+  /// The virtual time, in seconds, of the rank whose clock has advanced furthest.
   [[nodiscard]] double time() const noexcept {
     double latest = 0;
     for (const auto& r : ranks_) latest = std::max(latest, r.port().clock_);
     return latest;
   }
-  /// The messages in order of arrival; empty unless the option `record` is set.
+  /// The messages that have arrived, in order of arrival. Empty unless `simulator_options::record` is true.
   [[nodiscard]] const std::vector<trace_entry>& trace() const noexcept { return trace_; }
 
-  /// Starts the coroutine `program(sim&) -> task<void>` on every rank and returns when all of them have ended. Throws
-  /// the first error of any rank, or `deadlock`, whose message lists which rank waits for which.
+  /// Starts the coroutine `program(sim&)`, which returns a `task<void>`, on every rank, and returns when the coroutines
+  /// of all ranks have ended. Rethrows the first error of any rank. Throws `deadlock` if no rank can make progress; the
+  /// error message lists which rank waits for a message from which rank.
   template <class Program>
   void run(Program&& program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
@@ -85,7 +90,8 @@ class simulator {
       for (std::size_t ended = 0; ended < programs.size();) {
         auto& its = programs[static_cast<std::size_t>(step(start))];
         const bool done = its && its->done();
-        if (done) its->result(); // throws the program's own error, which precedes a misuse during its unwinding
+        // Rethrows the program's error, if any, before checking `misuse_`, which unwinding the program may have set.
+        if (done) its->result();
         if (!misuse_.empty()) throw error(misuse_);
         if (!done) continue;
         its.reset();
@@ -112,7 +118,8 @@ class simulator {
 
   using event_kind = detail::sim_event_kind;
   using event_queue = detail::sim_events<sim_port, sim_port::shipment>;
-  /// Room for messages in flight: in two calls, one from each rank to each other rank, but at most 64 per rank.
+  /// The number of messages in flight for which the simulator reserves memory: two from each rank to each rank, because
+  /// two calls may be in flight, but at most 64 per rank.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
     return ranks * std::min<std::size_t>(2 * ranks, 64);
@@ -120,7 +127,9 @@ class simulator {
 
   void schedule(const event_queue::event& e, std::uint64_t tie) { events_.schedule(e, options_.seed != 0 ? tie : 0); }
 
-  /// A hash of (seed, source, destination, tag). Messages that must stay in order have equal hashes.
+  /// A hash of the seed and of a message's source, destination and tag; if the seed is not 0, events at the same time
+  /// happen in the order of their hashes. Messages that must stay in order have the same source, destination and tag,
+  /// and therefore equal hashes.
   [[nodiscard]] std::uint64_t hash(rank_t source, rank_t destination, tag_t tag) const noexcept {
     using detail::splitmix;
     return splitmix(splitmix(splitmix(options_.seed ^ static_cast<std::uint32_t>(source)) ^
@@ -131,7 +140,8 @@ class simulator {
   void ask_everyone() {
     for (sim& r : ranks_) detail::ask(r.port());
   }
-  /// Processes one event and resumes the rank that it concerns. Returns that rank.
+  /// Processes the next event, resumes the coroutines of the rank that the event concerns, and returns the number of
+  /// this rank. Calls `start(rank)` if the event is the start of a program. Throws `deadlock` if no event is left.
   template <class Start>
   rank_t step(const Start& start) {
     if (events_.empty()) ask_everyone();
@@ -168,7 +178,7 @@ class simulator {
     }
     case event_kind::awake: {
       const auto first = detail::least_of(rank.sleepers_, [](const auto& sleeper) { return sleeper.until; });
-      if (first == rank.sleepers_.end() || first->until > now_) break; // the sleeping coroutine has been destroyed
+      if (first == rank.sleepers_.end() || first->until > now_) break; // the coroutine was destroyed while it slept
       rank.scheduler().post(first->program);
       rank.sleepers_.erase(first);
       rank.clock_ = std::max(rank.clock_, now_);
@@ -186,7 +196,8 @@ class simulator {
     return rank.rank();
   }
 
-  /// The message reaches a link of its path.
+  /// Handles the arrival of the message `m` at a link: schedules when `m` has left the link, if the link is the first
+  /// on the path, and when `m` reaches the next link or its receiver.
   void transmit(sim_port::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
     const bool first = !m.way.begun;
@@ -214,9 +225,10 @@ class simulator {
   event_queue events_;
   detail::sim_jitter jitter_;
   std::vector<trace_entry> trace_;
-  double now_ = 0; // time of the event that is being processed
+  double now_ = 0; // virtual seconds at which the current event happens
   bool inside_ = false;
-  std::string misuse_; // error text for a blocking call inside a program; kept because a destructor cannot throw
+  // The error text for a program that blocks or destroys a pending call; `run` throws it because a destructor cannot.
+  std::string misuse_;
 };
 
 inline void sim_port::compute(std::uint64_t entries) noexcept {
@@ -226,7 +238,7 @@ inline void sim_port::compute(std::uint64_t entries) noexcept {
 inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
     : endpoint(rank, size, memory), engine_(&engine) {
   notes_.reserve(64);
-  set_deadline(); // none: the simulator detects a deadlock at once
+  set_deadline(); // no deadline: the simulator detects a deadlock at once
   set_neighbours(
       [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
   const simulator_options& o = engine.options_;
@@ -246,11 +258,11 @@ inline operation<sim_port, sim_port::shipment> sim_port::send(const message_piec
   s->head = out.head;
   s->sender = this;
   s->way = {};
-  // Copies the payload, so that the virtual time of the sender does not depend on when the receiver releases the
-  // buffer.
+  // Copies the payload. Without a copy, the send would end only when the receiver releases the buffer, so the virtual
+  // time of the sender would depend on the receiver.
   s->payload = buffer<std::byte>(memory(), padded_bytes(out.pieces));
   s->pieces = pack(out.pieces, s->payload.data());
-  s->holders = 3; // the operation, the `left` event, and the path to the receiver's buffer
+  s->holders = 3; // references from the operation, the event `left`, and the network or the receiver's buffer
   engine_->schedule({clock_, simulator::event_kind::leave, this, s}, engine_->hash(rank(), peer, tag));
   return operation<sim_port, shipment>(*this, s);
 }
@@ -329,7 +341,7 @@ inline void sim_port::check_deadline() {
 inline void sim_port::abandon(shipment* s) noexcept { engine_->drop(s); }
 
 inline void sim_port::progress(bool block) {
-  if (engine_->inside_ && !block) return; // `run` processes the events
+  if (engine_->inside_ && !block) return; // only `run` may process events while programs run
   if (engine_->inside_) {
     engine_->misuse_ =
         sentence("rank ", rank(), " blocks inside a simulated program or destroys a pending call that has not ended;",

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport between the threads of one process, one rank per thread. Small messages are buffered; the receiver
-// reads large ones directly from the memory of the sender.
+// The transport between the threads of one process, one rank per thread. Payloads of up to 4096 bytes are copied to a
+// buffer; the receiver reads larger payloads directly from the memory of the sender.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/operation.hpp>
-#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/progress.hpp>
 #include <spar/transport/in_process/matching.hpp>
 
 #include <array>
@@ -23,17 +24,18 @@
 
 namespace spar {
 
+/// Options of a `thread_group`.
 struct thread_options {
-  /// If set, a send ends only when its message has been received, however small the message is.
+  /// If true, a send ends only when its message has been received, even if the payload is at most 4096 bytes long.
   bool synchronous = false;
-  /// Upstream resource of the memory pool of each rank. All ranks use the resource at the same time, so it must be
-  /// thread-safe.
+  /// Upstream resource of the memory pool of each rank. All ranks use the resource at the same time, so the resource
+  /// must be thread-safe.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
 class thread_group;
 
-/// The transport of a rank of a thread_group.
+/// The transport of one rank of a `thread_group`.
 class threads_port : public endpoint {
  public:
   threads_port(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
@@ -48,7 +50,7 @@ class threads_port : public endpoint {
   static constexpr std::size_t buffered_bytes = 4096;
   enum class offer { open, taken, withdrawn };
 
-  /// A message in flight. The sender owns the record, and the receiver returns the record after use.
+  /// A message in flight. The record belongs to the sender; the receiver returns the record after reading the payload.
   struct shipment : detail::operation_record {
     shipment* next = nullptr;
     threads_port* owner = nullptr;
@@ -56,8 +58,8 @@ class threads_port : public endpoint {
     header head;
     payload_views pieces{};
     std::atomic<offer> state{offer::open};
-    bool awaited = false; // an operation still refers to this record
-    bool left = false;    // the operation was abandoned while the receiver still reads the payload
+    bool awaited = false; // whether an operation of the sender refers to this record
+    bool left = false;    // whether the sender abandoned the operation while the receiver still reads the payload
     alignas(16) std::array<std::byte, buffered_bytes> storage;
   };
 
@@ -83,12 +85,14 @@ class threads_port : public endpoint {
   }
 
   void progress(bool block);
-  /// For a progress thread. `sleep` returns when there is something to progress, at the time `until`, or when `stopped`
-  /// is set and `wake` is called.
+  /// Called when a progress thread starts to use this transport; unlike over MPI, there is nothing to check.
   void share() const noexcept {}
+  /// For a progress thread: blocks until another rank has sent something to this rank or returned a record, until the
+  /// time `until`, or until `stopped` is true and `wake` is called.
   void sleep(double until, const std::atomic<bool>& stopped);
   void wake() {
-    const std::lock_guard lock(mutex_); // the sleeper has yet to check `stopped`, or already waits for the signal
+    // With the lock, the signal cannot fall between the sleeper's check of `stopped` and the start of its wait.
+    const std::lock_guard lock(mutex_);
     signal_.notify_all();
   }
   void post(const control_message& text, rank_t peer);
@@ -96,9 +100,9 @@ class threads_port : public endpoint {
   void abandon(shipment* s) {
     offer expected = offer::open;
     const bool taken = !s->done && !s->state.compare_exchange_strong(expected, offer::withdrawn);
-    if (taken) collect(); // the receiver may have returned the record by now
+    if (taken) collect(); // the receiver may already have returned the record
     if (s->done) return shipments_.recycle(s);
-    s->awaited = false; // recycled when the receiver returns the record
+    s->awaited = false; // `collect` recycles the record when the receiver has returned it
     if (!taken) return;
     s->left = true;
     begin_loan();
@@ -112,7 +116,8 @@ class threads_port : public endpoint {
  private:
   void deliver(shipment* s, expectation* r) {
     offer expected = offer::open;
-    if (!s->state.compare_exchange_strong(expected, offer::taken)) { // the sender failed and has withdrawn the message
+    // The exchange fails if the sender has withdrawn the message after a failure; takes the next message instead.
+    if (!s->state.compare_exchange_strong(expected, offer::taken)) {
       give_back(s);
       if (shipment* next = matching_.post(r)) deliver(next, r);
       return;
@@ -148,16 +153,17 @@ class threads_port : public endpoint {
     signal_.notify_all();
   }
 
-  /// Takes over what other ranks have deposited here. Returns whether a message arrived or a coroutine can resume.
+  /// Handles the messages, control messages and returned records that other ranks have put into the queues of this
+  /// rank. Returns whether a message arrived or a coroutine can resume.
   bool collect();
 
   thread_group* group_;
   bool synchronous_;
-  detail::slab<shipment> shipments_; // with room for the messages of two calls, as receivers may be late
+  detail::slab<shipment> shipments_; // room for the messages of two calls, because receivers may return records late
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 
-  // What other ranks deposit here; `mutex_` protects these members.
+  // Other ranks put messages, returned records and control messages into the following queues, which `mutex_` protects.
   std::mutex mutex_;
   detail::signal signal_;
   detail::record_queue<shipment> incoming_;
@@ -168,20 +174,20 @@ class threads_port : public endpoint {
   std::uint32_t polls_ = 0;
 };
 
-/// One rank of a thread_group.
+/// One rank of a `thread_group`, used by one thread.
 class threads : public communicator_rank<threads_port> {
  public:
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : communicator_rank(group, rank, size, options) {}
 };
 
-/// A group of P ranks in this process.
+/// A group of ranks in one process, each of which runs in a thread of its own.
 class thread_group {
  public:
-  /// Throws `invalid_argument` if `size` is less than 1.
-  explicit thread_group(rank_t size, const thread_options& options = {})
+  /// Creates `size` ranks. Throws `invalid_argument` if `size` is less than 1.
+  [[gnu::cold]] explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-    if (size < 1) raise<invalid_argument>({"a thread_group needs at least one rank, not ", size});
+    if (size < 1) raise<invalid_argument>({"a thread_group needs at least one rank, but its size is ", size});
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
@@ -189,8 +195,9 @@ class thread_group {
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
   [[nodiscard]] threads& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
 
-  /// Runs `program(threads&)` on each rank in a thread of its own and joins the threads. Rethrows the first error of
-  /// any rank; calls of the other ranks that are waiting then end in `peer_failed`, and the group cannot be used again.
+  /// Runs `program(threads&)` for each rank in a thread of its own, and joins the threads. Rethrows the first error of
+  /// any rank. After an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used
+  /// again.
   template <class Program>
   void run(Program&& program) {
     std::vector<detail::thread> running;
@@ -213,9 +220,10 @@ class thread_group {
   }
 
  private:
-  /// The program of a rank has thrown: aborts, so that the other ranks do not wait for this rank.
-  void fail(threads& net, std::exception_ptr why) noexcept {
-    const bool first = !net.dead() || net.failed_rank() == net.rank(); // else a consequence of another rank's failure
+  /// Records the error `why` of the rank `net` and aborts, so that the other ranks do not wait for `net`.
+  [[gnu::cold]] void fail(threads& net, std::exception_ptr why) noexcept {
+    // If another rank has failed before, the error of this rank is only a consequence.
+    const bool first = !net.dead() || net.failed_rank() == net.rank();
     {
       const std::lock_guard lock(mutex_);
       if (!first_error_ || (first && !error_is_first_)) {
@@ -244,12 +252,12 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
 
   s->awaited = synchronous_ || padded_bytes(out.pieces) > buffered_bytes;
   s->pieces = s->awaited ? out.pieces : pack(out.pieces, s->storage.data());
-  const bool awaited = s->awaited; // after the deposit, the receiver may return the record at any time
+  const bool awaited = s->awaited; // a copy: after `deposit`, the receiver may return the record
   group_->rank(peer).port().deposit(s);
   return operation<threads_port, shipment>(*this, awaited ? s : nullptr);
 }
 
-inline void threads_port::post(const control_message& text, rank_t peer) {
+[[gnu::cold]] inline void threads_port::post(const control_message& text, rank_t peer) {
   threads_port& to = group_->rank(peer).port();
   const std::lock_guard lock(to.mutex_);
   note* const n = to.spare_notes_.acquire();
@@ -306,7 +314,7 @@ inline void threads_port::progress(bool block) {
     const double until = detail::poll_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();
-  } else if (!block || ++polls_ % 256 == 0) { // each non-blocking call polls, as such calls may be rare
+  } else if (!block || ++polls_ % 256 == 0) { // every non-blocking call polls, because the next may be much later
     detail::poll_waits(*this, now());
   }
   scheduler().run();

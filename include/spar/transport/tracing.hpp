@@ -28,16 +28,16 @@ struct traced_event {
   bool ended = false;
   bool cancelled = false;
   std::int64_t begin = 0;  // nanoseconds
-  std::int64_t waits = -1; // when its wait began; -1 if it did not wait
-  std::int64_t end = 0;
+  std::int64_t waits = -1; // nanoseconds when a coroutine began to wait for the operation; -1 if no coroutine waited
+  std::int64_t end = 0;    // nanoseconds
   rank_t peer = 0;
   tag_t tag = 0;
-  std::uint32_t row = 0;
-  std::uint64_t amount = 0; // bytes, or entries
-  std::uint64_t flow = 0;   // the same for a send and its receive
+  std::uint32_t row = 0;    // row of the event in a trace viewer
+  std::uint64_t amount = 0; // bytes of a send or receive, entries of a computation
+  std::uint64_t flow = 0;   // number of the message, equal in the events of its send and of its receive
 };
 
-/// Writes events as JSON objects, separated by commas.
+/// Writes trace events as JSON objects, separated by commas.
 class trace_writer {
  public:
   explicit trace_writer(rank_t rank) : rank_(rank) {}
@@ -67,8 +67,8 @@ class trace_writer {
       text_ += ",\"cat\":\"wait\"}";
     }
     if (e.cancelled) return;
-    // A viewer connects an arrow with the event at the time of the arrow, so an arrow ends just before its receive
-    // does.
+    // A trace viewer attaches an arrow to the event that is running when the arrow ends, so the arrow ends one
+    // nanosecond before the receive ends.
     begin("message", sends ? 's' : 'f', e.row);
     time("ts", sends ? e.begin : std::max(e.begin, e.end - 1));
     text_ += sentence(",\"cat\":\"message\",\"id\":", e.flow, sends ? "}" : ",\"bp\":\"e\"}");
@@ -98,13 +98,15 @@ class trace_writer {
 
 } // namespace detail
 
-/// Records each send and receive from its start until the rank sees its end, the waits within them, and each
-/// computation, from the previous of these events or the start of its call. Forwards everything to the wrapped
-/// transport, which must outlive this object. Times are those of the transport: virtual in the simulator, otherwise of
-/// a clock that the ranks of a host share.
+/// Records each send and receive, from its start until the rank notices its end, and the time for which a coroutine
+/// waits for the operation. Also records each computation, from the time at which the rank's previous event began or
+/// ended, or a call started or ended, whichever is later. Forwards all functions to the wrapped transport, which must
+/// outlive this object. Times are virtual in the simulator; other transports take them from a clock that all ranks of a
+/// host share.
 ///
-/// A viewer shows each rank as a process. The first row of a rank has its computations. Each operation is in the first
-/// row that is free, so that operations in a row do not overlap. Arrows lead from sends to receives.
+/// A trace viewer shows each rank as a process with several rows. The first row of a rank contains its computations.
+/// Each send or receive is in the first later row that is free, so that operations in a row do not overlap. Arrows lead
+/// from sends to receives.
 template <transport Net>
 class tracing_port : public decorated_port<Net> {
   using decorated_port<Net>::inner;
@@ -115,7 +117,8 @@ class tracing_port : public decorated_port<Net> {
   explicit tracing_port(Net& net) : decorated_port<Net>(net) {}
   tracing_port(const tracing_port&) = delete;
 
-  /// The events that have ended so far, as JSON objects separated by commas; `trace_file` makes a file of them.
+  /// The events that have ended so far, as JSON objects separated by commas. `trace_file` joins the events of several
+  /// ranks into the content of a trace file.
   [[nodiscard]] std::string events() const {
     detail::trace_writer out(rank());
     out.name("process_name", 0, sentence("rank ", rank()));
@@ -208,7 +211,8 @@ class tracing_port : public decorated_port<Net> {
     taken_[e.row - 1] = false;
   }
 
-  /// A number for each message, the same on both ranks. It has 53 bits, which every JSON reader preserves.
+  /// A number that identifies a message, equal on the sender and the receiver. The number has 53 bits, because every
+  /// JSON reader preserves integers of this size.
   [[nodiscard]] static std::uint64_t flow_of(rank_t source, rank_t destination, tag_t tag,
                                              std::uint64_t number) noexcept {
     std::uint64_t hash = 0;
@@ -220,24 +224,26 @@ class tracing_port : public decorated_port<Net> {
     return hash >> 11;
   }
 
-  std::vector<detail::traced_event> events_; // in the order of their starts
-  std::vector<bool> taken_;                  // for each row but the first, whether an operation in it is in flight
-  std::int64_t seen_ = 0;                    // when the last event began or ended
+  std::vector<detail::traced_event> events_; // in the order in which the events started
+  std::vector<bool> taken_;                  // taken_[i]: whether row i + 1 contains an operation in flight
+  std::int64_t seen_ = 0;                    // nanoseconds when the last event began or ended
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> received_;
 };
 
-/// Records a timeline of its rank. The wrapped communicator must outlive this object.
+/// Records a timeline of the wrapped rank, see `tracing_port`. The wrapped communicator must outlive this object.
 template <communicates Net>
 class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>> {
  public:
   explicit tracing(Net& net) : tracing::communicator_rank(detail::port_of(net)) {}
 
-  /// The events that have ended so far, as JSON objects separated by commas; `trace_file` makes a file of them.
+  /// The events that have ended so far, as JSON objects separated by commas. `trace_file` joins the events of several
+  /// ranks into the content of a trace file.
   [[nodiscard]] std::string events() const { return this->port().events(); }
 };
 
-/// The content of a trace file for viewers, from the results of `events()` on one or more ranks.
+/// Returns the content of a trace file for the viewers of Chrome and Perfetto. `ranks` contains the result of
+/// `tracing::events()` of one or more ranks.
 inline std::string trace_file(std::span<const std::string> ranks) {
   std::string all = "[\n";
   for (const std::string& events : ranks) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule that runs the cheapest of several algorithms by the model of the network: for streams SparCML's choice
-// (SparCML, sections 5.3 and 8.1), for dense values the best dense algorithm, with compression if that is faster.
+// The schedule `cheapest` runs the algorithm that the network model expects to be the fastest. For streams, the choice
+// is that of SparCML (sections 5.3 and 8.1); for dense values, the schedule chooses among dense algorithms with and
+// without compression.
 #pragma once
 
 #include <spar/collective/allreduce/rabenseifner.hpp>
@@ -23,11 +24,12 @@
 
 namespace spar {
 
-/// The algorithms from which SparCML chooses.
+/// The three allreduces of streams from which SparCML chooses (section 5.3): recursive doubling, and the
+/// split-allgathers with a sparse (SSAR) or a dense (DSAR) second phase.
 enum class sparcml_choice { doubling, ssar, dsar };
 
-/// The cheapest algorithm for P ranks with at most k of n entries each. `second_phase_bytes` is the size of a value in
-/// DSAR's second phase.
+/// Returns the algorithm that the model `net` expects to be the fastest on P ranks with at most k of n entries each;
+/// `p` contains P, k and n. `second_phase_bytes` is the number of bytes of a value in DSAR's second phase.
 inline sparcml_choice choose_sparcml(const network_model& net, const call_shape& p,
                                      double second_phase_bytes) noexcept {
   const double doubling = seconds_recursive_doubling(net, p);
@@ -37,32 +39,38 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
   return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
 }
 
-/// - Streams: ranks agree on the largest number of entries of a rank, and all make the same choice among recursive
-///   doubling and the SSAR and DSAR split-allgathers. A block codec is used in DSAR's second phase.
-/// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring, without an agreement, as all ranks know n.
-///   With a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling, if the model
-///   expects one of them to be faster than the best algorithm without compression (`compression` returns the choice and
-///   the reason).
-/// - Dense values over a tree: the choice depends on the tree's links (see tree_dense) and ignores `pin`.
+/// Runs the algorithm that the network model expects to be the fastest:
+/// - Streams: recursive doubling, SSAR or DSAR. All ranks make the same choice, because they first agree on the largest
+///   number of entries of any rank. A block codec encodes only the blocks of DSAR's second phase.
+/// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring. The ranks need not agree on anything
+///   first, because all ranks know n.
+/// - Dense values with a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling,
+///   unless the model expects an algorithm without compression to be faster. `compression` returns the choice and the
+///   reason.
+///   if the model expects one of these two to be faster than the best algorithm without compression; otherwise that
+///   algorithm. `compression` returns the choice and the reason.
+/// - Dense values over a tree: the choice depends on the model of the tree's links (see tree_dense), not on `pin`.
 ///
-/// All ranks choose by the same model of the network, that of the transport (see set_network). A model that is measured
-/// again in each run may lead to other choices, and so to other bits, from run to run; `pin` fixes the model.
+/// All ranks must choose by the same model: `pin`, or the model of the transport (see set_network). A program that
+/// measures the model anew in each run may get other algorithms, and therefore other bits of the result, from run to
+/// run; set `pin` to a fixed model to prevent such differences.
 struct cheapest {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "cheapest";
 
-  std::optional<network_model>
-      pin{}; ///< the model to choose by, such as `read_network("file")`; by default the transport's
+  /// The network model, for example `read_network("file")`. If empty, the model of the transport.
+  std::optional<network_model> pin{};
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
-  /// Throws `invalid_argument` if a parameter of the pinned model is negative, infinite or NaN.
+  /// Throws `invalid_argument` if a parameter of the model `pin` is negative, infinite or NaN.
   void validate(std::uint64_t) const {
     if (!pin) return;
     for (const double x : {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense}) {
       if (!is_duration(x))
-        raise<invalid_argument>(
-            {"expected a finite, non-negative number of seconds as a parameter of the pinned network model, got ", x});
+        raise<invalid_argument>({"cheapest: expected a finite, non-negative number of seconds for each parameter of "
+                                 "the network model `pin`, got ",
+                                 x});
     }
   }
   template <class F>
@@ -72,7 +80,7 @@ struct cheapest {
     f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense);
   }
 
-  /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+  /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            std::span<T> residual = {}) const& {
@@ -98,11 +106,12 @@ struct cheapest {
         return dsar(net.with_algorithm("dsar"), mine, op, store, residual);
       }
     };
-    auto running = start(); // one co_await for all three algorithms, as each adds to the compile time of every user
+    auto running = start(); // one co_await, not three, as each adds to the compile time of every program
     co_return co_await std::move(running);
   }
 
-  /// In place.
+  /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
+  /// `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
                         std::span<T> residual = {}) const& {
@@ -112,7 +121,8 @@ struct cheapest {
       return compressed(net, x, op, storage::blocks_of(store), residual);
   }
 
-  /// For a topology that defines its own choice, in a function `cheapest_over`.
+  /// Allreduce of dense values in place, over a topology that chooses the algorithm itself, as `on_tree` does, in a
+  /// function `cheapest_over`.
   template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
     requires requires(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store) {
       cheapest_over(net, over, x, op, store, x);
@@ -122,7 +132,8 @@ struct cheapest {
     return cheapest_over(net, over, x, op, store, residual);
   }
 
-  /// Whether and how n values of T would be compressed with `codec` on `ranks` ranks, and why.
+  /// Returns the fastest allreduce of n dense values of T on `ranks` ranks by `model`, with or without compression by
+  /// `codec`, and the expected seconds of each.
   template <element T, class Codec>
   [[nodiscard]] static compression_choice compression(const Codec& codec, const network_model& model, rank_t ranks,
                                                       std::size_t n) {
@@ -138,7 +149,8 @@ struct cheapest {
   [[nodiscard]] network_model model_of(const channel<Net>& net) const {
     return pin ? *pin : net.net().node().network();
   }
-  /// Bytes per value in a dense block.
+  /// The mean number of bytes of a value in a dense block, computed for a block of 65536 values that the storage
+  /// encodes.
   template <element T, class Storage>
   static double block_bytes(const Storage& store) {
     if constexpr (storage::plain_blocks<Storage>)
@@ -153,8 +165,8 @@ struct cheapest {
     const network_model model = model_of(net);
     const double by_doubling = seconds_dense_recursive_doubling(model, call);
     const double by_halving = seconds_rabenseifner(model, call);
-    // The ring wins if latency hardly matters: on real networks its messages, which go one way on each connection, are
-    // faster than pairwise exchanges, but the model does not show that.
+    // The factor 0.99 prefers the ring if the model expects nearly equal times. On real networks, the ring's messages,
+    // which go one way on each connection, are faster than pairwise exchanges, but the model does not show that.
     const double by_ring = 0.99 * seconds_ring(model, call);
     const recursive_doubling doubling;
     const rabenseifner halving;

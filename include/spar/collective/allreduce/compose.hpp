@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Creates a composition from its parts, in any order.
+// Creates a composition from a selector, a storage, a topology and a schedule, in any order.
 #pragma once
 
 #include <spar/collective/allreduce/cheapest.hpp>
@@ -18,7 +18,7 @@ using selector::everything;
 
 namespace detail {
 
-/// The part for a slot, or the slot's default.
+/// Returns the part that fills the slot `Which`, or the slot's default `otherwise` if no part fills this slot.
 template <slot Which, class Default>
 constexpr Default part_or(const Default& otherwise) {
   return otherwise;
@@ -26,14 +26,16 @@ constexpr Default part_or(const Default& otherwise) {
 template <slot Which, class Default, class First, class... Rest>
 constexpr auto part_or(const Default& otherwise, const First& first, const Rest&... rest) {
   if constexpr (First::fills == Which) {
-    static_assert((... && (Rest::fills != Which)), "compose() was given two parts for one slot");
+    static_assert((... && (Rest::fills != Which)), "compose() was given two parts for one slot: pass at most one "
+                                                   "selector, one storage, one topology and one schedule");
     return first;
   } else {
     return part_or<Which>(otherwise, rest...);
   }
 }
 
-// A function because clang++ before 17 does not deduce template arguments of aggregates.
+// Constructs a composition in a function, because clang++ before version 17 does not deduce the template arguments of
+// an aggregate.
 template <class Selector, class Storage, class Topology, class Schedule>
 constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Selector select, Storage store,
                                                                             Topology over, Schedule by) {
@@ -42,9 +44,9 @@ constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Sele
 
 } // namespace detail
 
-/// Returns the composition of these parts, at most one for each slot; the defaults of the others are `everything`,
-/// `storage::coo`, `flat` and `cheapest`. Parts that have no meaning together do not compile, and the compiler prints
-/// one sentence that gives the reason: docs/composing.md.
+/// Returns the composition of `parts`, which are in any order: at most one selector, storage, topology and schedule. A
+/// part that is left out defaults to `everything`, `storage::coo`, `flat` or `cheapest`. Parts that have no meaning
+/// together do not compile, and the compiler prints one sentence with the reason (docs/composing.md).
 ///
 ///     auto reduce = compose(selector::exact_topk{.density = 0.01}, storage::qsgd<4>{}, split_allgather{});
 template <class... Parts>
@@ -52,8 +54,8 @@ constexpr auto compose(const Parts&... parts) {
   constexpr bool all_parts = (... && part<Parts>);
   static_assert(
       all_parts,
-      "compose() takes selectors, storages, topologies and schedules: structs with a name and options(f) that "
-      "say which slot they are for, as in `static constexpr spar::slot fills = spar::slot::selector;`");
+      "compose() takes selectors, storages, topologies and schedules, and one of its arguments is none of these: each "
+      "needs a name, options(f) and its slot, such as `static constexpr spar::slot fills = spar::slot::selector;`");
   if constexpr (all_parts) {
     return detail::composition_of(detail::part_or<slot::selector>(everything{}, parts...),
                                   detail::part_or<slot::storage>(storage::coo{}, parts...),
@@ -64,7 +66,8 @@ constexpr auto compose(const Parts&... parts) {
 
 namespace detail {
 
-/// Converts what `allreduce` takes as an algorithm: a single part becomes a composition, an algorithm stays as it is.
+/// Converts the algorithm that a user passes to `allreduce`: a single part, such as `ring{}`, becomes a composition
+/// with default parts; any other algorithm stays unchanged.
 template <class Algorithm>
 constexpr auto as_algorithm(Algorithm algorithm) {
   if constexpr (part<Algorithm>)

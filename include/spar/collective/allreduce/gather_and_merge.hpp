@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sparse allreduce by allgather: every rank gathers all streams and merges them itself (the baseline TopkA of Ok-Topk,
-// section 2).
+// Sparse allreduce by allgather: every rank gathers the streams of all ranks and merges them (the baseline TopkA of
+// Ok-Topk, section 2).
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
@@ -18,7 +18,8 @@
 
 namespace spar {
 
-/// ceil(log2 P) rounds. With k entries on each rank, a rank sends and receives (P - 1) k entries.
+/// A sparse allreduce in ceil(log2 P) rounds: every rank gathers and merges the streams of all ranks. With k entries on
+/// each rank, a rank sends and receives (P - 1) k entries.
 struct gather_and_merge {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
@@ -31,7 +32,8 @@ struct gather_and_merge {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
-  /// Adds the rounding errors of the encoding of this rank's stream to `residual`, unless `residual` is empty.
+  /// Allreduce of streams; the result is sparse. Adds the rounding errors of the encoding of this rank's stream to
+  /// `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -48,8 +50,8 @@ struct gather_and_merge {
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};
     auto sum = merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
-    net.compute(all.count() *
-                std::min<std::size_t>(2, all.size() - 1)); // three or more streams cost as much as two merges
+    // Merging three or more streams at once takes as long as merging all their entries twice.
+    net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1));
     co_return sum;
   }
 

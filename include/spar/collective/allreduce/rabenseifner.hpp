@@ -11,7 +11,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/topology/fold.hpp>
+#include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
 
 #include <cstdint>
@@ -21,9 +21,10 @@
 
 namespace spar {
 
-/// If P is a power of two: 2 log2 P rounds, in which each rank sends 2 n (P - 1) / P values. Otherwise ranks are folded
-/// in pairs before and get the result after, which costs two more rounds and, on the folded ranks, n values each way.
-/// The lower ranks' sum is the left operand.
+/// Allreduce by recursive halving and doubling. If P is a power of two, each rank sends 2 n (P - 1) / P values in 2
+/// log2 P rounds. Otherwise one rank of each folded pair (see folded_ranks) sends its n values to the other rank in an
+/// additional first round, and receives the n values of the result in an additional last round. In every reduction, the
+/// sum of the lower ranks is the left operand.
 struct rabenseifner {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "rabenseifner";
@@ -34,12 +35,12 @@ struct rabenseifner {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
-  /// In place. Only for storages that send dense values unencoded; with any other block codec, a composition sends
-  /// dense values as a dense stream.
+  /// Allreduce of dense values in place, for a storage that sends dense values unencoded. With any other storage, a
+  /// composition passes dense values to the overload for streams, as a dense stream.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
     requires storage::plain_blocks<Storage>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage = {}, std::span<T> = {}) const& {
-    const fold folded(net.rank(), net.size());
+    const folded_ranks folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const uniform_ownership owner{x.size(), active};
     const auto part = [x](index_range r) { return x.subspan(r.begin, r.size()); };
@@ -50,7 +51,7 @@ struct rabenseifner {
     if (!folded.active()) co_return;
 
     message_buffer theirs(net.memory());
-    rank_t first = 0; // this rank reduces the blocks [first, first + blocks)
+    rank_t first = 0; // the first of the `blocks` blocks that this rank still has to reduce
     for (rank_t blocks = active; blocks > 1;) {
       blocks /= 2;
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
@@ -86,12 +87,12 @@ struct rabenseifner {
     if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));
   }
 
-  /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+  /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            std::span<T> residual = {}) const& {
-    const fold folded(net.rank(), net.size());
+    const folded_ranks folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const std::uint64_t n = mine.dimension();
     const uniform_ownership owner{n, active};
@@ -117,7 +118,7 @@ struct rabenseifner {
       const auto theirs_to_be = have.slice(given.begin, given.end);
       outgoing<Storage, T, Index> out;
       auto sending = net.send(peer, out(net, store, theirs_to_be, given, step_of(1, net.rank())));
-      out.keep_lost(net, store, theirs_to_be, given, residual);
+      out.keep_error(net, store, theirs_to_be, given, residual);
       incoming<Storage, T, Index> theirs(memory);
       co_await net.receive(peer, theirs);
       const auto other = theirs.view(net, store, kept);
@@ -138,16 +139,17 @@ struct rabenseifner {
   void operator()(Args&&...) && = delete;
 
  private:
-  /// Gathers each active rank's block by recursive doubling, then sends the whole result to the folded ranks. Where the
-  /// result turns dense, missing entries become `absent`.
+  /// Gathers the blocks of all active ranks by recursive doubling, then sends the result to the inactive ranks. If the
+  /// result turns dense, an index without an entry gets the value `absent`.
   template <transport Net, element T, index_type Index, class Storage>
     requires storage::copies_nothing<Storage, T, Index>
-  static task<sparse_stream<T, Index>> gather(channel<Net> net, fold folded, sparse_stream<T, Index> sum,
+  static task<sparse_stream<T, Index>> gather(channel<Net> net, folded_ranks folded, sparse_stream<T, Index> sum,
                                               uniform_ownership owner, T absent, Storage store, std::span<T>) {
     const std::uint64_t n = owner.n;
     if (!folded.active()) {
-      auto receiving = fold_out<Index, T>(net, folded, n, store);
-      co_return co_await std::move(receiving);
+      incoming<Storage, T, Index> whole(net.memory());
+      co_await net.receive(folded.partner(), whole);
+      co_return sparse_stream<T, Index>::copy(net.memory(), whole.view(net, store, {0, n}));
     }
     for (rank_t blocks = 1, first = folded.number(); blocks < folded.active_ranks(); blocks *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
@@ -169,11 +171,12 @@ struct rabenseifner {
     if (folded.has_partner()) co_await net.send(folded.partner(), encode(std::as_const(sum).view()));
     co_return sum;
   }
-  /// Like the overload above, for encoded blocks: each is encoded once, by its owner, and all ranks decode all blocks
-  /// at the end.
+  /// Gathers the blocks of all active ranks by recursive doubling, then sends all blocks to the inactive ranks. Each
+  /// block is encoded once, by its owner, and every rank decodes all blocks at the end. If the result turns dense, an
+  /// index without an entry gets the value `absent`.
   template <transport Net, element T, index_type Index, class Storage>
     requires(!storage::copies_nothing<Storage, T, Index>)
-  static task<sparse_stream<T, Index>> gather(channel<Net> net, fold folded, sparse_stream<T, Index> sum,
+  static task<sparse_stream<T, Index>> gather(channel<Net> net, folded_ranks folded, sparse_stream<T, Index> sum,
                                               uniform_ownership owner, T absent, Storage store, std::span<T> residual) {
     const auto number = static_cast<std::size_t>(folded.number());
     const auto active = static_cast<std::size_t>(folded.active_ranks());

@@ -9,7 +9,7 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/merge.hpp>
-#include <spar/topology/fold.hpp>
+#include <spar/topology/folded_ranks.hpp>
 
 #include <cstdint>
 #include <span>
@@ -18,43 +18,48 @@
 
 namespace spar {
 
-/// If P is a power of two: log2 P rounds; in round t, ranks at distance 2^t exchange their sums. Otherwise one more
-/// round before, in which ranks are folded in pairs, and one after, in which the folded ranks get the result. The lower
-/// ranks' sum is the left operand.
+/// If P is a power of two, there are log2 P rounds; in round t, ranks at distance 2^t exchange their sums. Otherwise
+/// one rank of each folded pair (see folded_ranks) sends its contribution to the other rank in an additional first
+/// round, and receives the result in an additional last round. In every reduction, the sum of the lower ranks is the
+/// left operand.
 ///
-/// With k entries on each of P = 2^m ranks, a rank sends between k log2 P entries (equal indices) and k (P - 1) entries
-/// (disjoint indices), as long as no sum has more than delta entries; such a sum turns dense.
+/// With k entries on each of P = 2^m ranks, a rank sends between k log2 P entries (if the ranks have equal indices) and
+/// k (P - 1) entries (if the ranks have disjoint indices), provided that no sum has more than delta entries. A sum with
+/// more than delta entries turns dense.
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
 
-  /// The fraction of delta above which a sum turns dense; less than 1 if merging costs more than the saved bytes.
+  /// A sum turns dense above `dense_from` times delta entries. Values below 1 pay off if merging sparse sums takes more
+  /// time than their smaller messages save.
   double dense_from = 1;
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
-  /// Throws `invalid_argument` if `piece` is 0 or `dense_from` is not 0 or more.
+  /// Throws `invalid_argument` if `piece` is 0, or if `dense_from` is negative or NaN.
   void validate(std::uint64_t) const {
     detail::check_piece(piece);
-    if (!(dense_from >= 0)) raise<invalid_argument>({"dense_from is ", dense_from, "; expected 0 or more"});
+    if (!(dense_from >= 0))
+      raise<invalid_argument>({"recursive_doubling: the option dense_from is ", dense_from, "; expected 0 or more"});
   }
   template <class F>
   void options(F&& f) const {
     f("dense_from", dense_from), f("piece", piece);
   }
 
-  /// How often a contribution of dense values is encoded on its way, on P ranks.
-  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return fold(0, ranks).hops(); }
+  /// How many times in succession a contribution of dense values is encoded on its way to the result, on `ranks` ranks;
+  /// the error bound of a result grows with this number.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
 
-  /// In each round both ranks continue with the decoded values of both sums. Adds the rounding errors of this rank's
-  /// encodings to `residual`, unless `residual` is empty; if several ranks encode the same sum, only the first of them
-  /// adds the errors.
+  /// Allreduce of streams. In each round, both ranks of a pair continue with the decoded values of both sums, so that
+  /// both have the same bits. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
+  /// empty; if several ranks encode the same sum, only the lowest of these ranks adds the errors.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            std::span<T> residual = {}) const& {
-    const fold folded(net.rank(), net.size());
+    const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, mine.dimension()};
     const auto delta = storage::delta<T, Index>(store, mine.dimension());
     const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
@@ -66,13 +71,15 @@ struct recursive_doubling {
       auto folding = fold_in(net, folded, mine, limit, op, store, residual);
       sum = co_await std::move(folding);
       if (!folded.active()) {
-        auto receiving = fold_out<Index, T>(net, folded, mine.dimension(), store);
-        co_return co_await std::move(receiving);
+        incoming<Storage, T, Index> whole(memory);
+        co_await net.receive(folded.partner(), whole);
+        co_return sparse_stream<T, Index>::copy(memory, whole.view(net, store, all));
       }
       have = sum.view();
     }
 
-    // Before the round at distance d, groups of d ranks have the same sum: those with the same number / d.
+    // Before the round at distance d, the active ranks with the same number / d form a group of d ranks that have the
+    // same sum. All ranks of a group pass the same step to the codec, so that they encode the sum alike.
     const auto group = [&](rank_t ranks) {
       return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
     };
@@ -99,7 +106,7 @@ struct recursive_doubling {
       outgoing<Storage, T, Index> out;
       const payload last = out(net, store, have, all, group(folded.active_ranks()));
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
-      if constexpr (!exact) { // the folded ranks get decoded values, so all ranks continue with these
+      if constexpr (!exact) { // inactive ranks decode the result, so active ranks also continue with its decoded values
         const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));
         sum = sparse_stream<T, Index>::copy(memory, own);
       }
@@ -108,7 +115,8 @@ struct recursive_doubling {
     co_return sum;
   }
 
-  /// In place. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+  /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
+  /// `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
                         std::span<T> residual = {}) const& {
@@ -124,7 +132,7 @@ struct recursive_doubling {
  private:
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, std::span<T> x, Op op) {
-    const fold folded(net.rank(), net.size());
+    const folded_ranks folded(net.rank(), net.size());
     if (folded.has_partner()) {
       auto folding = fold_in(net, folded, x, op);
       co_await std::move(folding);
@@ -132,13 +140,14 @@ struct recursive_doubling {
     if (!folded.active()) co_return;
 
     message_buffer theirs(net.memory());
-    theirs.expect(x.size_bytes()); // in memory of this rank, as the peer is about to change its own
+    theirs.expect(
+        x.size_bytes()); // copies the values to memory of this rank, as the peer changes its `x` in the same round
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       auto sending = net.send(peer, encode<T>(x));
       theirs.end_loan();
       co_await net.receive(peer, theirs);
-      co_await sending; // before x changes
+      co_await sending; // the send must end before `x` changes
       if (peer < net.rank())
         kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
       else

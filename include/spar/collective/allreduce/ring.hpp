@@ -20,12 +20,14 @@
 
 namespace spar {
 
-/// P - 1 steps. The sum of block b starts at rank b + 1 and collects each rank's part on its way to its owner, rank b,
-/// so its operands have the order b + 1, ..., P - 1, 0, ..., b. Each rank sends n (P - 1) / P values.
+/// Reduce-scatter around a ring in P - 1 steps. The sum of block b starts at rank b + 1 and travels to its owner, rank
+/// b; each rank on the way adds its own values. The operands therefore have the order b + 1, ..., P - 1, 0, ..., b.
+/// Each rank sends n (P - 1) / P values.
 struct ring_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "ring_reduce_scatter";
 
-  /// In place: afterwards block `rank` of `x` (see uniform_ownership) is reduced, and the rest of `x` is unspecified.
+  /// Reduces dense values in place: at the end, block r of `x` on rank r (see uniform_ownership) contains the result,
+  /// and all other blocks of `x` are unspecified.
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const rank_t p = net.size();
@@ -39,7 +41,9 @@ struct ring_reduce_scatter : algorithm_defaults {
       message_buffer in(net.memory());
       co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
-      if (partial.size() != mine.size()) raise<corrupt_message>({"a block of a ring arrived with the wrong length"});
+      if (partial.size() != mine.size())
+        raise<corrupt_message>(
+            {"ring_reduce_scatter: a block of ", partial.size(), " values arrived; expected ", mine.size(), " values"});
       kernel::reduce_left(x.data() + mine.begin, partial.data(), mine.size(), op);
       net.compute(mine.size());
       in.release();
@@ -47,7 +51,7 @@ struct ring_reduce_scatter : algorithm_defaults {
     }
   }
 
-  /// Returns the entries of this rank's block of the sum. Adds the rounding errors of this rank's encodings to
+  /// Returns this rank's block of the sum of all ranks' streams. Adds the rounding errors of this rank's encodings to
   /// `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
@@ -65,7 +69,7 @@ struct ring_reduce_scatter : algorithm_defaults {
       const index_range given = owner[(block + 1) % p];
       outgoing<Storage, T, Index> out;
       auto sending = net.send(right, out(net, store, have, given, step_of(static_cast<std::uint64_t>(step), 0)));
-      out.keep_lost(net, store, have, given, residual);
+      out.keep_error(net, store, have, given, residual);
       incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(left, in);
       const auto partial = in.view(net, store, owner[block]);
@@ -86,12 +90,13 @@ struct ring_reduce_scatter : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// P - 1 steps, in each of which every rank forwards the block that it received last. Each rank sends n (P - 1) / P
-/// values.
+/// Allgather around a ring in P - 1 steps. In the first step, every rank sends its own block to the next rank; in each
+/// later step, every rank forwards the block that it received last. Each rank sends n (P - 1) / P values.
 struct ring_allgather : algorithm_defaults {
   static constexpr std::string_view name = "ring_allgather";
 
-  /// In place: rank r contributes block r of `x`.
+  /// Gathers dense values in place: rank r contributes block r of `x` (see uniform_ownership), and every rank gets all
+  /// blocks.
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x) const& {
     const rank_t p = net.size();
@@ -109,9 +114,9 @@ struct ring_allgather : algorithm_defaults {
     }
   }
 
-  /// Gathers the blocks of a vector, block r from rank r, and joins them. Where the result turns dense, missing entries
-  /// become `absent`. Adds the rounding errors of the encoding of this rank's block to `residual`, unless `residual` is
-  /// empty.
+  /// Returns the stream that joins the blocks of all ranks, of which rank r contributes block r (see
+  /// uniform_ownership). If the result turns dense, an index without an entry gets the value `absent`. Adds the
+  /// rounding errors of the encoding of this rank's block to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store = {},
@@ -120,8 +125,8 @@ struct ring_allgather : algorithm_defaults {
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    // The blocks in order of arrival, each copied to memory of this rank: otherwise the memory of a block's owner would
-    // be lent from rank to rank all around the ring.
+    // `passed` contains the blocks in order of arrival, each copied to memory of this rank. Without the copies, the
+    // memory of a block's owner would stay in use until the block has travelled all around the ring.
     fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
     const std::span<stream_view<T, Index>> blocks = views.span();
@@ -146,7 +151,8 @@ struct ring_allgather : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// Reduce-scatter, then allgather: 2 (P - 1) steps, in which each rank sends 2 n (P - 1) / P values.
+/// Allreduce around a ring: `ring_reduce_scatter`, then `ring_allgather`. Each rank sends 2 n (P - 1) / P values in 2
+/// (P - 1) steps.
 struct ring {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "ring";
@@ -162,10 +168,12 @@ struct ring {
     f("piece", piece);
   }
 
-  /// How often a contribution of dense values is encoded on its way, on P ranks.
+  /// How many times in succession a contribution of dense values is encoded on its way to the result, on `ranks` ranks;
+  /// the error bound of a result grows with this number.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? ranks : 0; }
 
-  /// In place. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+  /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
+  /// `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
                         std::span<T> residual = {}) const& {
@@ -175,7 +183,7 @@ struct ring {
       return compressed_ring(net, x, op, storage::blocks_of(store), piece, residual);
   }
 
-  /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+  /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},

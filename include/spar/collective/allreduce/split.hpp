@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The split phase of a split-allgather, in which every rank sends each owner its slice (SparCML, section 5.3.2; buckets
-// of ranks: Ok-Topk, section 3.1.1), and a sparse reduce-scatter that consists of this phase.
+// The split phase, in which every rank sends each owner the slice of its vector that the owner sums (SparCML, section
+// 5.3.2; buckets of ranks: Ok-Topk, section 3.1.1), and a sparse reduce-scatter that consists of a split phase.
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -21,12 +21,17 @@
 
 namespace spar {
 
-/// Sends each owner its slice of `mine` and reduces the slices of this rank's block: into the dense values at `dense`
-/// or, if `dense` is null, into a sparse stream. Each rank sends and receives P - 1 messages, all in flight at once.
-/// Sparse sums are computed over buckets of 16 ranks, each while the next bucket arrives, and then over the buckets;
-/// both in rank order, so that the sum at an index does not depend on its owner. Sparse slices travel by the stream
-/// codec of `store`. Dense slices travel as plain values, or by the block codec if `store` has no stream codec. Adds
-/// the rounding errors of the encodings of this rank's slices to `residual`, unless `residual` is empty.
+/// Sends each owner the slice of `mine` in the owner's block, and reduces the slices of all ranks in this rank's block.
+/// Writes the result to the dense values at `dense`, or returns it as a sparse stream if `dense` is null. Each rank
+/// sends and receives P - 1 messages, all in flight at once.
+///
+/// Sparse slices are merged in buckets of 16 ranks, each bucket while the messages of the next bucket arrive; at the
+/// end, the sums of the buckets are merged. Both merges are in rank order, so that the sum at an index does not depend
+/// on the owner of the index.
+///
+/// Sparse slices are encoded by the stream codec of `store`. Dense slices are sent as plain values, or encoded by the
+/// block codec if `store` has no stream codec. Adds the rounding errors of the encodings of this rank's slices to
+/// `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
 task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                           T* dense, Storage store = {}, std::span<T> residual = {}) {
@@ -44,7 +49,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   const index_range block = owner[net.rank()];
   const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
   const codec slices = storage::slices_of(store);
-  outgoing_list<codec, T, Index> out(memory, ranks - 1); // must outlive the sends, which read it
+  outgoing_list<codec, T, Index> out(memory, ranks - 1); // holds encoded slices; must outlive the sends that read them
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
   fixed_vector<incoming<codec, T, Index>> arrived(memory, ranks - 1);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
@@ -52,7 +57,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
     std::uint64_t entries = 0;
     for (const auto& part : some) entries += part.count();
-    const auto levels = static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // levels of pairwise merges
+    const auto levels =
+        static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // levels of a binary tree of merges
     sparse_stream<T, Index> sum;
     if (dense == nullptr)
       sum = merge_many(some, mine.dimension(), block, op, memory);
@@ -68,8 +74,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
   };
 
-  const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that no two ranks round alike
-  // Each rank starts with a different peer, so that no rank gets the messages of all others at once.
+  const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that no two ranks round a value alike
+  // Each rank sends to the other ranks in an order of its own, so that no rank gets the messages of all others at once.
   for (rank_t i = 1; i < p; ++i) {
     receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
   }
@@ -83,7 +89,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
     const auto part = arrived[i].view(net, slices, block);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
-      raise<corrupt_message>({"a dense stream arrived; expected sparse entries"});
+      raise<corrupt_message>(
+          {"a dense slice of ", part.count(), " values arrived in a split phase; expected a sparse slice"});
     }
     parts.span()[source] = part;
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
@@ -102,7 +109,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   co_return sum;
 }
 
-/// Reduce-scatter of sparse streams by direct messages: returns block `rank` of the sum, as a sparse stream.
+/// Reduce-scatter of sparse streams in one phase: every rank sends each owner its slice directly. Rank r gets block r
+/// of the sum (see uniform_ownership) as a sparse stream.
 struct split_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "split_reduce_scatter";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce by a split phase and an allgather, with a sparse (SSAR) or a dense (DSAR) second phase, or the smaller of
-// the two (SparCML, sections 5.3.2, 5.3.3 and 6).
+// Allreduce by a split phase and an allgather. The second phase gathers sparse blocks (SSAR), dense blocks (DSAR), or
+// those of the two that need fewer bytes (SparCML, sections 5.3.2, 5.3.3 and 6).
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>
@@ -21,18 +21,21 @@
 
 namespace spar {
 
-/// What the second phase of a split-allgather gathers: sparse blocks (SSAR), dense blocks (DSAR), or whichever needs
-/// fewer bytes for all blocks together (`adaptive`).
+/// How the second phase of a split-allgather sends the blocks of the sum: all sparse (SSAR), all dense (DSAR), or all
+/// in the form that takes fewer bytes in total (`adaptive`).
 enum class second_phase { adaptive, sparse, dense };
 
-/// Each owner reduces its block of the vector from direct messages; then all ranks gather the blocks. Sparse streams
-/// travel by the storage's stream codec, the dense blocks of the second phase by its block codec. If the storage has no
-/// stream codec, all messages are dense, and both phases are encoded.
+/// In the first phase, every rank sends each owner a slice of its vector, and each owner sums its block; in the second
+/// phase, all ranks gather the blocks. Sparse streams are encoded by the storage's stream codec, and the dense blocks
+/// of the second phase by the storage's block codec. If the storage has no stream codec, the messages of both phases
+/// are dense and encoded by the block codec.
 ///
-/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase it sends (P - 1)
-/// / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse, n (P - 1) / P values if
-/// not. Rounds: P - 1 messages at once, then ceil(log2 P); `adaptive` counts the entries of all blocks between the
-/// phases, in ceil(log2 P) additional rounds.
+/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase, a rank sends (P
+/// - 1) / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse, n (P - 1) / P values
+/// if the result is dense.
+///
+/// The first phase takes one round, in which each rank sends P - 1 messages at once; the second phase takes ceil(log2
+/// P) rounds. Between the phases, `adaptive` counts the entries of all blocks in ceil(log2 P) additional rounds.
 template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
   static constexpr slot fills = slot::schedule;
@@ -53,8 +56,8 @@ struct split_allgather {
                                                       : std::string_view("dense"));
   }
 
-  /// Adds the rounding errors of this rank's encodings, of its slices of the contribution and of its block of the sum,
-  /// to `residual`, unless `residual` is empty.
+  /// Allreduce of streams. Each rank encodes the slices of its contribution and its block of the sum, and adds the
+  /// rounding errors of these encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
@@ -93,7 +96,7 @@ struct split_allgather {
   void operator()(Args&&...) && = delete;
 
  private:
-  /// The number of entries in the blocks of all ranks together.
+  /// Returns the number of entries in the blocks of all ranks together; `mine` is the number in this rank's block.
   template <transport Net>
   static task<std::uint64_t> count_entries(channel<Net> net, std::uint64_t mine) {
     buffer<std::uint64_t> counts(net.memory(), static_cast<std::size_t>(net.size()));
@@ -105,7 +108,7 @@ struct split_allgather {
     co_return sum;
   }
 
-  /// Gathers the dense blocks of all ranks in `values`, in which this rank has written its own block.
+  /// Gathers the dense blocks of all ranks in `values`, which at first contains only this rank's block.
   template <transport Net, element T>
   static task<void> gather_dense(channel<Net> net, std::span<T> values, storage::dense, std::span<T>) {
     static constexpr bruck_allgather allgather;
@@ -129,17 +132,18 @@ struct split_allgather {
     const bruck_allgather allgather;
     co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
     for (rank_t r = 0; r < net.size(); ++r) {
-      coder.decode(std::span<const std::byte>(encoded(r)),
-                   block(r)); // this rank's own block too, so that all ranks continue with the same values
+      // Also decodes this rank's own block, so that all ranks continue with the same values.
+      coder.decode(std::span<const std::byte>(encoded(r)), block(r));
     }
     kernel::add_difference(residual.data() + (residual.empty() ? 0 : own.begin), std::as_const(exact).data(),
                            values.data() + own.begin, exact.size());
   }
 };
 
-/// Static sparse allreduce: for results that stay below delta.
+/// SSAR, the static sparse allreduce: the blocks of the sum are gathered as entries (SparCML, section 5.3.2). Suited to
+/// results of at most delta entries.
 using ssar_split = split_allgather<second_phase::sparse>;
-/// Dynamic sparse allreduce: the result is dense.
+/// DSAR, the dynamic sparse allreduce: the blocks of the sum are gathered as dense values (SparCML, section 5.3.3).
 using dsar_split = split_allgather<second_phase::dense>;
 
 } // namespace spar

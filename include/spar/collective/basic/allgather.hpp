@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allgather in ceil(log2 P) rounds for any number of ranks: of blocks of known sizes and of sparse streams (Bruck et
-// al. 1997; SparCML, section 5.3).
+// Bruck's allgather, which gathers blocks of known sizes, or sparse streams, in ceil(log2 P) rounds for any number of
+// ranks (Bruck et al. 1997; SparCML, section 5.3).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -19,20 +19,21 @@
 
 namespace spar {
 
-/// The byte offsets of blocks whose numbers of values are those of a uniform ownership, which has blocks of two sizes.
+/// The byte offsets of the blocks of a uniform ownership. Because such blocks have at most two different numbers of
+/// values, this class stores two sizes in bytes instead of a list.
 class block_sizes {
  public:
-  /// `bytes_of(values)` returns the bytes of a block with `values` values.
+  /// `bytes_of(m)` returns the number of bytes of a block of m values.
   template <class BytesOf>
   block_sizes(const uniform_ownership& owner, BytesOf bytes_of)
       : owner_(owner), larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)),
         larger_(bytes_of(owner[0].size())), smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
-  /// The offset of the first byte of a block.
+  /// The byte offset at which a block begins; for the number of blocks, the offset at which the last block ends.
   [[nodiscard]] std::size_t begin(rank_t block) const noexcept {
     const auto b = static_cast<std::uint64_t>(block);
     return b * smaller_ + std::min(b, larger_ones_) * (larger_ - smaller_);
   }
-  /// The number of values in `count` blocks from `first` on, which may wrap around after the last block.
+  /// The number of values in `count` consecutive blocks that start with block `first`; block 0 follows the last block.
   [[nodiscard]] std::uint64_t values(rank_t first, rank_t count) const noexcept {
     const rank_t beyond = std::max(0, first + count - owner_.blocks);
     return owner_.range(first, first + count - beyond).size() + owner_.range(0, beyond).size();
@@ -47,9 +48,9 @@ class block_sizes {
 
 namespace detail {
 
-/// The blocks [first, first + count) of `all`, which may wrap around after the last block: without `wrapped` the part
-/// before the end of `all`, with `wrapped` the part that continues at the beginning of `all`. Block b begins at
-/// `bounds.begin(b)`.
+/// Returns one of the two contiguous parts of `count` consecutive blocks that start with block `first`, where block 0
+/// follows the last block. If `wrapped` is false, returns the part before the end of `all`, otherwise the part that
+/// continues at the beginning of `all`, which may be empty. Block b begins at `bounds.begin(b)`.
 template <class T, class Bounds>
 std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t blocks, rank_t first, rank_t count,
                              bool wrapped) {
@@ -60,19 +61,21 @@ std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t bloc
 
 } // namespace detail
 
-/// In round t rank r receives up to 2^t parts, those of the ranks from r + 2^t on, and sends as many to rank r - 2^t.
-/// Every part is sent P - 1 times in all, which is the least possible volume.
+/// In round t, rank r receives up to 2^t parts from rank r + 2^t (modulo P), those of the 2^t ranks from r + 2^t on,
+/// and sends as many parts to rank r - 2^t. Every part is sent P - 1 times in total, the minimum for an allgather.
 struct bruck_allgather : algorithm_defaults {
   static constexpr std::string_view name = "bruck_allgather";
 
-  /// In place: rank r contributes block r of `x` (see uniform_ownership).
+  /// Gathers dense values in place: rank r contributes block r of `x` (see uniform_ownership), and every rank gets all
+  /// blocks.
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x) const& {
     const block_sizes sizes{{x.size(), net.size()}, [](std::uint64_t values) { return values * sizeof(T); }};
     return blocks(net, std::as_writable_bytes(x), sizes, wire_format::dense);
   }
 
-  /// In place, for blocks of bytes: rank r contributes block r.
+  /// Gathers blocks of bytes in place: rank r contributes block r, which begins at byte `sizes.begin(r)`, and every
+  /// rank gets all blocks.
   template <transport Net>
   task<void> blocks(channel<Net> net, std::span<std::byte> bytes, block_sizes sizes, wire_format format) const& {
     const rank_t p = net.size();
@@ -94,9 +97,9 @@ struct bruck_allgather : algorithm_defaults {
     }
   }
 
-  /// Returns every rank's stream on every rank. If `owned` is true, the stream of rank r must lie in block r of the
-  /// dimension. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless `residual` is
-  /// empty.
+  /// Returns the streams of all ranks on every rank, without merging them. If `owned` is true, the entries of rank r
+  /// must lie in block r of the dimension (see uniform_ownership). Adds the rounding errors of the encoding of this
+  /// rank's stream to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
@@ -106,14 +109,15 @@ struct bruck_allgather : algorithm_defaults {
     co_return parts;
   }
 
-  /// Gathers streams in place: `have` contains this rank's stream at first, and all ranks' streams at the end. Await
-  /// the task at once.
+  /// Gathers streams in place, for a codec that need not copy: at first, `have` contains this rank's stream, and at the
+  /// end, the streams of all ranks. The caller must await the task at once, because the task refers to `have`.
   template <transport Net, element T, index_type Index, class Codec = storage::coo>
     requires lending_codec<Codec, T, Index>
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, std::span<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
-    // Parts are stored in order of arrival: this rank's part, those of the ranks above it, then those from rank 0 on.
+    // Parts are stored in the order in which they arrive: the part of this rank, those of the ranks above this rank,
+    // then those from rank 0 on. In the end, `rotate` moves the part of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
@@ -130,10 +134,13 @@ struct bruck_allgather : algorithm_defaults {
       have = std::move(next);
     }
     have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
-    net.compute(have.count() /
-                2); // in every round an entry is copied and checked, which costs half as much as merging it
+    // Copying and checking an entry on its way takes half as long as merging an entry.
+    net.compute(have.count() / 2);
   }
-  /// Like the overload above, for encoded streams, which are decoded at the end, when all sizes are known.
+  /// Gathers streams in place, for a codec that encodes: at first, `have` contains this rank's stream, and at the end,
+  /// the streams of all ranks. Each rank encodes its stream once, and decodes all streams at the end, when all sizes
+  /// are known. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless `residual` is
+  /// empty.
   template <transport Net, element T, index_type Index, class Codec>
     requires(!lending_codec<Codec, T, Index>)
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec codec,
@@ -159,8 +166,8 @@ struct bruck_allgather : algorithm_defaults {
     const auto entries = [&](std::size_t r) { return parts.sparse_entries(r, range(static_cast<rank_t>(r))); };
     gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.memory());
     for (std::size_t r = 0; r < all.size(); ++r) {
-      parts.decode(net, codec, r, range(static_cast<rank_t>(r)),
-                   all.room(r)); // this rank's own stream too, as it may be rounded
+      // Also decodes this rank's own stream, because the codec may have rounded its values.
+      parts.decode(net, codec, r, range(static_cast<rank_t>(r)), all.room(r));
     }
     have = std::move(all);
     net.compute(have.count() / 2);

@@ -10,9 +10,9 @@
 
 namespace spar {
 
-/// No rank leaves the barrier before all ranks have entered it. Each rank sends ceil(log2 P) empty messages, to distant
-/// ranks first: the last message then often stays on the host, where it does not queue behind messages of ranks that
-/// have left the barrier.
+/// No rank leaves the barrier before all ranks have entered the barrier. Each rank sends ceil(log2 P) empty messages,
+/// the first to the most distant rank and the last to the next rank. The last message therefore often stays on the
+/// host, where messages of ranks that have already left the barrier do not delay the message.
 template <transport Net>
 task<void> barrier(channel<Net> net) {
   const rank_t p = net.size();

@@ -15,11 +15,13 @@
 
 namespace spar {
 
-/// ceil(log2 P) rounds; each rank except the root sends once. Operands have the order root, root + 1, ..., modulo P.
+/// Reduction to one rank, the root, in ceil(log2 P) rounds; every other rank sends one message. The operands have the
+/// order root, root + 1, ... (modulo P).
 struct binomial_reduce : algorithm_defaults {
   static constexpr std::string_view name = "binomial_reduce";
 
-  /// In place: `x` holds the result on the root and is unspecified elsewhere.
+  /// Reduces dense values in place: at the end, `x` contains the result on the root and unspecified values on all other
+  /// ranks.
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, rank_t root, Op op) const& {
     const rank_t p = net.size();
@@ -33,14 +35,16 @@ struct binomial_reduce : algorithm_defaults {
       message_buffer in(net.memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.piece<T>(0);
-      if (theirs.size() != x.size()) raise<corrupt_message>({"a vector arrived with the wrong length"});
+      if (theirs.size() != x.size())
+        raise<corrupt_message>(
+            {"binomial_reduce: a vector of ", theirs.size(), " values arrived; expected ", x.size(), " values"});
       kernel::reduce(x.data(), theirs.data(), x.size(), op);
       net.compute(x.size());
     }
   }
 
-  /// Returns the sum on the root and an empty stream elsewhere. Adds the rounding errors of the encoding of this rank's
-  /// sum to `residual`, unless `residual` is empty.
+  /// Returns the sum of all ranks' streams on the root, and an empty stream on all other ranks. Adds the rounding
+  /// errors of the encoding of this rank's partial sum to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op,
@@ -54,7 +58,7 @@ struct binomial_reduce : algorithm_defaults {
       if ((relative & distance) != 0) {
         outgoing<Storage, T, Index> out;
         co_await net.send((net.rank() + p - distance) % p, out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_lost(net, store, have, all, residual);
+        out.keep_error(net, store, have, all, residual);
         co_return sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), 0);
       }
       if (relative + distance >= p) continue;
@@ -73,10 +77,11 @@ struct binomial_reduce : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// ceil(log2 P) rounds; each rank except the root receives once.
+/// Broadcast from one rank, the root, in ceil(log2 P) rounds; every other rank receives one message.
 struct binomial_broadcast : algorithm_defaults {
   static constexpr std::string_view name = "binomial_broadcast";
 
+  /// Copies the dense values of the root to `x` on every rank.
   template <transport Net, element T>
   task<void> operator()(channel<Net> net, std::span<T> x, rank_t root) const& {
     const rank_t p = net.size();
@@ -94,7 +99,7 @@ struct binomial_broadcast : algorithm_defaults {
     }
   }
 
-  /// Returns the root's stream on every rank; the other ranks pass a stream of the same dimension, whose entries are
+  /// Returns the root's stream on every rank. All other ranks pass a stream of the same dimension, whose entries are
   /// ignored. Adds the rounding errors of the root's encoding to the root's `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>

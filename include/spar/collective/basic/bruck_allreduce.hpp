@@ -18,8 +18,9 @@
 
 namespace spar {
 
-/// Every rank sends and receives 2 (P - 1) blocks of n / P counters. For integers only: each block is summed in a
-/// different order of the ranks.
+/// Sums unsigned counters in place. Every rank sends and receives 2 (P - 1) blocks of n / P counters. Only for
+/// integers, because each block is summed in a different order of the ranks, which would give floating-point sums
+/// different rounding errors.
 struct bruck_allreduce {
   template <transport Net, std::unsigned_integral T>
   task<void> operator()(channel<Net> net, std::span<T> counters) const& {
@@ -42,7 +43,9 @@ struct bruck_allreduce {
       for (const std::size_t piece_number : {0U, 1U}) {
         const std::span<T> mine = piece(net.rank(), count, piece_number == 1);
         const auto theirs = in.piece<T>(piece_number);
-        if (theirs.size() != mine.size()) raise<corrupt_message>({"the wrong number of counters arrived"});
+        if (theirs.size() != mine.size())
+          raise<corrupt_message>({"bruck_allreduce: ", theirs.size(), " counters arrived in a piece; expected ",
+                                  mine.size(), " counters"});
         for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<T>(mine[i] + theirs[i]);
       }
       in.release();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The maximum of one number from each rank, by dissemination (Hensgen, Finkel and Manber 1988).
+// Computes the maximum of one number per rank, by dissemination (Hensgen, Finkel and Manber 1988).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -12,9 +12,9 @@
 
 namespace spar {
 
-/// Sets `mine` to the maximum of all ranks' numbers. In round t rank r receives from rank r + 2^t and sends to rank r -
-/// 2^t. A number that a rank receives twice does not change its maximum, so ceil(log2 P) rounds suffice for any number
-/// of ranks.
+/// Sets `mine` to the maximum of the numbers `mine` of all ranks. In round t, rank r receives from rank r + 2^t and
+/// sends to rank r - 2^t (modulo P). For any number of ranks, ceil(log2 P) rounds suffice, because a maximum does not
+/// change if a rank receives a number twice.
 template <transport Net>
 task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
   const rank_t p = net.size();

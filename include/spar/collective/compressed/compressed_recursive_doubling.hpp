@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recursive doubling with compression at the level of the collective, for any number of ranks (Zhou et al., algorithm
-// 2).
+// Recursive doubling with collective-level compression, in which the collective itself encodes and decodes the vector
+// piece by piece, for any number of ranks (Zhou et al., algorithm 2).
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/kernel/dense.hpp>
-#include <spar/topology/fold.hpp>
+#include <spar/topology/folded_ranks.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,22 +16,27 @@
 
 namespace spar {
 
-/// In each of log2 P rounds, two ranks exchange their encoded vectors, and both add the decoded values, also of their
-/// own vector, so that both have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes twice as
-/// often, and sends log2 P encoded vectors. For other P, one rank of each folded pair first sends its vector to the
-/// other; at the end all active ranks replace the result by its decoded encoding, which is also sent to the folded
-/// ranks: one more encoding. The vector travels in pieces: while one piece is in flight, another is encoded or decoded.
+/// Allreduce of dense values in place, compressed by `codec`. In each of log2 P rounds, two ranks exchange their
+/// encoded vectors. Each of the two ranks decodes both vectors, also its own, and adds the decoded values, so that both
+/// ranks have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes each piece twice as often, and
+/// sends log2 P encoded vectors.
 ///
-/// |result - sum| is at most (1 + e)^encodings(P) - 1 times the sum over the ranks of the largest |value| of the
-/// codec's block, where e is the codec's relative error.
+/// If P is not a power of two, one rank of each folded pair first sends its vector to the other rank (see
+/// folded_ranks). At the end, all active ranks encode the result once more and replace it by the decoded values, and
+/// the encoded result is also sent to the inactive ranks.
 ///
-/// In place; `piece` values are encoded at a time. Adds the rounding errors of this rank's encodings to `residual`,
-/// unless `residual` is empty; if several ranks encode the same values, only the first of them adds the errors.
+/// The vector is sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
+///
+/// |result - sum| is at most (1 + e)^h - 1 times the sum over the ranks of the largest |value| of the codec's block,
+/// where e is the codec's relative error and h is `recursive_doubling::encodings(P)`.
+///
+/// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty; if several ranks encode
+/// the same values, only the lowest of these ranks adds the errors.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
 task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
                                          std::span<T> residual) {
   if (net.size() == 1) co_return;
-  const fold folded(net.rank(), net.size());
+  const folded_ranks folded(net.rank(), net.size());
   const rank_t partner = folded.has_partner() ? folded.partner() : net.rank();
   const detail::pieces_of all{{0, x.size()}, piece};
   const block_coder coder(net, codec);
@@ -39,14 +44,15 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   detail::read_ahead<Net> in(net);
   buffer<T> scratch(net.memory(), all[0].size());
   const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
-  // Ranks that encode the same sum round alike, others do not.
+  // Ranks that encode the same sum pass the same step to the codec and therefore round alike; other ranks pass other
+  // steps.
   const auto step_of = [](rank_t round, rank_t group) {
     return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
   };
   const auto encode = [&](std::size_t i, std::uint64_t step, bool first) {
     const std::span<const T> mine = part(x, all[i]);
     out[i].message = coder.message(mine, all[i].begin, step, out[i].room);
-    if (first) coder.keep_lost(out[i].message, mine, part(residual, all[i]), scratch.span());
+    if (first) coder.keep_error(out[i].message, mine, part(residual, all[i]), scratch.span());
   };
 
   if (!folded.active()) {
@@ -66,7 +72,8 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
     co_return;
   }
 
-  // In stage 0 a rank receives its folded partner's vector; in stage s, ranks at distance 2^(s-1) exchange.
+  // In stage 0, an active rank of a folded pair receives the inactive rank's vector; in each stage s > 0, active ranks
+  // at distance 2^(s-1) exchange their vectors.
   const rank_t rounds = folded.rounds();
   const auto peer_of = [&](rank_t stage) {
     return stage == 0 ? partner : folded.rank_of(folded.number() ^ (rank_t{1} << (stage - 1)));
@@ -93,10 +100,11 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
           kernel::reduce(mine.data(), std::as_const(scratch).data(), mine.size(), op);
         net.compute(mine.size());
       }
-      const bool goes_back = stage == rounds; // to the folded ranks, if there are any
+      const bool goes_back = stage == rounds; // the result is sent to the inactive ranks, if there are any
       if (goes_back && folded.extra() == 0) continue;
       if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
-      const bool first = (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // of the ranks with this sum
+      const bool first =
+          (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // whether this rank is the lowest with this sum
       encode(i, step_of(stage + 1, folded.number() >> stage), first);
       if (!goes_back)
         out[i].send(net, peer_of(stage + 1));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ring allreduce with compression at the level of the collective (Zhou et al., algorithm 1).
+// The ring allreduce with collective-level compression, in which the collective itself encodes and decodes the vector
+// piece by piece (Zhou et al., algorithm 1).
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
@@ -15,17 +16,18 @@
 
 namespace spar {
 
-/// In the first phase each block is encoded, sent, decoded and reduced at each hop to its owner. The owner encodes the
-/// sum once, and in the second phase these bytes travel around the ring. All ranks, including the owner, use the
-/// decoded values, so all have the same bits. A rank encodes P blocks and decodes 2 P - 1 blocks (none if P is 1), and
-/// sends 2 (P - 1) / P of the encoded vector. Blocks travel in pieces: while one piece is in flight, another is encoded
-/// or decoded.
+/// Allreduce of dense values in place, compressed by `codec`. In the first phase, the partial sum of each block travels
+/// to the block's owner: at each hop, the partial sum is encoded, sent, decoded and reduced with the values of the next
+/// rank. The owner encodes the final sum once, and in the second phase the ranks forward these bytes around the ring.
+/// All ranks, including the owner, use the decoded values, so all ranks have the same bits.
+///
+/// A rank encodes P blocks and decodes 2 P - 1 blocks (none if P is 1), and sends 2 (P - 1) / P of the encoded vector.
+/// Blocks are sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
 ///
 /// |result - sum| is at most (1 + e)^P - 1 times the sum over the ranks of the largest |value| of the codec's block,
 /// where e is the codec's relative error.
 ///
-/// In place; `piece` values are encoded at a time. Adds the rounding errors of this rank's encodings to `residual`,
-/// unless `residual` is empty.
+/// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
 task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
                            std::span<T> residual) {
@@ -34,13 +36,14 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   const uniform_ownership owner{x.size(), p};
   const auto of = [](std::span<T> all, index_range r) { return all.empty() ? all : all.subspan(r.begin, r.size()); };
   const rank_t right = (net.rank() + 1) % p, left = (net.rank() + p - 1) % p;
-  // In hop 0 a rank sends its first block. In each later hop it receives another block: a partial sum, or from hop P on
-  // the final sum.
+  // The pieces of the block that this rank handles in a hop. In hop 0, the rank only sends a block; in each later hop,
+  // the rank receives a block, which is a partial sum or, from hop P on, a final sum.
   const auto pieces = [&](rank_t hop) { return detail::pieces_of{owner[(net.rank() + 2 * p - 1 - hop) % p], piece}; };
   const rank_t last = 2 * p - 2;
   const detail::pieces_of largest{owner[0], piece};
   const block_coder coder(net, codec);
-  // A rank is at most one block ahead of its right neighbour.
+  // A rank is at most one block ahead of its right neighbour, so slots for the pieces of one block and one more
+  // suffice.
   detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
   detail::read_ahead<Net> in(net);
   buffer<T> scratch(net.memory(), largest[0].size());
@@ -56,7 +59,8 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
       if (hop > 0) {
         co_await in.next();
         came = &in.take();
-        if (hop < last || i + 1 < block.count()) in.start(left); // arrives while this one is decoded
+        if (hop < last || i + 1 < block.count())
+          in.start(left); // receives the next piece while this rank decodes `came`
         message = coder.template arrived<T>(*came, range.size());
       }
       if (hop > 0 && hop < p) {
@@ -71,7 +75,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
         slot.message = hop < p ? coder.message(std::span<const T>(mine), range.begin, step, slot.room)
                                : coder.pass_on(message, slot.room);
         slot.send(net, right);
-        if (hop < p) coder.keep_lost(slot.message, std::span<const T>(mine), of(residual, range), scratch.span());
+        if (hop < p) coder.keep_error(slot.message, std::span<const T>(mine), of(residual, range), scratch.span());
         if (hop == p - 1) coder.decode(slot.message, mine);
       }
       if (hop >= p) coder.decode(message, mine);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ring and recursive doubling whose messages are compressed one by one: point-to-point compression, which compression
-// at the level of the collective outperforms (Zhou et al., section III-B).
+// The ring and recursive doubling with point-to-point compression, in which each message is encoded and decoded on its
+// own. Collective-level compression, as in `compressed_ring`, is faster (Zhou et al., section III-B).
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/kernel/dense.hpp>
-#include <spar/topology/fold.hpp>
+#include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace spar {
 
 namespace detail {
 
-/// A message as a library below the collective sends it: encoded before the send and decoded after the receive, without
-/// overlapping other work.
+/// Encodes each message before the send and decodes each message after the receive, as a library below the collective
+/// would. Neither overlaps other work.
 template <transport Net, class Codec>
 class coded_message {
  public:
@@ -46,8 +46,9 @@ class coded_message {
 
 } // namespace detail
 
-/// The ring. In the second phase each rank that forwards a block encodes it again: 2 (P - 1) encodings and as many
-/// decodings. An owner keeps its sum without rounding, so ranks may end with different bits.
+/// The ring allreduce with point-to-point compression. In the second phase, each rank that forwards a block encodes the
+/// block again, so that a rank encodes and decodes 2 (P - 1) blocks in total. Ranks may end with different bits,
+/// because an owner does not round its own copy of the sum.
 template <class Codec>
 struct p2p_compressed_ring {
   static constexpr std::string_view name = "p2p_compressed_ring";
@@ -59,13 +60,13 @@ struct p2p_compressed_ring {
   void options(F&& f) const {
     f("codec", codec);
   }
-  /// Throws `invalid_argument` for invalid options of the codec.
+  /// Throws `invalid_argument` if the codec's options are invalid.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const {
     (void)codec.template encoded_bytes<T>(1);
   }
 
-  /// In place.
+  /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
     requires block_codec<Codec, T>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
@@ -94,30 +95,30 @@ struct p2p_compressed_ring {
   void operator()(Args&&...) && = delete;
 };
 
-/// Recursive doubling. A rank adds its own values without rounding: log2 P encodings and as many decodings at P = 2^m,
-/// and ranks may end with different bits.
+/// Recursive doubling with point-to-point compression. At P = 2^m, a rank encodes and decodes log2 P vectors. Ranks may
+/// end with different bits, because a rank adds its own values without rounding them.
 template <class Codec>
 struct p2p_compressed_doubling {
   static constexpr std::string_view name = "p2p_compressed_doubling";
 
   Codec codec{};
 
-  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return fold(0, ranks).hops(); }
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
   template <class F>
   void options(F&& f) const {
     f("codec", codec);
   }
-  /// Throws `invalid_argument` for invalid options of the codec.
+  /// Throws `invalid_argument` if the codec's options are invalid.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const {
     (void)codec.template encoded_bytes<T>(1);
   }
 
-  /// In place.
+  /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
     requires block_codec<Codec, T>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-    const fold folded(net.rank(), net.size());
+    const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);
     detail::outgoing_piece<Net> slot;

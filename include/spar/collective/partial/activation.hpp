@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tells the ranks of a partial collective that a round is to run (eager-SGD, section 4.1.1): a broadcast along the
-// union of the binomial trees of all ranks, which any rank may begin, also several ranks at once.
+// Activates the rounds of a partial collective (eager-SGD, section 4.1.1): a broadcast of control messages makes all
+// ranks run a round. Any rank, or several ranks at once, may begin the broadcast: its edges are the union of the
+// binomial trees of all ranks.
 #pragma once
 
 #include <spar/collective/partial/participation.hpp>
@@ -23,45 +24,49 @@
 
 namespace spar::detail {
 
-/// The text of a control message about rounds.
+/// The text of a control message about a round or a call of a partial collective.
 struct round_note {
   enum class kind : std::uint8_t {
-    made,    // the source has created its object, with this dimension and digest; its description follows
-    start,   // the round is to run
-    called,  // the source has made the call with this number
-    drained, // rank `who` has made `round` - 1 calls and drains
-    left     // rank `who` has made `round` - 1 calls and has left
+    made,    // the sender has created its object, with dimension `round`, `digest`, and the description that follows
+    start,   // all ranks are to run round `round`
+    called,  // the sender has made call number `round`
+    drained, // rank `who` has made `round` - 1 calls and has called `drain`
+    left     // rank `who` has made `round` - 1 calls and has destroyed its object
   };
 
   std::uint32_t control_subscriber = 0;
   kind what{};
-  std::uint8_t edge = 0; // sent to the rank at distance 2^edge
+  std::uint8_t edge = 0; // the message goes to the rank at distance 2^edge
   std::uint16_t reserved = 0;
-  std::uint64_t round = 0;  // in `made`, the dimension
-  std::uint64_t digest = 0; // in `made`, the digest of the terms that must be equal on all ranks
+  std::uint64_t round = 0; // the number of a round or call, from 1; in `made`, the dimension n
+  // In `made`, the digest of what must be equal on all ranks, such as the algorithm and its options.
+  std::uint64_t digest = 0;
   rank_t who = 0;
   std::uint32_t reserved_too = 0;
 };
 static_assert(sizeof(round_note) == 32 && std::is_trivially_copyable_v<round_note>);
 
-/// One rank's part of the broadcast. Over each of its ceil(log2 P) edges a rank sends at most one message per round,
-/// whichever rank began the round. A message that arrives over edge j is forwarded over the edges after j, so it
-/// reaches the rank at distance d over the edges that are the one bits of d.
+/// One rank's part of the broadcasts. A rank has ceil(log2 P) edges; edge j leads to the rank at distance 2^j. A
+/// message that arrives over edge j is forwarded over all edges after j, so the rank at distance d from the first
+/// sender gets the message over the edges j for which bit j of d is 1. A rank sends at most one message per edge and
+/// round, even if several ranks begin the round.
 template <transport Net, participation Participation>
 class activation {
  public:
   activation(Net& net, const Participation& who, std::uint64_t n, const signature& agreed) noexcept
       : net_(&net), who_(who), n_(n), digest_(agreed.digest) {}
 
-  /// All rounds up to this one are to run.
+  /// The number of the last activated round: all ranks are to run rounds 1 to `started()`.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
-  /// The note of a rank that will make no further call; the note's round is 0 if there is no such rank.
+  /// The note of the rank that has drained or destroyed its object after the fewest calls, among the notes that have
+  /// arrived. The note's round is 0 if no rank has drained or destroyed its object.
   [[nodiscard]] const round_note& closing() const noexcept { return closing_; }
-  /// The number of messages that this rank has sent to start rounds and to report its calls.
+  /// The number of control messages that this rank has sent to start rounds and to report its calls.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
 
-  /// Tells the next rank that this rank has created its object. If ranks disagree on who starts rounds, no round may
-  /// ever start, and no other message would reveal the mismatch.
+  /// Sends this rank's dimension, digest and description to the next rank, which compares them with its own and throws
+  /// `mismatch` if they differ. Without this message, ranks that disagree on the participation could wait forever: no
+  /// rank would start a round, and no other message would reveal the mismatch.
   void greet(std::uint32_t control_subscriber, std::string description) {
     description_ = std::move(description);
     if (net_->size() == 1) return;
@@ -71,7 +76,8 @@ class activation {
     send_text(*net_, control_message::purpose::round, text, (net_->rank() + 1) % net_->size());
   }
 
-  /// This rank makes the call with this number.
+  /// Called when this rank makes call `round`: starts round `round`, reports the call to the rank that counts the
+  /// calls, or does nothing, as the participation prescribes.
   void call(std::uint32_t control_subscriber, std::uint64_t round) {
     subscriber_ = control_subscriber;
     if constexpr (std::same_as<Participation, everyone>) {
@@ -88,22 +94,26 @@ class activation {
     }
   }
 
-  /// This rank makes no further call from call `round` on. Notes forwarded for other ranks may have used this rank's
-  /// other edges, but never its first edge, so the next rank always receives this note.
+  /// Tells the other ranks that this rank makes no call from number `round` on, because it has drained or destroyed its
+  /// object (`why`). The next rank always gets this note. An edge on which this rank has forwarded such a note of
+  /// another rank is skipped, but notes are never forwarded on edge 0, which leads to the next rank.
   void close(std::uint32_t control_subscriber, round_note::kind why, std::uint64_t round) {
     take({.control_subscriber = control_subscriber, .what = why, .round = round, .who = net_->rank()}, 0);
   }
 
-  /// Handles a message that has arrived. Throws `corrupt_message` if the message is malformed, `mismatch` if ranks
-  /// disagree.
-  void hear(rank_t source, std::string_view text) {
+  /// Processes a control message from rank `source`. Throws `corrupt_message` if the message is malformed, and
+  /// `mismatch` if the dimension, the algorithm, the participation or the options of `source` differ from this rank's.
+  void on_message(rank_t source, std::string_view text) {
     round_note note;
     std::memcpy(&note, text.data(), std::min(text.size(), sizeof(note)));
     const bool made = note.what == round_note::kind::made;
     const bool sound = (made ? text.size() >= sizeof(note) : text.size() == sizeof(note)) &&
                        note.what <= round_note::kind::left && note.edge < edges() && note.who >= 0 &&
                        note.who < net_->size() && (note.round > 0 || made);
-    if (!sound) raise<corrupt_message>({"malformed control message about a round of a partial collective"});
+    if (!sound)
+      raise<corrupt_message>({"rank ", source, " sent a malformed control message of ", text.size(),
+                              " bytes about a round of a partial allreduce; expected a note of ", sizeof(note),
+                              " bytes with valid fields"});
     subscriber_ = note.control_subscriber;
     if (made) {
       check(note, source, std::string(text.substr(sizeof(note))));
@@ -125,7 +135,7 @@ class activation {
                        ", rank ", net_->rank(), " has ", n_});
     }
     if (theirs.digest != digest_) {
-      const option_difference between(description, description_);
+      const option_difference between(description.c_str(), description_.c_str());
       raise<mismatch>(
           {"ranks disagree on the algorithm, the participation or the options of a partial allreduce: rank ", peer,
            " has ", between.theirs(), ", rank ", net_->rank(), " has ", between.own()});
@@ -136,8 +146,8 @@ class activation {
     if (round > started_) take({.control_subscriber = subscriber_, .what = round_note::kind::start, .round = round}, 0);
   }
 
-  /// Counts a call of some rank. A rank makes its next call only after the round has run, so only the calls of one
-  /// round are counted at a time.
+  /// Counts one rank's call `round`. A rank makes its next call only after round `round` has run, so one counter is
+  /// enough: calls of two rounds are never counted at the same time.
   void count(std::uint64_t round) {
     if (round < counted_round_) return;
     if (round > counted_round_) {
@@ -149,7 +159,9 @@ class activation {
     }
   }
 
-  /// Records a note and forwards it over this rank's edges from `first` on.
+  /// Records a note and sends it over this rank's edges from number `first` on. An edge is skipped if this rank has
+  /// already sent a note over the edge for the same or a later round; for this, `start` notes are counted apart from
+  /// `drained` and `left` notes.
   void take(round_note note, int first) {
     const bool closes = note.what != round_note::kind::start;
     if (!closes)
@@ -166,7 +178,8 @@ class activation {
     }
   }
 
-  void send(const round_note& note, rank_t peer) { // allocates nothing
+  // Sends from the memory of `note`, so that starting a round allocates nothing.
+  void send(const round_note& note, rank_t peer) {
     const std::string_view text(reinterpret_cast<const char*>(&note), sizeof(note));
     send_text(*net_, control_message::purpose::round, text, peer);
     if (note.what == round_note::kind::start || note.what == round_note::kind::called) ++messages_;
@@ -183,7 +196,8 @@ class activation {
   std::uint64_t counted_round_ = 0;
   rank_t calls_ = 0;
   std::uint64_t messages_ = 0;
-  std::array<std::uint64_t, 64> sent_{}; // per edge: the last round started, then the last closed
+  // For each edge two rounds: the last round sent in a `start`, then the last sent in a `drained` or `left`.
+  std::array<std::uint64_t, 64> sent_{};
 };
 
 } // namespace spar::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The backlog of a rank of a partial collective: the calls that have missed their rounds and wait for the next round
-// (eager-SGD, figure 7).
+// A rank's backlog in a partial collective: the sum of its calls that came too late for their rounds and that the rank
+// contributes to its next round (eager-SGD, figure 7).
 #pragma once
 
 #include <spar/collective/finalize.hpp>
@@ -16,7 +16,7 @@
 
 namespace spar::detail {
 
-/// The backlog of dense values, which are reduced in place.
+/// The backlog of calls with dense values; the result of a call replaces these values.
 template <element T, class Op>
 class value_backlog {
  public:
@@ -25,7 +25,8 @@ class value_backlog {
   using value_type = T;
   static constexpr element_code index = code_of<std::uint32_t>;
 
-  /// The contribution to a round, and later its result: in the memory of the caller, or in `memory`.
+  /// This rank's contribution to a round and, after the round, the result. `x` refers to the caller's values or, if no
+  /// call waits for the round, to `memory`.
   struct share {
     buffer<T> memory;
     std::span<T> x;
@@ -47,8 +48,8 @@ class value_backlog {
     }
   }
 
-  /// Returns the sum of all calls that are held back and, if `call` is not null, of the values of the caller that waits
-  /// for this round. Afterwards nothing is held back.
+  /// Empties the backlog and returns its sum as the contribution to a round. If `call` is not null, a call waits for
+  /// the round: its values are part of the sum, and the sum replaces these values.
   share take(const argument* call) {
     share s;
     if (call != nullptr) {
@@ -85,7 +86,7 @@ class value_backlog {
   bool any_ = false;
 };
 
-/// The backlog of streams.
+/// The backlog of calls with sparse streams.
 template <element T, index_type Index, class Op>
 class stream_backlog {
  public:
@@ -96,7 +97,7 @@ class stream_backlog {
 
   struct share {
     sparse_stream<T, Index> own;
-    stream_view<T, Index> mine; // refers to the caller's stream or to `own`
+    stream_view<T, Index> mine; // the contribution: refers to the caller's stream or to `own`
     sparse_stream<T, Index> sum;
   };
 

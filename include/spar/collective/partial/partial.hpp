@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A collective that does not wait for late ranks and includes their contributions in a later round: persistent rounds,
-// which calls or the activations of other ranks start (eager-SGD, sections 4 and 5).
+// A partial allreduce, which does not wait for late ranks and includes their contributions in a later round (eager-SGD,
+// sections 4 and 5). An object on each rank runs all rounds; a round is started by a call of this rank or by an
+// activation from another rank.
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
@@ -10,6 +11,7 @@
 #include <spar/collective/partial/participants.hpp>
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <coroutine>
@@ -25,14 +27,15 @@ namespace spar {
 
 struct partial_options {
   static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
-  /// The number of rounds that may run ahead of a rank's calls; the rank keeps their results until it makes the calls.
-  /// With 0, a round waits for every rank.
+  /// The number of rounds that may run ahead of a rank's calls; the rank keeps the results of these rounds until it
+  /// makes the calls. With 0, every round waits for the calls of all ranks. Must be equal on all ranks.
   std::uint64_t tau = 64;
 };
 
 namespace detail {
 
-/// The terms of a partial allreduce, which must be equal on all ranks.
+/// What must be equal on all ranks of a partial allreduce: the algorithm, the participation, both with their options,
+/// and tau.
 template <class Algorithm, class Participation>
 struct partial_terms {
   static constexpr std::string_view name = "partial";
@@ -48,21 +51,22 @@ struct partial_terms {
 
 } // namespace detail
 
-/// One rank's end of a partial allreduce: an engine that runs one round after the other, and the calls that give the
-/// rounds their input.
+/// One rank's part of a partial allreduce. An engine runs one round after the other; the calls provide the input of the
+/// rounds and return their results.
 ///
-/// - Call t returns the result of round t, at once if this round has already run; all ranks get the same bits and the
-///   same `participants`.
-/// - Round r starts on this rank when it makes its call r and the participation lets it start rounds, or when another
-///   rank's activation has arrived and this rank has made at least r - tau calls. The rank then contributes all its
+/// - Call t returns the result of round t, at once if round t has already run. All ranks get the same bits and the same
+///   `participants`.
+/// - Round r starts on this rank when round r has been activated and this rank has made at least r - tau calls. Which
+///   ranks' calls activate a round depends on the participation. When round r starts, the rank contributes all its
 ///   calls that are in no earlier round, so every call is in exactly one round.
-/// - All ranks make the same number of calls; then `drain` runs a round of all ranks that includes every call that is
-///   still held back. If ranks have made different numbers of calls, or a rank makes a call after another rank has
-///   destroyed its object, the calls throw `mismatch`.
-/// - Rounds make progress while the application computes if the rank has a progress_thread or calls `progress()`.
+/// - All ranks must make the same number of calls and then call `drain`, which runs a last round of all ranks with all
+///   calls that are in no earlier round. If ranks have made different numbers of calls, or a rank makes a call after
+///   another rank has destroyed its object, the calls throw `mismatch`.
+/// - While the application computes, rounds make progress only if the rank has a progress_thread or calls `progress()`.
 ///
-/// Each rank makes one call at a time. The transport must outlive this object. All ranks must create their objects in
-/// the same order, just as they must start collectives in the same order.
+/// A rank makes one call at a time: the next call may start when the previous call has ended. The transport must
+/// outlive this object. All ranks must create their objects in the same order, just as all ranks must start collectives
+/// in the same order.
 template <transport Net, class Held, participation Participation, class Algorithm, class Op>
 class partial {
  public:
@@ -75,70 +79,73 @@ class partial {
         algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
     const detail::rank_lock lock(node().shared());
     if (node().dead()) node().failure().raise_peer_failed();
-    name_ = sentence("spar::partial ", node().dispatch().next());
+    name_ = sentence("spar::partial ", node().subscribers().next());
     detail::call_name& name = node().name_call({name_});
     if (net.rank() == 0) detail::broadcast_text(net, control_message::purpose::name, node().number_name(name));
     engine_.emplace(rounds(net));
     subscriber_.self = this;
-    subscriber_.hear = [](void* self, rank_t source, std::string_view text) {
-      static_cast<partial*>(self)->hear(source, text);
+    subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
+      static_cast<partial*>(self)->on_message(source, text);
     };
-    node().dispatch().add(subscriber_); // last, so that no message reaches an unfinished object
+    node().subscribers().add(subscriber_); // the last step, so that no message reaches an unfinished object
     activation_.greet(subscriber_.number, description_of(terms()));
   }
   partial(const partial&) = delete;
   /// Tells the other ranks that this rank makes no further call, so that a further call of any rank throws `mismatch`.
-  /// Then waits until a running round has ended and no peer reads this object's buffers. A program in the simulator
-  /// cannot wait in a destructor: it must call `drain` first.
+  /// Then waits until the running round, if any, has ended and no peer reads this object's buffers. In the simulator a
+  /// destructor cannot wait, so the program must call `drain` before the destructor runs.
   ~partial() {
     const detail::rank_lock lock(node().shared());
     try {
       if (!drained_ && !node().dead())
         activation_.close(subscriber_.number, detail::round_note::kind::left, calls_ + 1);
       while (running_ && !engine_->done() && !node().dead()) net_->progress(true);
-    } catch (...) { // the engine has failed, so there is nothing to wait for
+    } catch (...) { // the engine has failed, so no round is left to wait for
     }
     engine_.reset();
-    node().dispatch().remove(subscriber_);
+    node().subscribers().remove(subscriber_);
     detail::await_loans(*net_); // peers may still read this object's buffers
   }
 
-  /// Makes the next call: reduces dense values in place, or borrows a stream until the call has ended. Throws
-  /// `invalid_argument`, and does not count the call, for a dimension other than n, for a malformed stream, for values
-  /// that the algorithm does not accept, and after `drain`. Throws `mismatch` if another rank has drained, or has
-  /// destroyed its object, after fewer calls.
+  /// Makes the next call and waits for its result. Dense values are replaced by the result; a stream is borrowed until
+  /// the call has ended. Throws `invalid_argument`, and does not count the call, if the dimension of `x` is not n, if
+  /// the stream is malformed, if the algorithm does not accept the values, if the previous call has not ended, or after
+  /// `drain`. Throws `mismatch` if another rank has drained, or has destroyed its object, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
-  /// Starts the next call as a non-blocking call.
+  /// Starts the next call as a non-blocking call and returns its handle, on which the program calls `wait()` or
+  /// `done()`.
   auto start(const argument& x) { return begin(x, false); }
 
-  /// Returns the sum of all calls that were held back. All ranks must call `drain` after the last call. Overwrites
-  /// dense values with the sum; uses only the dimension of a stream.
+  /// Runs the last round and returns the sum of all calls that are in no earlier round. All ranks must call `drain`
+  /// after their last call. If `x` is dense, the sum overwrites its values; if `x` is a stream, only its dimension is
+  /// used. Throws `mismatch` if ranks have made different numbers of calls.
   result drain(const argument& x) { return start_drain(x).wait(); }
   auto start_drain(const argument& x) { return begin(x, true); }
 
-  /// Makes progress on messages that have arrived. Programs without a progress thread call `progress()` as they
-  /// compute. Returns whether a round is in progress, in which other ranks may be waiting for this rank: if so, call
-  /// `progress()` again soon.
+  /// Processes the messages that have arrived, without waiting. A program without a progress thread calls `progress()`
+  /// repeatedly while it computes. Returns whether a round is running; other ranks may be waiting for this rank while a
+  /// round runs, so the program should call `progress()` again soon.
   bool progress() {
     const detail::rank_lock lock(node().shared());
     net_->progress(false);
     return running_;
   }
 
-  /// The algorithm with its state, such as a residual; a round may change it until `drain` has ended.
+  /// The algorithm with its state, such as a residual. A round may change the state until `drain` has ended.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
   /// The number of calls that this rank has made.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
   /// The number of control messages that this rank has sent to start rounds and to report calls.
   [[nodiscard]] std::uint64_t activations_sent() const {
-    const detail::rank_lock lock(node().shared()); // a progress thread sends control messages too
+    const detail::rank_lock lock(node().shared()); // locked, because a progress thread may be sending control messages
     return activation_.messages();
   }
 
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
 
-  /// Suspends a coroutine until `wake` is called on its record or the communicator fails.
+  /// Suspends a coroutine, without a deadline, until `wake` is called on the operation record or the communicator
+  /// fails.
   class idly {
    public:
     idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
@@ -153,7 +160,7 @@ class partial {
     detail::operation_record* record_;
   };
 
-  /// The result of a round that has run.
+  /// A round on this rank: first the contribution, then the result, the participants and the statistics.
   struct finished {
     typename Held::share share;
     participants who;
@@ -161,12 +168,15 @@ class partial {
     finished* next = nullptr;
   };
 
-  // Calls.
+  // Functions that start and run the calls of the application.
 
   void check(const argument& x) const {
-    if (drained_) raise<invalid_argument>({"a partial allreduce has been drained, so no further call is allowed"});
+    if (drained_)
+      raise<invalid_argument>(
+          {"a partial allreduce has been drained after ", calls_, " calls, so no further call is allowed"});
     if (calling_)
-      raise<invalid_argument>({"the previous call of a partial allreduce has not ended; make one call at a time"});
+      raise<invalid_argument>(
+          {"the previous call of a partial allreduce has not ended; wait for its end before the next call"});
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>(
           {"a partial allreduce was called with dimension ", Held::dimension(x), "; expected ", n_});
@@ -181,7 +191,7 @@ class partial {
     check(x);
     call_record& record = node().calls().acquire();
     pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
-    net_->progress(false); // starts the round now if possible
+    net_->progress(false); // without waiting, so that the round starts now if it can
     return handle;
   }
 
@@ -195,14 +205,15 @@ class partial {
           begin_drain(round);
         else
           begin_call(x, round);
-      } catch (...) { // the other ranks must not wait for this call
+      } catch (...) { // report the error, because other ranks may wait for this call
         give_up();
         throw;
       }
       waiting_ = started_ < round ? &x : nullptr;
       engine_wait_.wake(node().scheduler());
     }
-    // If the round fails, wait for the engine's error: it is the root cause, and after it the engine no longer uses x.
+    // If the round fails, the call waits for the error of the engine, for two reasons: the error is the root cause, and
+    // the engine may use `x` until the error is set.
     const auto in_time = [&] { return alive && ended_ >= round; };
     while (!in_time() && (running_ || !error_)) {
       idly wait(node(), call_wait_);
@@ -240,32 +251,37 @@ class partial {
 
   void begin_drain(std::uint64_t round) {
     if (activation_.started() >= round) {
-      raise<mismatch>({"rank ", net_->rank(), " has drained after ", calls_, " calls, but another rank has made call ",
-                       activation_.started()});
+      raise<mismatch>({"rank ", net_->rank(), " has drained a partial allreduce after ", calls_,
+                       " calls, but another rank has made call ", activation_.started(),
+                       "; expected the same number of calls on every rank"});
     }
     drained_ = true;
     check_closing();
     activation_.close(subscriber_.number, detail::round_note::kind::drained, round);
   }
 
-  /// Throws `mismatch` if another rank has ended after a different number of calls.
+  /// Throws `mismatch` if another rank has drained, or has destroyed its object, after fewer calls than this rank has
+  /// made. Once this rank has drained, also throws unless the other rank has drained after the same number of calls.
   void check_closing() {
     const detail::round_note& note = activation_.closing();
     const bool drains = note.what == detail::round_note::kind::drained;
     if (note.round == 0 || (drained_ ? drains && note.round == calls_ + 1 : note.round > calls_)) return;
-    const char* what = drains ? " has drained a partial allreduce after " : " has left a partial allreduce after ";
-    raise<mismatch>({"rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(), " has made ", calls_});
+    const char* what =
+        drains ? " has drained a partial allreduce after " : " has destroyed its partial allreduce after ";
+    raise<mismatch>({"rank ", note.who, what, note.round - 1, " calls, but rank ", net_->rank(),
+                     drained_ ? " has drained after " : " has made ", calls_,
+                     "; expected the same number of calls on every rank"});
   }
-  /// Reports the current exception on this rank and to all other ranks.
+  /// Reports the current exception to this rank's calls, and to all other ranks by an abort.
   void give_up() noexcept {
-    if (!error_) error_ = std::current_exception(); // before the waiting calls are woken
+    if (!error_) error_ = std::current_exception(); // stored first, because `abort` wakes the waiting calls
     detail::abort(*net_, message_of(error_));
   }
 
-  void hear(rank_t source, std::string_view text) {
+  void on_message(rank_t source, std::string_view text) {
     if (node().dead()) return;
     try {
-      activation_.hear(source, text);
+      activation_.on_message(source, text);
       check_closing();
     } catch (...) {
       give_up();
@@ -273,7 +289,7 @@ class partial {
     engine_wait_.wake(node().scheduler());
   }
 
-  // The engine.
+  // Functions of the engine, which runs the rounds.
 
   [[nodiscard]] bool is_due(std::uint64_t round) const noexcept {
     if (drained_ && round == calls_ + 1) return true;
@@ -311,7 +327,7 @@ class partial {
     if (error_) call_wait_.wake(node().scheduler());
   }
 
-  /// Collects this rank's contribution to a round when the round starts.
+  /// Called when a round starts: collects this rank's contribution, which is the backlog and the waiting call, if any.
   void contribute(finished& next, std::uint64_t round) {
     next.who = participants(round, net_->size(), net_->memory());
     const argument* const call = drained_ ? nullptr : waiting_;
@@ -355,12 +371,12 @@ class partial {
   std::string name_;
 
   std::uint64_t calls_ = 0;
-  std::uint64_t started_ = 0;         // the last round that has started
-  std::uint64_t ended_ = 0;           // the last round that has ended
-  std::uint64_t oldest_held_ = 0;     // the oldest call that is held back, if there is one
-  const argument* waiting_ = nullptr; // the values of a call whose round has not started
+  std::uint64_t started_ = 0;         // the number of the last round that has started on this rank
+  std::uint64_t ended_ = 0;           // the number of the last round that has ended on this rank
+  std::uint64_t oldest_held_ = 0;     // the number of the oldest call in the backlog, if the backlog is not empty
+  const argument* waiting_ = nullptr; // the argument of a call whose round has not started, or null
   detail::slab<finished> finished_;
-  detail::record_queue<finished> results_; // of rounds whose calls have not been made yet
+  detail::record_queue<finished> results_; // the results of rounds that no call has returned yet
   bool calling_ = false;
   bool running_ = false;
   bool drained_ = false;

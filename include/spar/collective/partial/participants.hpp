@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Records which ranks' calls are in the result of a round of a partial collective.
+// The participants of a round of a partial collective: which ranks' calls are included in the result.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -16,14 +16,14 @@
 
 namespace spar {
 
-/// What a rank contributed to a round.
+/// What a rank contributed to a round of a partial collective.
 enum class presence : std::uint8_t {
   absent, ///< nothing
-  stale,  ///< earlier calls only
-  fresh   ///< the call of this round, and earlier calls that it had not contributed yet
+  stale,  ///< only calls that were too late for earlier rounds
+  fresh   ///< the call of this round, and all earlier calls that the rank has not contributed yet
 };
 
-/// The participants of a round, equal on all ranks that have the result of the round.
+/// What each rank contributed to one round; equal on all ranks that have the result of the round.
 class participants {
  public:
   participants() = default;
@@ -32,14 +32,14 @@ class participants {
     std::fill_n(marks_.data(), marks_.size(), 0);
   }
 
-  /// Rounds count from 1, as calls do.
+  /// The number of the round; rounds and calls are numbered from 1.
   [[nodiscard]] std::uint64_t round() const noexcept { return round_; }
   [[nodiscard]] presence operator[](rank_t rank) const noexcept { return static_cast<presence>(mark(rank) % 4); }
-  /// The number of rounds by which the oldest call is late that the rank contributed; 0 if the rank is absent.
+  /// The number of rounds by which the oldest call that `rank` contributed was late; 0 if `rank` is absent.
   [[nodiscard]] std::uint64_t staleness(rank_t rank) const noexcept {
     return static_cast<std::uint64_t>(mark(rank)) / 4;
   }
-  /// The greatest staleness of all ranks.
+  /// The greatest staleness of any rank.
   [[nodiscard]] std::uint64_t staleness() const noexcept {
     std::uint64_t most = 0;
     for (const std::int32_t m : marks_.span()) most = std::max(most, static_cast<std::uint64_t>(m) / 4);
@@ -50,7 +50,7 @@ class participants {
   [[nodiscard]] rank_t stale() const noexcept { return count(presence::stale); }
   [[nodiscard]] rank_t absent() const noexcept { return count(presence::absent); }
 
-  // Used by partial collectives.
+  // `set` and `marks` are for the class `partial`, which fills and exchanges the marks.
   void set(rank_t rank, presence what, std::uint64_t late) noexcept {
     const auto most = std::min<std::uint64_t>(late, std::numeric_limits<std::int32_t>::max() / 4);
     marks_.data()[rank] = static_cast<std::int32_t>(4 * most) + static_cast<std::int32_t>(what);
@@ -66,10 +66,10 @@ class participants {
   }
 
   std::uint64_t round_ = 0;
-  buffer<std::int32_t> marks_; // 4 * staleness + presence
+  buffer<std::int32_t> marks_; // for each rank, 4 * staleness + presence
 };
 
-/// The result of a round of streams.
+/// The result of a round of a partial allreduce of streams: the sum, and which ranks' calls it includes.
 template <element T, index_type Index>
 struct partial_sum {
   partial_sum() = default;

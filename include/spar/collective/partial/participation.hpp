@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decides which calls start a round of a collective that then runs without the late ranks (eager-SGD, section 4): the
-// calls of everyone, of anyone (solo), of a rank drawn for each round (majority), or of a number of ranks (quorum;
-// lemma 5.1).
+// Policies that decide which calls start a round of a partial collective (eager-SGD, section 4): the calls of all ranks
+// (`everyone`), the first call (`solo`), the call of a rank that is drawn for the round (`majority`), or the q-th call
+// (`quorum`; lemma 5.1).
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -16,14 +16,14 @@ namespace spar {
 
 namespace detail {
 
-/// The rank drawn for a round: each rank with the same probability, and the same rank on all ranks.
+/// Draws a rank for a round. Each rank has the same probability, and all ranks draw the same rank.
 constexpr rank_t drawn(std::uint64_t seed, std::uint64_t round, rank_t ranks) noexcept {
   return static_cast<rank_t>(splitmix(splitmix(seed) ^ round) % static_cast<std::uint64_t>(ranks));
 }
 
 } // namespace detail
 
-/// Each round waits for every rank's call, as a collective does that is not partial.
+/// Each round waits for the calls of all ranks, as in a collective that is not partial.
 struct everyone {
   static constexpr std::string_view name = "everyone";
   static constexpr void validate(rank_t) noexcept {}
@@ -31,7 +31,7 @@ struct everyone {
   static constexpr void options(F&&) noexcept {}
 };
 
-/// The first rank that makes its call starts the round on all ranks, so no rank waits for another.
+/// The first rank that makes its call starts the round on all ranks, so no rank waits for the call of another.
 struct solo {
   static constexpr std::string_view name = "solo";
   static constexpr void validate(rank_t) noexcept {}
@@ -40,11 +40,11 @@ struct solo {
   [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
 };
 
-/// A rank that is drawn for each round starts the round with its call. If all ranks call at different times, on average
-/// over the rounds (P + 1) / 2 of them have called by then; a single round is only sure to include one.
+/// A rank that is drawn for each round starts the round with its call. If all ranks call at different times, a round
+/// includes on average the calls of (P + 1) / 2 ranks. Only the call of the drawn rank is sure to be included.
 struct majority {
   static constexpr std::string_view name = "majority";
-  std::uint64_t seed = 1; ///< must be equal on all ranks
+  std::uint64_t seed = 1; ///< the seed of the draws; must be equal on all ranks
 
   static constexpr void validate(rank_t) noexcept {}
   template <class F>
@@ -56,17 +56,17 @@ struct majority {
   }
 };
 
-/// The q-th call starts the round, so every result includes the calls of at least q ranks. Ranks report their calls to
-/// a rank that is drawn for the round and counts them.
+/// The q-th call starts the round, so every result includes the calls of at least q ranks. For each round, a rank is
+/// drawn that counts the calls, and the other ranks report their calls to this rank.
 struct quorum {
   static constexpr std::string_view name = "quorum";
-  rank_t q = 1;           ///< in [1, P]
-  std::uint64_t seed = 1; ///< must be equal on all ranks
+  rank_t q = 1;           ///< the number of calls that start a round, in [1, P]
+  std::uint64_t seed = 1; ///< the seed of the draws; must be equal on all ranks
 
-  /// Throws `invalid_argument` if q is not in [1, P].
+  /// Throws `invalid_argument` if q is not in [1, P], where P is `ranks`.
   constexpr void validate(rank_t ranks) const {
     if (q < 1 || q > ranks)
-      raise<invalid_argument>({"a quorum must be from 1 to ", ranks, ", the number of ranks, not ", q});
+      raise<invalid_argument>({"the quorum is ", q, "; expected 1 to ", ranks, ", the number of ranks"});
   }
   template <class F>
   constexpr void options(F&& f) const {
@@ -79,12 +79,12 @@ struct quorum {
 
 namespace detail {
 
-/// A participation in which some ranks start rounds by their own calls.
+/// A participation in which a rank's own call may start the round, such as `solo` and `majority`.
 template <class P>
 concept initiated = requires(const P& who, rank_t rank, std::uint64_t round) {
   { who.initiates(rank, round, rank) } -> std::same_as<bool>;
 };
-/// A participation in which a rank counts the calls of a round.
+/// A participation in which one rank counts the calls of a round and starts the round, such as `quorum`.
 template <class P>
 concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
   { who.q } -> std::convertible_to<rank_t>;
@@ -93,10 +93,13 @@ concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
 
 } // namespace detail
 
-/// Decides which calls start a round: `everyone`, a type with `initiates(rank, round, P)`, which returns whether the
-/// rank's own call starts the round, or a type with `q` and `counter(round, P)`, the rank that counts the calls until
-/// there are q. `options(f)` calls `f(name, value)` with each option that must be equal on all ranks; `validate(P)`
-/// throws `invalid_argument` for invalid options.
+/// A policy that decides which calls start a round of a partial collective. A participation is one of these:
+/// - `everyone`;
+/// - a type whose `initiates(rank, round, P)` returns whether the rank's own call starts the round;
+/// - a type whose `counter(round, P)` returns the rank that counts the calls of the round and starts the round at the
+///   q-th call, where q is the member `q` of the type.
+/// `options(f)` calls `f(name, value)` with each option that must be equal on all ranks. `validate(P)` throws
+/// `invalid_argument` for invalid options.
 template <class P>
 concept participation =
     std::copyable<P> && requires(const P& who, rank_t ranks, void (*each)(std::string_view, std::uint64_t)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allgather of shares of very different sizes, which are balanced first if that is cheaper (Ok-Topk, section 3.1.2), by
-// a plan of moves between pairs of ranks.
+// An allgather of the ranks' shares, that is, of the entries that each rank holds. Ranks first move entries to each
+// other until all shares have about the same size, if this lowers the traffic of the busiest rank (Ok-Topk, section
+// 3.1.2).
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
@@ -26,8 +27,9 @@ inline index_range common_range(index_range a, index_range b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The largest number of entries that any rank sends or receives: in an allgather of shares with these bounds (see
-/// bruck_allgather), and before it, as `before(rank)` returns (entries sent, entries received).
+/// The largest number of entries that any rank sends or receives in a bruck_allgather of `shares` and in the moves
+/// before the allgather. The shares have `total` entries in all. `before(rank)` returns the pair (entries sent, entries
+/// received) for the moves of a rank.
 template <class Shares, class Before>
 std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t total, Before before) {
   std::uint64_t largest = 0;
@@ -35,7 +37,7 @@ std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t tota
     const auto [sent_before, received_before] = before(r);
     std::uint64_t sent = sent_before;
     for (rank_t distance = 1; distance < p; distance *= 2) {
-      const rank_t end = r + std::min(distance, p - distance); // end of the shares that it sends, which may wrap around
+      const rank_t end = r + std::min(distance, p - distance); // rank r sends the shares [r, end), modulo p
       sent += shares[std::min(end, p) - 1].end - shares[r].begin + (end > p ? shares[end - p - 1].end : 0);
     }
     largest = std::max(largest, std::max(sent, received_before + total - shares[r].size()));
@@ -45,10 +47,11 @@ std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t tota
 
 } // namespace detail
 
-/// Whether balancing these shares lowers the largest number of entries that a rank sends or receives, including the
-/// moves. All ranks know the sizes, so they agree. `bounds` are the P + 1 bounds of the shares in the sequence of all
-/// shares' entries, in rank order.
-inline bool evening_pays(std::span<const std::uint64_t> bounds) {
+/// Whether moving entries to balance the shares lowers the largest number of entries that any rank sends or receives,
+/// in the moves and the allgather together. With all ranks' entries numbered from 0 in rank order, the share of rank r
+/// is [bounds[r], bounds[r + 1]); `bounds` has P + 1 elements. All ranks pass the same `bounds`, so all get the same
+/// answer.
+inline bool balancing_pays(std::span<const std::uint64_t> bounds) {
   const auto p = static_cast<rank_t>(bounds.size() - 1);
   const bounded_ownership have{bounds};
   const uniform_ownership target{bounds.back(), p};
@@ -61,14 +64,15 @@ inline bool evening_pays(std::span<const std::uint64_t> bounds) {
          detail::largest_traffic(have, p, bounds.back(), no_moves);
 }
 
-/// Moves entries between ranks so that the sizes of their shares differ by at most one and the order of all entries is
-/// kept; returns this rank's new share. `bounds` are the P + 1 bounds of the old shares, as in evening_pays. A rank
-/// sends a message to each other rank whose new share overlaps its old one. Adds the rounding errors of the encodings
-/// of moved entries to `residual`, unless `residual` is empty.
+/// Moves entries between ranks until the sizes of their shares differ by at most one entry, and returns this rank's new
+/// share. The entries keep their order across all ranks. With all entries numbered in this order, the old share of rank
+/// r is [bounds[r], bounds[r + 1]); `bounds` has P + 1 elements. A rank sends one message to each other rank whose new
+/// share overlaps the sender's old share. Adds the rounding errors of the encodings of moved entries to `residual`,
+/// unless `residual` is empty. Throws `corrupt_message` if a message is dense or has the wrong number of entries.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
-task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> mine,
-                                       std::span<const std::uint64_t> bounds, Storage store = {},
-                                       std::span<T> residual = {}) {
+task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, Index> mine,
+                                             std::span<const std::uint64_t> bounds, Storage store = {},
+                                             std::span<T> residual = {}) {
   using codec = storage::streams_type<Storage>;
   const codec streams = storage::streams_of(store);
   const index_range all{0, mine.dimension()};
@@ -85,7 +89,7 @@ task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> m
                                          mine.values().subspan(first, positions.size()));
   };
   const auto others = static_cast<std::size_t>(p - 1);
-  outgoing_list<codec, T, Index> out(memory, others); // must outlive the sends, which read it
+  outgoing_list<codec, T, Index> out(memory, others); // holds the encoded messages, so it must outlive the sends
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, others);
   fixed_vector<incoming<codec, T, Index>> arrived(memory, others);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, others);
@@ -109,8 +113,8 @@ task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> m
     co_await receiving[i];
     const auto theirs = arrived[i].view(net, streams, all);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
-      raise<corrupt_message>(
-          {"a share of ", theirs.count(), " entries arrived; expected ", places[i].size(), " sparse entries"});
+      raise<corrupt_message>({"a message of ", theirs.count(), theirs.is_dense() ? " dense values" : " entries",
+                              " arrived while shares were balanced; expected ", places[i].size(), " sparse entries"});
     }
     share.write(places[i].begin - target[rank].begin, theirs);
   }
@@ -119,20 +123,22 @@ task<sparse_stream<T, Index>> even_out(channel<Net> net, stream_view<T, Index> m
   co_return share;
 }
 
-/// Joins every rank's share, in rank order, to one stream on every rank. `bounds` are the P + 1 bounds of the shares,
-/// as in evening_pays. Sets `evened` to whether the shares were balanced first. Adds the rounding errors of this rank's
-/// encodings to `residual`, unless `residual` is empty.
+/// Returns, on every rank, the shares of all ranks joined in rank order to one sparse stream. The share of rank r has
+/// bounds[r + 1] - bounds[r] entries; all ranks pass the same P + 1 `bounds`. Sets `balanced` to whether ranks moved
+/// entries before the allgather to balance the shares. Adds the rounding errors of this rank's encodings to `residual`,
+/// unless `residual` is empty. Throws `corrupt_message` if the number of entries or the order of the indices is wrong.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_stream<T, Index> mine,
-                                                    std::span<const std::uint64_t> bounds, bool& evened,
+                                                    std::span<const std::uint64_t> bounds, bool& balanced,
                                                     Storage store = {}, std::span<T> residual = {}) {
-  evened = evening_pays(bounds);
-  if (evened) mine = co_await even_out(net, mine.view(), bounds, store, residual);
+  balanced = balancing_pays(bounds);
+  if (balanced) mine = co_await balance_shares(net, mine.view(), bounds, store, residual);
   const bruck_allgather allgather;
   gathered<T, Index> shares(mine.view(), static_cast<std::size_t>(net.size()), net.memory());
   co_await allgather.streams(net, shares, false, storage::streams_of(store), residual);
   if (shares.count() != bounds.back()) {
-    raise<corrupt_message>({"shares of ", shares.count(), " entries arrived; expected ", bounds.back(), " entries"});
+    raise<corrupt_message>(
+        {"all ranks' shares have ", shares.count(), " entries in all; expected ", bounds.back(), " entries"});
   }
   sparse_stream<T, Index> all = std::move(shares).joined();
   check_indices(std::span<const Index>(all.indices()), {0, mine.dimension()});

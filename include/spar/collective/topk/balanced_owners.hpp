@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule of Ok-Topk: the k largest entries of the sum of every rank's k largest entries, in O(k) words (Ok-Topk,
-// algorithm 1).
+// The schedule of Ok-Topk (algorithm 1): every rank contributes its k largest entries and gets the k largest entries of
+// the sum. A rank sends and receives O(k) words.
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>
@@ -22,22 +22,29 @@
 
 namespace spar {
 
-/// Each rank sends its selected entries to the owners of their indices, whose boundaries balance the load. The owners
-/// keep the k largest sums, by a threshold that all ranks share, and all ranks gather these sums. The selector's
-/// `bounds(n)` give k, and its `period`, if it has one, gives the number of calls from one computation of the global
-/// threshold to the next (the paper's tau'). Only the entries that reach the global result leave `x`.
+/// Each rank owns a range of indices and sends its selected entries to the owners of the indices. The boundaries of the
+/// ranges are chosen so that the owners get about equally many entries. An owner sums the entries that it receives and
+/// keeps the sums that reach a threshold, which is the same on all ranks, so that about k sums are left in all. An
+/// allgather gives every rank the sums that are left. The selector's `bounds(n)` give k; the selector's optional
+/// `period` (the paper's tau') is the number of calls from one search for the threshold to the next. An entry that a
+/// rank has selected returns to the rank's `x` if its index is not in the result.
 ///
-/// If each call of the selector stays within its bounds, for which `epsilon` is the tolerance, a rank sends owners at
-/// most (1 + epsilon) k entries, an owner gets at most (1 + epsilon) k + P entries, and the result has at most
-/// (1 + epsilon) k entries; with epsilon 0 the result has k entries, or all nonzeros if there are fewer. A rank sends
-/// or receives at most 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1) / P + 10 P words (of 4 bytes, with values and
-/// indices of 4 bytes); more in calls that search for thresholds (see keep_global_topk) or boundaries (see
-/// balance_ownership). On a tree an owner gets its portion of P times as many entries.
+/// The following bounds hold if each call of the selector stays within its `bounds(n)`, where `epsilon` is the
+/// tolerance of the selector:
+/// - A rank sends at most (1 + epsilon) k entries to owners.
+/// - An owner gets at most (1 + epsilon) k + P entries. On a tree, an owner of the fraction f of the vector gets at
+/// most
+///   f P ((1 + epsilon) k + P) entries.
+/// - The result has at most (1 + epsilon) k entries; with epsilon 0 it has k entries, or all nonzero sums if there are
+///   fewer.
+/// - With values and indices of 4 bytes, a rank sends or receives at most 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1)
+///   / P + 10 P words of 4 bytes. Calls that search for a threshold (see keep_global_topk) or for boundaries (see
+///   balance_ownership) take more.
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
 
-  std::uint64_t tau = 64; ///< number of calls from one computation of the owners' boundaries to the next
+  std::uint64_t tau = 64; ///< the owners' boundaries are computed again every `tau` calls; at least 1
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -49,11 +56,11 @@ struct balanced_owners {
       return detail::accepts_entries_alone<Storage>();
   }
 
-  /// The state that changes from call to call; it is the same on all ranks.
+  /// What a call leaves for the next call; all ranks have the same state.
   struct state {
     std::uint64_t calls = 0;
     std::uint64_t global_threshold = 1;
-    std::vector<std::uint64_t> boundaries{}; ///< P + 1 boundaries of owners; on a tree, of its cells
+    std::vector<std::uint64_t> boundaries{}; ///< P + 1 boundaries of the owners; on a tree, the boundaries of its cells
 
     template <class F>
     void shared_state(F&& f) {
@@ -62,15 +69,17 @@ struct balanced_owners {
     template <class F>
     void own_state(F&&) const noexcept {}
   };
-  /// What the last call did.
+  /// The statistics of the last call.
   struct report {
-    std::uint64_t boundary_rounds = 0;  ///< rounds of 2 ceil(log2 P) messages each
-    std::uint64_t threshold_rounds = 0; ///< rounds of ceil(log2 P) messages each
-    bool evened_out = false;            ///< whether the owners' shares were balanced before the allgather
+    /// Refinements of the owners' boundaries, of 2 ceil(log2 P) messages per rank each.
+    std::uint64_t boundary_rounds = 0;
+    /// Rounds of the search for the threshold, of ceil(log2 P) messages per rank each.
+    std::uint64_t threshold_rounds = 0;
+    bool evened_out = false; ///< whether ranks moved entries to balance the owners' shares before the allgather
   };
 
   void validate(std::uint64_t) const {
-    if (tau == 0) raise<invalid_argument>({"tau is 0 calls; expected at least 1"});
+    if (tau == 0) raise<invalid_argument>({"tau of balanced_owners is 0 calls; expected at least 1"});
   }
   template <class F>
   void options(F&& f) const {
@@ -92,13 +101,14 @@ struct balanced_owners {
     sparse_stream<T, Index> mine = select_for<Index>(net, *parts, state_now, report_now, x, prepare);
     const auto owners = parts->over.owners(x.size(), net.size());
     now.boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
-    const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1); // for the average block
+    // The entries allowed in a block of average size.
+    const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1);
     last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries,
                                                       now.calls % tau == 0, most);
 
-    // On a tree, ranks also encode partial sums. `lost` collects the rounding errors of this rank's encodings. Only the
-    // errors of entries of the global result go to the residual, because all ranks put their whole contributions to
-    // other entries back.
+    // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
+    // errors at indices of the result go into the residual `x`. At any other index all ranks put their exact
+    // contributions back, so the rounding lost nothing.
     constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
     buffer<T> lost(net.memory(), rounds_on_the_way ? x.size() : 0);
     std::fill_n(lost.data(), lost.size(), T{});
@@ -106,12 +116,13 @@ struct balanced_owners {
     sparse_stream<T, Index> reduced =
         co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, residual);
     if (reduced.is_dense()) reduced = to_sparse(reduced.view(), op, net.memory());
-    buffer<std::uint64_t> shares(net.memory(), ranks + 1); // where each rank's share begins among all shares
+    // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
+    buffer<std::uint64_t> shares(net.memory(), ranks + 1);
     last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
                                                       now.global_threshold, shares.span());
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, parts->store, x);
-    put_back_losers(mine, sum.view(), x, net.memory());
+    put_back_dropped(mine, sum.view(), x, net.memory());
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), std::as_const(lost).span(), x);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
@@ -122,8 +133,8 @@ struct balanced_owners {
   static void add_at(std::span<const Index> indices, std::span<const T> from, std::span<T> to) {
     for (const Index i : indices) to[i] = static_cast<T>(to[i] + from[i]);
   }
-  /// The number of calls from one computation of the global threshold to the next: 1 for a selector without `period`,
-  /// which computes its own threshold in every call.
+  /// The number of calls from one search for the global threshold to the next. The result is 1 for a selector without
+  /// `period`, because such a selector also computes its own threshold in every call.
   template <class Selector>
   static std::uint64_t period_of(const Selector& select) {
     if constexpr (requires { select.period; })

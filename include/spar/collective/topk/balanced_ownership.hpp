@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ownership of index ranges with about equally many entries, by the quantiles of the positions of all ranks' entries.
-// (Ok-Topk, section 3.1.1, averages each rank's own quantiles instead, which fails if ranks differ.)
+// Divides the indices into blocks with about equally many entries: the bounds of the blocks are quantiles of the
+// indices of all ranks' entries. Ok-Topk (section 3.1.1) instead averages the quantiles of each rank, which gives
+// uneven blocks if the ranks' entries are distributed differently.
 #pragma once
 
 #include <spar/collective/basic/bruck_allreduce.hpp>
@@ -19,20 +20,21 @@ namespace spar {
 
 namespace detail {
 
-/// Searches for the quantiles between all blocks at once. Every rank counts its entries below 7 probes between the two
-/// nearest known positions of each quantile; from the sums of these counts all ranks draw the same conclusions.
+/// Searches for all quantiles, the bounds between blocks, at the same time. For each quantile, the search knows two
+/// indices between which the quantile lies. In each round, every rank counts its entries below 7 probes (indices)
+/// between these two indices. An allreduce sums the counts, so all ranks narrow the search in the same way.
 template <index_type Index, class Ownership>
 class quantile_search {
   static constexpr std::uint64_t probes = 7;
 
   struct position {
     std::uint64_t index;
-    std::uint64_t below; // number of entries of all ranks with smaller indices
+    std::uint64_t below; // number of all ranks' entries with indices below `index`
   };
   struct quantile {
-    std::uint64_t target; // number of entries that should be below the quantile
-    position low;         // has at most `target` entries below
-    position high;        // has at least `target` entries below
+    std::uint64_t target; // number of all ranks' entries that should be below the quantile
+    position low;         // at most `target` entries are below this position
+    position high;        // at least `target` entries are below this position
     [[nodiscard]] bool found() const {
       return high.index - low.index <= 1 || low.below == target || high.below == target;
     }
@@ -44,8 +46,8 @@ class quantile_search {
   };
 
  public:
-  /// `target` gives the sizes of the blocks relative to each other, `totals` the number of entries of all ranks in each
-  /// of the blocks with these bounds.
+  /// `target` gives the wanted sizes of the blocks relative to each other. totals[b] is the number of all ranks'
+  /// entries in the current block b, [bounds[b], bounds[b + 1]).
   quantile_search(Ownership target, std::span<const std::uint64_t> bounds, std::span<const std::uint64_t> totals,
                   pool& memory)
       : target_(target), quantiles_(memory, totals.size()), counts_(memory, probes * (totals.size() - 1)) {
@@ -60,9 +62,11 @@ class quantile_search {
     }
   }
 
-  /// Whether the search may end: by the nearest known positions, no block would have more than `most` entries (a number
-  /// for the average block) or exceed its target by more than about 3 % or P entries; or nothing is left to refine.
-  [[nodiscard]] bool good(std::uint64_t most) const {
+  /// Whether the search may end: if no bound can be refined further, or if no block exceeds its limit with the nearest
+  /// known positions as bounds. The limit of a block is the smaller of two numbers: `most`, scaled from a block of
+  /// average size to this block; and the block's target plus 1/32 of the target, or, if greater, plus the number of
+  /// blocks.
+  [[nodiscard]] bool may_end(std::uint64_t most) const {
     const std::uint64_t mean = target_.n / (quantiles_.size() + 1);
     std::uint64_t below = 0;
     bool found = true, fits = true;
@@ -77,7 +81,8 @@ class quantile_search {
     return found || fits;
   }
 
-  /// This rank's counts, which are then summed over all ranks.
+  /// Returns the numbers of this rank's entries below each probe. The caller sums these counts over all ranks in place,
+  /// and then calls `narrow`.
   std::span<std::uint64_t> count(std::span<const Index> mine) {
     std::size_t c = 0;
     for (const quantile& q : quantiles_) {
@@ -85,7 +90,8 @@ class quantile_search {
     }
     return counts_.span();
   }
-  /// Narrows the search, once the counters hold the sums over all ranks.
+  /// Narrows the range of each quantile. The caller must have replaced the counts that `count` returned by their sums
+  /// over all ranks.
   void narrow() {
     const std::uint64_t* count = counts_.data();
     for (quantile& q : quantiles_) {
@@ -99,7 +105,9 @@ class quantile_search {
   void write(std::span<std::uint64_t> bounds) const {
     for (std::size_t q = 0; q < quantiles_.size(); ++q) bounds[q + 1] = quantiles_[q].nearest().index;
     if (!spar::detail::ascends(bounds)) {
-      raise<corrupt_message>({"the counts of entries that arrived are inconsistent"});
+      raise<corrupt_message>(
+          {"the bounds of the ", bounds.size() - 1,
+           " owners' blocks do not ascend, because the counts of entries that arrived are inconsistent"});
     }
   }
 
@@ -108,21 +116,23 @@ class quantile_search {
   }
 
  private:
-  Ownership target_; // the sizes of the blocks, in entries of all ranks
+  Ownership target_; // the wanted sizes of the blocks, in entries of all ranks
   fixed_vector<quantile> quantiles_;
   buffer<std::uint64_t> counts_;
 };
 
 } // namespace detail
 
-/// `bounds` are the bounds of `target.count()` blocks of [0, n), equal on every rank. Moves the bounds if `anew` is set
-/// or a block would get more than `most` entries, so that the blocks get about as many entries as `target` says: all
-/// equally many for P blocks of owners `uniform_ownership{n, P}`. If blocks should differ, `most` is for the average
-/// block. `mine` holds the ascending indices of this rank's entries. Invalid bounds, such as zeros, are replaced.
+/// Moves the `bounds` between the `target.count()` blocks of [0, n) so that the blocks get about as many entries as
+/// `target` says: with `uniform_ownership{n, P}`, P blocks get about equally many. `mine` holds the ascending indices
+/// of this rank's entries; all other arguments are equal on all ranks. The bounds move only if `anew` is true, if a
+/// block has more than `most` entries of all ranks, or if the bounds are invalid, such as zeros before the first call.
+/// If `target` has blocks of different sizes, `most` is for a block of average size and is scaled for each block.
 ///
-/// For b blocks this takes an allreduce of b counters, and for each refinement one of 7 (b - 1) counters, which leaves
-/// an eighth of the distance in which a bound is searched. Each allreduce takes 2 ceil(log2 P) messages per rank, of
-/// less than 4 b (the first one) or 28 b (a refinement) words of 4 bytes in all. Returns the number of refinements.
+/// With b blocks, every call takes an allreduce of b counters. Each refinement takes an allreduce of 7 (b - 1) counters
+/// and narrows the range in which a bound is searched to an eighth. In each allreduce a rank sends 2 ceil(log2 P)
+/// messages: less than 4 b words of 4 bytes in all in the first allreduce, less than 28 b words in a refinement.
+/// Returns the number of refinements. Throws `corrupt_message` if the counts that arrive are inconsistent.
 template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership target,
                                       std::span<std::uint64_t> bounds, bool anew, std::uint64_t most) {
@@ -147,7 +157,7 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
   if (!anew && !too_many) co_return refinements;
 
   search quantiles(target, bounds, totals.span(), net.memory());
-  for (; !quantiles.good(most); ++refinements) {
+  for (; !quantiles.may_end(most); ++refinements) {
     co_await allreduce(counters, quantiles.count(mine));
     quantiles.narrow();
   }

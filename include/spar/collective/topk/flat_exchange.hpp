@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How entries get to their owners and back on a topology without a plan: directly to each owner, and balanced before
-// they are gathered (Ok-Topk, sections 3.1.1 and 3.1.2).
+// How schedules exchange entries on a topology without a plan, such as `flat`: each rank sends its entries directly to
+// the owners (Ok-Topk, section 3.1.1), and an allgather, with balanced shares if that is cheaper, gives all ranks the
+// owners' sums (section 3.1.2).
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>
@@ -14,8 +15,9 @@
 
 namespace spar {
 
-/// Returns the sums of the indices between this rank's `bounds`, as a sparse stream. Adds the rounding errors of this
-/// rank's encodings to `residual`, unless `residual` is empty, as do the functions that gather the sums.
+/// Sends each owner its slice of `mine`. Returns the sums of the indices that this rank owns, [bounds[rank],
+/// bounds[rank + 1]), as a sparse stream. Adds the rounding errors of this rank's encodings to `residual`, unless
+/// `residual` is empty.
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
@@ -23,16 +25,19 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&
   return split_phase(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr), store, residual);
 }
 
-/// Gathers all ranks' sparse blocks, whose numbers of entries all ranks know: `shares` holds where each rank's block
-/// begins among all entries, and the number of all entries. Sets `evened` to whether the blocks were balanced first.
+/// Returns, on every rank, the entries of all ranks' sparse blocks. The block of rank r has shares[r + 1] - shares[r]
+/// entries; all ranks pass the same P + 1 `shares`. Sets `balanced` to whether ranks moved entries before the allgather
+/// to balance the blocks. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, straight_topology Topology, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>> gather_shares(channel<Net> net, const Topology&, sparse_stream<T, Index> mine,
                                             std::span<const std::uint64_t>, std::span<const std::uint64_t> shares,
-                                            bool& evened, Storage store, std::span<T> residual) {
-  return balance_and_allgather(net, std::move(mine), shares, evened, store, residual);
+                                            bool& balanced, Storage store, std::span<T> residual) {
+  return balance_and_allgather(net, std::move(mine), shares, balanced, store, residual);
 }
 
-/// Gathers all ranks' blocks, which follow each other in rank order; the result is dense if that is smaller.
+/// Returns, on every rank, the blocks of all ranks joined in rank order. The result is dense if its dense values take
+/// fewer bytes than its entries. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
+/// empty.
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,
                                             std::span<const std::uint64_t>, Op op, Storage store,

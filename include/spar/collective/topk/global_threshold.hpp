@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the k largest entries of a sum whose blocks have different owners, by a threshold that all ranks share and
-// reuse between calls (Ok-Topk, section 3.1.3).
+// Finds the k largest entries of a sum whose blocks have different owners. The owners keep the entries that reach a
+// threshold, which is common to all ranks and is used again in later calls (Ok-Topk, section 3.1.3).
 #pragma once
 
 #include <spar/collective/allreduce/recursive_doubling.hpp>
@@ -25,13 +25,14 @@ namespace spar {
 
 namespace detail {
 
-/// The number of entries above a threshold and exactly at it.
+/// How many entries have a magnitude above a threshold, and how many have exactly the threshold as their magnitude.
 struct threshold_counts {
   std::uint64_t above = 0;
   std::uint64_t at = 0;
 
-  /// The number of entries that are selected with this threshold; of the entries at the threshold, as many as there is
-  /// room for.
+  /// The number of entries that a call keeps: all entries that reach the threshold if they are at most `bounds.most`.
+  /// Otherwise, the call keeps all entries above the threshold, and enough entries at the threshold to keep `bounds.k`
+  /// in all.
   [[nodiscard]] std::uint64_t selected(const selector::topk_bounds& bounds) const noexcept {
     return above + at <= bounds.most ? above + at : std::max(above, std::min(bounds.k, above + at));
   }
@@ -47,14 +48,16 @@ threshold_counts count_from(std::span<const T> values, kernel::magnitude<T> thre
   return counts;
 }
 
-/// Searches for the k-th largest magnitude of all ranks' values, with 31 counters per round.
+/// Searches for the k-th largest magnitude of all ranks' values. In each round, every rank counts how many of its
+/// values reach each of 31 probes (magnitudes), and an allreduce sums the counts.
 template <element T>
 class threshold_search {
   using key = kernel::magnitude<T>;
   static constexpr std::size_t probes = 31;
 
  public:
-  /// `known` is the number of all ranks' values above and at `threshold`.
+  /// The search starts at `threshold`, the threshold of the last call; `known` counts the values of all ranks above and
+  /// at `threshold`.
   threshold_search(key threshold, const threshold_counts& known, const selector::topk_bounds& bounds)
       : bounds_(bounds), best_(threshold) {
     if (known.above >= bounds.k && bounds.k > 0) {
@@ -71,13 +74,15 @@ class threshold_search {
   [[nodiscard]] bool done() const noexcept { return done_; }
   [[nodiscard]] key threshold() const noexcept { return best_; }
 
-  /// This rank's counters: for each probe, the number of values of at least this magnitude.
+  /// Returns this rank's counters: for each probe, the number of values whose magnitude is at least the probe. The
+  /// caller sums the counters over all ranks in place, and then calls `narrow`.
   std::span<std::uint64_t> count(std::span<const T> values) {
     for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
-    std::array<std::uint64_t, probes + 1> reached{}; // reached[j]: the number of values that reach exactly j probes
+    // reached[j]: the number of values that reach exactly j of the probes.
+    std::array<std::uint64_t, probes + 1> reached{};
     for (const T value : values) {
       const key m = kernel::magnitude_of(value);
-      std::size_t below = 0; // binary search without branches, as the values are in random order
+      std::size_t below = 0; // binary search without branches, because branches on random values are unpredictable
       for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
       ++reached[below];
     }
@@ -85,7 +90,8 @@ class threshold_search {
     for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
     return counts_;
   }
-  /// Narrows the search, once the counters hold the sums over all ranks.
+  /// Narrows the range of the search. The caller must have replaced the counters that `count` returned by their sums
+  /// over all ranks.
   void narrow() {
     const auto distance = [&](std::uint64_t count) {
       return count > bounds_.k ? count - bounds_.k : bounds_.k - count;
@@ -97,11 +103,13 @@ class threshold_search {
     best_ = probes_[nearest];
     done_ = distance(counts_[nearest]) <= (bounds_.most - bounds_.k) / 2;
     if (done_) return;
-    std::size_t passed = 0; // number of probes that at least k values reach
+    std::size_t passed = 0; // the number of probes that at least k values reach
     while (passed < probes && counts_[passed] >= bounds_.k) ++passed;
     if (passed > 0) low_ = probes_[passed - 1];
     if (passed < probes) top_ = static_cast<key>(probes_[passed] - 1);
-    if (top_ < low_) raise<corrupt_message>({"the counts of entries that arrived are inconsistent"});
+    if (top_ < low_)
+      raise<corrupt_message>({"the counts of entries that arrived are inconsistent: the ", bounds_.k,
+                              "-th largest magnitude would be at least ", low_, " and at most ", top_});
     galloping_ = false;
     look();
   }
@@ -112,8 +120,8 @@ class threshold_search {
     done_ = low_ >= top_;
   }
 
-  /// The i-th probe; probes ascend, from above `low_` to `top_`. The first round probes at growing distances from the
-  /// last threshold, as thresholds change slowly.
+  /// The i-th probe; probes ascend, from above `low_` to `top_`. In the first round, the distances of the probes from
+  /// the last threshold are powers of two, because the threshold changes little from call to call.
   [[nodiscard]] key probe(std::size_t i) const noexcept {
     const key width = static_cast<key>(top_ - low_);
     if (galloping_) {
@@ -129,7 +137,7 @@ class threshold_search {
 
   selector::topk_bounds bounds_;
   key best_;
-  key low_ = 1;                             // at least k values reach this magnitude, or there are fewer than k
+  key low_ = 1;                             // at least k values reach this magnitude, unless fewer than k are nonzero
   key top_ = kernel::greatest_magnitude<T>; // fewer than k values exceed this magnitude
   bool upwards_ = false;
   bool galloping_ = true;
@@ -138,13 +146,15 @@ class threshold_search {
   std::array<std::uint64_t, probes> counts_{};
 };
 
-/// Keeps, in their order, the entries above the threshold and the first `ties` entries at the threshold.
+/// Removes all entries except those above `threshold` and the first `ties` entries at `threshold`. The remaining
+/// entries keep their order.
 template <element T, index_type Index>
 void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
   const std::span<Index> indices = entries.indices();
   const std::span<T> values = entries.values();
   std::size_t kept = 0;
-  for (std::size_t e = 0; e < values.size(); ++e) { // without branches, as it is unpredictable which are kept
+  // Without branches, because the processor could not predict which entries are kept.
+  for (std::size_t e = 0; e < values.size(); ++e) {
     const auto m = kernel::magnitude_of(values[e]);
     const bool tie = m == threshold && ties > 0;
     ties -= static_cast<std::uint64_t>(tie);
@@ -157,29 +167,32 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
 
 } // namespace detail
 
-/// Keeps, of the sums that the owners hold, the k largest in magnitude, or nearly so: a number of them within `bounds`,
-/// or all nonzeros if there are fewer. Among equal sums at the threshold, those of the lowest owner come first, then
-/// those of the lowest index. Sets the P + 1 `shares` to where each rank's share begins in the sequence of all kept
-/// entries.
+/// Removes from `mine`, the sums of this rank's block, all but those that are among the k largest of all ranks by
+/// magnitude. The number of sums that all ranks keep is within `bounds`; if fewer sums are nonzero, all of these are
+/// kept. If only some of the sums at the threshold are kept, they are those of the lowest owners and, of one owner,
+/// those with the lowest indices. Sets the P + 1 `shares` so that rank r's kept sums are [shares[r], shares[r + 1]) of
+/// all kept sums in rank order.
 ///
-/// `last_threshold` is the threshold of the last call, as a magnitude, or 1 before the first call. The threshold is
-/// searched for again if `anew` is set, or if too few or too many sums reach it. Every call takes ceil(log2 P) messages
-/// per rank, of 2 (P - 1) words (of 4 bytes) together, 4 (P - 1) with 64-bit indices. A search repeats these messages
-/// and adds rounds of an allreduce by recursive doubling with 62 words per message: at most 8 rounds for values of 4
-/// bytes, fewer if the threshold has changed little or a number near k suffices. Returns the number of rounds of
-/// ceil(log2 P) messages that the search took.
+/// `last_threshold` is the threshold of the last call, as a magnitude, and 1 before the first call. If `anew` is true,
+/// or if too few or too many sums reach this threshold, the ranks search for a new threshold and store it in
+/// `last_threshold`. In every call, a rank sends ceil(log2 P) messages that have 2 (P - 1) words of 4 bytes in all, or
+/// 4 (P - 1) words with 64-bit indices. A search repeats these messages and adds rounds of an allreduce by recursive
+/// doubling, with messages of 62 words. For values of 4 bytes a search takes at most 8 rounds, and fewer if the
+/// threshold changes little or if `bounds` allow a number near k. Returns the number of rounds of ceil(log2 P) messages
+/// that the search took. Throws `corrupt_message` if the counts that arrive are impossible.
 template <transport Net, element T, index_type Index>
 task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
                                      bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares) {
   const auto ranks = static_cast<std::size_t>(net.size());
   auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
-  // A block has no more entries than there are indices, so counters of the width of an index suffice.
+  // A block has at most as many entries as there are indices, so counters of the width of an index suffice.
   using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
   const auto counters = net.template with_element<counter>();
   const bruck_allgather allgather;
   const recursive_doubling allreduce;
   const auto rank = static_cast<std::size_t>(net.rank());
-  buffer<counter> counts(net.memory(), 2 * ranks); // for each owner, the entries above the threshold and at it
+  // For each owner: the number of its entries above the threshold, then at the threshold.
+  buffer<counter> counts(net.memory(), 2 * ranks);
   detail::threshold_counts all;
   const auto count_own = [&] {
     const auto own = detail::count_from(std::span<const T>(mine.values()), threshold);
@@ -191,8 +204,8 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     for (std::size_t r = 0; r < ranks; ++r) {
       const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
       if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
-        raise<corrupt_message>({"rank ", r, " reports ", theirs.above, " entries above and ", theirs.at,
-                                " entries at the threshold of a vector of length ", mine.dimension()});
+        raise<corrupt_message>({"rank ", r, " reports ", theirs.above, " entries above the threshold and ", theirs.at,
+                                " at the threshold; expected at most ", mine.dimension(), " in all, the dimension"});
       }
       all.above += theirs.above;
       all.at += theirs.at;

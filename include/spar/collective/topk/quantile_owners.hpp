@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A split-allgather whose owners get shares of the entries in the proportions of the topology: each owns the indices
-// between two quantiles. Extends SparCML and FlexReduce.
+// A split-allgather whose owners get entries in the proportions that the topology prescribes: each owner's block of
+// indices lies between two quantiles of the indices of all ranks' entries. Extends SparCML and FlexReduce.
 #pragma once
 
 #include <spar/collective/topk/balanced_ownership.hpp>
@@ -19,10 +19,10 @@
 
 namespace spar {
 
-/// Ranks agree on the quantiles of all entries (see balance_ownership), reduce each block of indices to its owner, and
-/// gather the blocks. On a tree, entries are merged inside a host before anything crosses the host's link. Sums turn
-/// dense if that is smaller. If entries are evenly distributed, `split_allgather` and, on a tree, `chains` avoid the
-/// cost of the agreement.
+/// Ranks compute the quantiles of the indices of all entries (see balance_ownership), reduce each block between two
+/// quantiles to its owner, and gather the blocks. On a tree, the ranks of a host merge their entries before any crosses
+/// the host's link. Sums turn dense if dense values take fewer bytes than entries. If entries are evenly distributed
+/// over the indices, `split_allgather` or, on a tree, `chains` avoids the cost of computing quantiles.
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
@@ -32,7 +32,7 @@ struct quantile_owners {
     if constexpr (!topology_with_owners<Topology>)
       return needs_owners();
     else if constexpr (!has_stream_codec<Storage> || straight_topology<Topology>)
-      return detail::accepts_entries_alone<Storage>(); // on a tree sums may turn dense
+      return detail::accepts_entries_alone<Storage>(); // no block codec: dense sums are sent only on a tree
     else
       return nothing_against();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule of gTopk: finds the k largest entries by a reduction tree that selects again at every inner node, and
-// broadcasts them (gTopk: Shi et al., ICDCS 2019; Ok-Topk, section 2).
+// The schedule of gTopk (Shi et al., ICDCS 2019; Ok-Topk, section 2): ranks reduce their entries along a binomial tree,
+// in which every inner node keeps only the k largest entries of its sum, and the root broadcasts the result.
 #pragma once
 
 #include <spar/collective/basic/binomial.hpp>
@@ -22,8 +22,8 @@
 
 namespace spar {
 
-/// Merges left and right and keeps the k largest entries of the sum, of equal ones those with the lowest indices; the
-/// other entries are added to the residual.
+/// Merges `left` and `right` and returns the k entries of the sum with the largest magnitudes; among entries with equal
+/// magnitudes, those with lower indices come first. Adds the other entries to `residual`, by `op`.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
                                    std::uint64_t k, std::span<T> residual, Op op, pool& memory) {
@@ -37,9 +37,10 @@ sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stre
   return both;
 }
 
-/// 2 ceil(log2 P) rounds with at most k entries in each message, or as many more as the selector may select (see
-/// topk_bounds). An inner node adds the entries that it drops to its own residual, so the sum and all residuals
-/// together are the contributions of all ranks. Part of a rank's contribution may be in another rank's residual.
+/// Takes 2 ceil(log2 P) rounds. A message has at most k entries, or as many more as the selector's `bounds(n)` allow
+/// (see topk_bounds). An inner node adds the entries that it drops to its own residual, so the sum and the residuals of
+/// all ranks together equal the contributions of all ranks. Part of a rank's contribution may be in another rank's
+/// residual.
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";
@@ -73,7 +74,7 @@ struct tree_of_topk {
       if ((net.rank() & distance) != 0) {
         outgoing<Storage, T, Index> out;
         co_await net.send(net.rank() - distance, out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_lost(net, store, have, all, x);
+        out.keep_error(net, store, have, all, x);
         break;
       }
       if (net.rank() + distance >= p) continue;
@@ -81,7 +82,8 @@ struct tree_of_topk {
       co_await net.receive(net.rank() + distance, in);
       const auto theirs = in.view(net, store, all);
       if (theirs.is_dense())
-        raise<corrupt_message>({"a dense stream arrived; expected the k largest entries as a sparse stream"});
+        raise<corrupt_message>({"a dense stream of ", theirs.count(), " values arrived; expected the ", k,
+                                " largest entries as a sparse stream"});
       sum = merge_topk(have, theirs, k, x, op, net.memory());
       net.compute(have.count() + theirs.count());
       have = sum.view();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schedule of FlexReduce: along the chains of a plan, level by level up a tree and down again (FlexReduce, section
-// III).
+// The schedule of FlexReduce (section III): ranks reduce values along the chains of a plan, level by level up a tree,
+// and the sums return along the same chains down the tree.
 #pragma once
 
 #include <spar/collective/allreduce/ring.hpp>
@@ -22,15 +22,17 @@
 
 namespace spar {
 
-/// An uneven reduce-scatter up the tree, then an uneven all-gather down the tree; between the two, for many dense
-/// values, a barrier. On the level of a branch with d children, each of its links carries n (d - 1) / d values each way
-/// in each half, which is the minimum. A link that is at most a quarter as fast as the others carries n values in both
-/// halves together, and the others then up to n values in each half. On a flat topology this is the ring, on a tree
-/// with equal degrees BlueConnect.
+/// A reduce-scatter up the tree, then an all-gather down the tree; ranks may own ranges of different sizes. If a dense
+/// vector is so large that a barrier costs less than 1 % of its transfer time, a barrier separates the two halves. In
+/// each half, every link to one of the d children of a branch transfers n (d - 1) / d values each way, which is the
+/// minimum. An exception is a branch with one link of at most a quarter of the bandwidth of any other: that link
+/// transfers n values in both halves together, and the other links up to n values in each half. On a flat topology this
+/// schedule is the ring, and on a tree with equal degrees BlueConnect.
 ///
-/// With a block codec, partial sums are encoded at each hop, and the owners' sums once. Sums that the codec cannot
-/// encode travel down the tree as plain values, on which ranks agree in ceil(log2 P) additional rounds. Throws
-/// `invalid_argument` if the codec rejects a sum.
+/// With a block codec, every hop encodes the partial sum again, and each owner encodes its sum once for the way down.
+/// If the codec cannot encode the sum of some owner, all sums travel down the tree as plain values; with a codec that
+/// may fail in this way, ranks take ceil(log2 P) additional rounds to agree on the format. Throws `invalid_argument` if
+/// the codec rejects a sum with this exception.
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
@@ -41,15 +43,16 @@ struct chains {
   template <class F>
   void options(F&&) const noexcept {}
 
-  /// How often a contribution is encoded: once for each hop of the chains on its way, and once in the sum.
+  /// A bound of how often a contribution is encoded: once at each hop of the longest chain of every level, and once as
+  /// part of its owner's sum.
   [[nodiscard]] static std::int64_t encodings(const flex_plan& plan) noexcept {
     std::int64_t hops = plan.ranks() > 1 ? 1 : 0;
     for (std::size_t l = 0; l < plan.levels(); ++l) hops += static_cast<std::int64_t>(plan.longest_chain(l)) - 1;
     return hops;
   }
 
-  /// Dense values, in place. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
-  /// empty.
+  /// Reduces dense values in place, along the topology's plan for x.size() values. Adds the rounding errors of this
+  /// rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, planned_topology Topology, element T, reduction<T> Op, class Storage>
   task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
                         std::span<T> residual) const& {
@@ -64,7 +67,7 @@ struct chains {
     return streams(net, &over.plan(mine.dimension()), mine, op, store, residual);
   }
 
-  /// On a topology without plans: the ring, in the topology's order.
+  /// On a topology without plans, runs the ring over the ranks in the topology's order.
   template <transport Net, class Topology, class X, class Op, class Storage, element T>
     requires(!planned_topology<Topology>)
   auto operator()(channel<Net> net, const Topology& over, X x, Op op, Storage store, std::span<T> residual) const& {
@@ -72,7 +75,7 @@ struct chains {
     return around(net.in_order(over.order()), x, op, store, residual);
   }
 
-  /// Dense values along a plan, in place.
+  /// Reduces the dense values `x` in place along `plan`, without a codec.
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
     co_await flex_reduce_scatter(net, plan, x, op);
@@ -85,12 +88,13 @@ struct chains {
     if (net.size() == 1) co_return;
     co_await flex_reduce_scatter(net, plan, x, op, &codec, residual);
     if constexpr (requires(std::span<const T> values) { codec.carries(values); }) {
-      // If the codec cannot encode the values of one rank, all ranks' values travel down as plain values.
+      // If the codec cannot encode the sums of one owner, all owners send plain values, because the all-gather of a
+      // plan sends either only encoded or only plain values.
       const index_range own = (*plan)[net.rank()];
       const block_coder coder(net, codec);
-      std::uint64_t uncarried = coder.carries(std::span<const T>(x.subspan(own.begin, own.size()))) ? 0 : 1;
-      co_await find_largest(net.template with_element<std::uint64_t>(), uncarried);
-      if (uncarried > 0) {
+      std::uint64_t unsupported = coder.carries(std::span<const T>(x.subspan(own.begin, own.size()))) ? 0 : 1;
+      co_await find_largest(net.template with_element<std::uint64_t>(), unsupported);
+      if (unsupported > 0) {
         co_await flex_allgather(net, plan, x);
         co_return;
       }
@@ -102,13 +106,14 @@ struct chains {
   template <transport Net, element T, index_type Index, class Op, class Storage>
   static task<sparse_stream<T, Index>> streams(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                                Op op, Storage store, std::span<T> residual) {
-    const std::span<const std::uint64_t> no_bounds; // the plan counts values, not cells
+    const std::span<const std::uint64_t> no_bounds; // empty, because the ranges of the plan are indices, not cells
     const sparse_stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op, no_bounds, store, residual);
     co_return co_await flex_allgather(net, plan, block.view(), op.template neutral<T>(), no_bounds, store, residual);
   }
 
-  /// Whether a barrier separates the two halves: a rank that finishes the first half early would take bandwidth from
-  /// the others, and then have to wait for them. No barrier if it takes longer than a hundredth of the transfer time.
+  /// Whether a barrier runs between the reduce-scatter and the all-gather. Without a barrier, a rank that finishes the
+  /// reduce-scatter early starts the all-gather, which takes bandwidth from the ranks that still reduce, and later
+  /// waits for these ranks. The barrier is left out if it takes longer than 1 % of the vector's transfer time.
   template <transport Net>
   static bool waits_between(const channel<Net>& net, std::size_t bytes) {
     const network_model model = net.net().node().network();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The uneven reduce-scatter and all-gather of a plan with compression at the level of the collective (FlexReduce,
-// section III-B; Zhou et al., section III-D).
+// The reduce-scatter and the all-gather of a FlexReduce plan (FlexReduce, section III-B) for dense values that a block
+// codec compresses. Compression is part of the collective (Zhou et al., section III-D): the all-gather encodes each sum
+// only once.
 #pragma once
 
 #include <spar/collective/tree/flex_cells.hpp>
@@ -22,7 +23,9 @@ namespace spar {
 
 namespace detail {
 
-/// Partial sums on the way up, encoded at each hop. Adds the rounding errors to `residual`, unless `residual` is empty.
+/// The `Work` of flex_execute for a compressed reduce-scatter of dense values: every hop up the tree encodes a partial
+/// sum, and the receiver decodes the partial sum and adds its own values. Adds the rounding errors of this rank's
+/// encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, class Codec, class Op>
 class flex_coded_sum {
  public:
@@ -41,12 +44,12 @@ class flex_coded_sum {
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
-    const std::uint64_t step =
-        level_ << 24 | static_cast<std::uint64_t>(rank_); // each hop of a chain rounds differently
+    // The step differs between hops, so that no two hops round alike.
+    const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_);
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
     const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
-    coder_.keep_lost(message, own, range, residual_, *memory_);
+    coder_.keep_error(message, own, range, residual_, *memory_);
     return message;
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
@@ -78,11 +81,12 @@ class flex_coded_sum {
   Op op_;
   std::span<T> residual_;
   std::span<const flex_plan::part> parts_;
-  std::optional<fixed_vector<buffer<std::byte>>> rooms_; // one for each part
+  std::optional<fixed_vector<buffer<std::byte>>> rooms_; // for each part, the memory of its encoded message
   std::uint64_t level_ = 0;
 };
 
-/// Encoded cells on the way down the tree.
+/// The `Work` of flex_execute for a compressed all-gather of dense values: forwards the bytes of encoded cells down the
+/// tree.
 class flex_encoded_copy {
  public:
   static constexpr bool straight = false;
@@ -110,9 +114,10 @@ class flex_encoded_copy {
 
 } // namespace detail
 
-/// In place: afterwards the range that the plan assigns to this rank is reduced, by way of encoded partial sums, and
-/// the rest of `x` is unspecified. Adds the rounding errors of this rank's encodings to `residual`, unless `residual`
-/// is empty.
+/// A reduce-scatter of the dense values `x`, in place, whose messages `codec` encodes. Afterwards the range that the
+/// plan assigns to this rank holds the sum, and the rest of `x` is unspecified. Adds the rounding errors of this rank's
+/// encodings to `residual`, unless `residual` is empty. Throws `invalid_argument` if the plan is for another number of
+/// values or of ranks.
 template <transport Net, element T, class Codec, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec,
                                std::span<T> residual = {}) {
@@ -121,9 +126,11 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
   co_await detail::flex_execute(net, plan, true, &work);
 }
 
-/// Each owner encodes its values once, and these bytes travel down the levels. All ranks, including the owner, use the
-/// decoded values. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty. Throws
-/// `invalid_argument` if the codec cannot encode the values.
+/// An all-gather of the dense values `x`, in place: each owner encodes its values once, and the encoded bytes travel
+/// down the levels of the plan. All ranks, including the owner, use the decoded values, so all ranks get the same bits.
+/// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty. Throws
+/// `invalid_argument` if the codec cannot encode the values, or if the plan is for another number of values or of
+/// ranks.
 template <transport Net, element T, class Codec>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
                           std::span<T> residual = {}) {
@@ -133,14 +140,15 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   buffer<std::byte> all(net.memory(), cells.bytes());
   const block_coder coder(net, *codec);
   const index_range own = (*plan)[net.rank()];
-  const std::uint64_t step = (plan->levels() + 1) << 24; // after the steps of the way up
+  // The step is greater than all steps of the reduce-scatter, so that no two encodings round alike.
+  const std::uint64_t step = (plan->levels() + 1) << 24;
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const index_range cell = cells[c];
     if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;
     const std::span<const T> values = x.subspan(cell.begin, cell.size());
     const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
     coder.encode(values, cell.begin, bytes, step);
-    coder.keep_lost({wire_format::encoded, values.size(), {bytes}}, values, cell, residual, net.memory());
+    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell, residual, net.memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());
   co_await detail::flex_execute(net, plan, false, &work);

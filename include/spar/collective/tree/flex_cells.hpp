@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cells in which encoded values travel down the levels of a plan.
+// Cells: the ranges of values that owners encode separately, so that ranks can forward encoded bytes down the levels of
+// a plan.
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -14,8 +15,8 @@
 
 namespace spar::detail {
 
-/// The vector, cut into cells wherever a call of the plan begins or ends. Each cell is encoded separately and has one
-/// owner; a message on any level contains whole cells.
+/// Divides the vector into cells at every index at which a call of the plan begins or ends. Each cell therefore has one
+/// owner, which encodes the cell separately, and every message consists of whole cells.
 class encoded_cells {
  public:
   template <class BytesOf>
@@ -35,20 +36,22 @@ class encoded_cells {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return cells_; }
-  /// The cell that begins at `index`, if one does; the number of cells if `index` is the end.
+  /// The number of the cell that begins at `index`, which must be the bound of a cell; at the end of the vector, the
+  /// number of cells.
   [[nodiscard]] std::size_t at(std::uint64_t index) const noexcept {
     return static_cast<std::size_t>(found(index) - bounds_.begin());
   }
   [[nodiscard]] index_range operator[](std::size_t cell) const noexcept {
     return {bounds_[cell].index, bounds_[cell + 1].index};
   }
-  /// The bytes of a cell, or of a range of whole cells, out of `all` bytes.
+  /// The bytes that encode the cells in `range`, as a part of `all`, the bytes of all cells. `range` must begin and end
+  /// at bounds of cells.
   [[nodiscard]] std::span<std::byte> bytes(std::span<std::byte> all, index_range range) const noexcept {
     const std::size_t begin = byte_of(range.begin);
     return all.subspan(begin, byte_of(range.end) - begin);
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bounds_[cells_].byte; }
-  /// An upper bound of the number of messages that a rank sends on a level.
+  /// An upper bound of the number of messages that a rank sends on one level of the plan.
   [[nodiscard]] std::size_t room() const noexcept { return room_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encoded streams on their way down the levels of a plan.
+// The all-gather of a FlexReduce plan for streams that a codec encodes.
 #pragma once
 
 #include <spar/collective/tree/flex_cells.hpp>
@@ -15,7 +15,8 @@
 
 namespace spar::detail {
 
-/// Each owner encodes its cells once; a message down the tree contains whole cells.
+/// The `Work` of flex_execute for an all-gather of encoded streams: each owner encodes its cells once, and ranks
+/// forward whole encoded cells down the tree.
 template <element T, index_type Index, class Storage>
 class flex_encoded_streams {
  public:
@@ -32,7 +33,7 @@ class flex_encoded_streams {
     std::fill_n(sent_->data(), parts.size(), payload());
   }
   [[nodiscard]] payload outgoing(std::size_t part) {
-    payload& message = sent_->span()[part]; // one message for all its receivers
+    payload& message = sent_->span()[part]; // all receivers of a part get the same message
     if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
     return message;
   }
@@ -55,9 +56,9 @@ class flex_encoded_streams {
   const flex_plan* plan_;
   const encoded_cells* cells_;
   pool* memory_;
-  encoded_parts<Storage, T, Index> parts_of_all_; // one part for each cell
+  encoded_parts<Storage, T, Index> parts_of_all_; // part c is the encoded cell c
   std::span<const flex_plan::part> parts_;
-  std::optional<buffer<payload>> sent_; // the message of each part, empty until it is made
+  std::optional<buffer<payload>> sent_; // for each part its message, empty until `outgoing` makes the message
 };
 
 } // namespace spar::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The uneven reduce-scatter and all-gather of a plan: FlexReduce_execute (FlexReduce, section III-B, figure 3a), for
-// dense values and, in addition to the paper, for streams.
+// The reduce-scatter and the all-gather of a FlexReduce plan, in which ranks may own ranges of different sizes:
+// FlexReduce_execute (FlexReduce, section III-B, figure 3a). The paper covers dense values; this file also executes
+// plans on streams.
 #pragma once
 
 #include <spar/collective/tree/flex_encoded.hpp>
@@ -27,7 +28,7 @@ namespace spar {
 
 namespace detail {
 
-/// The `Work` of flex_execute on dense values, in place.
+/// The base of the `Work` classes of flex_execute for dense values, which are reduced or copied in place.
 template <element T>
 class flex_dense {
  public:
@@ -53,7 +54,8 @@ class flex_dense {
   std::span<const flex_plan::part> parts_;
 };
 
-/// Dense sums on the way up the tree.
+/// The `Work` of flex_execute for a reduce-scatter of dense values: adds every partial sum that arrives to this rank's
+/// values.
 template <element T, class Op>
 class flex_dense_sum : public flex_dense<T> {
   using base = flex_dense<T>;
@@ -67,7 +69,8 @@ class flex_dense_sum : public flex_dense<T> {
     const auto partial = in.template piece<T>(0);
     const std::span<T> own = base::values(m.part);
     if (partial.size() != own.size()) {
-      raise<corrupt_message>({"expected a subrange of ", own.size(), " values, got ", partial.size()});
+      raise<corrupt_message>(
+          {"a partial sum of ", partial.size(), " values arrived from rank ", m.peer, "; expected ", own.size()});
     }
     if (!base::adds(m.part)) return 0;
     kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
@@ -78,7 +81,7 @@ class flex_dense_sum : public flex_dense<T> {
   Op op_;
 };
 
-/// Dense copies on the way down the tree.
+/// The `Work` of flex_execute for an all-gather of dense values: receives sums directly into `x`.
 template <element T>
 class flex_dense_copy : public flex_dense<T> {
  public:
@@ -87,13 +90,15 @@ class flex_dense_copy : public flex_dense<T> {
   std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
 };
 
-/// Maps the subranges of a plan to ranges of indices. Without `bounds` the two are equal. With `bounds` each value of
-/// the plan is a cell, and cell c has the indices from bounds[c] to bounds[c + 1].
+/// Maps the ranges of a plan to ranges of indices. If `bounds` is empty, the ranges of the plan are ranges of indices.
+/// Otherwise the ranges of the plan are ranges of cells, and cell c consists of the indices in [bounds[c], bounds[c +
+/// 1]).
 struct flex_ranges {
   const flex_plan* plan;
   std::span<const std::uint64_t> bounds;
 
-  /// Throws `invalid_argument` if the plan is for another number of values (or cells) or of ranks.
+  /// Throws `invalid_argument` unless the plan is for `ranks` ranks and for n values or, if `bounds` is not empty, for
+  /// bounds.size() - 1 cells.
   void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
   [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
     return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
@@ -103,8 +108,9 @@ struct flex_ranges {
   }
 };
 
-/// The `Work` of flex_execute on streams: what a rank holds of a stream, level after level. On each level a rank sends
-/// slices of this stream, and then holds what has arrived for its parts.
+/// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of the stream that it
+/// holds. The streams that have arrived for the rank's parts, joined, are the stream that the rank holds on the next
+/// level.
 template <element T, index_type Index>
 class flex_streams {
  public:
@@ -115,7 +121,8 @@ class flex_streams {
 
   void begin_level(std::span<const flex_plan::part> parts) { parts_ = parts; }
   void place(const flex_message&, message_buffer&) const noexcept {}
-  /// The result: for a single rank a copy of its contribution; for n = 0 an empty sparse stream on all ranks.
+  /// Returns the stream that this rank holds after the last level. A single rank gets a copy of its contribution; for n
+  /// = 0 every rank gets an empty sparse stream.
   [[nodiscard]] sparse_stream<T, Index> result() && {
     if (have_.dimension() == 0) return sparse_stream<T, Index>::sparse(*memory_, 0, 0);
     return moved_ ? std::move(held_) : sparse_stream<T, Index>::copy(*memory_, have_);
@@ -128,8 +135,9 @@ class flex_streams {
     return have_.slice(range(part).begin, range(part).end);
   }
 
-  /// Joins the streams of the parts for which `is_held` is true, which are adjacent, to the stream that is held next:
-  /// sparse up to `limit(range)` entries.
+  /// Joins the streams of those parts i for which `is_held(i)` is true, which have adjacent ranges, to the stream that
+  /// this rank holds on the next level. The result is sparse if no part is dense and the parts have at most
+  /// `limit(range)` entries in all, where `range` is the union of their ranges.
   template <class IsHeld, class Limit>
   void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
     buffer<stream_view<T, Index>> views(*memory_, of_part.size());
@@ -161,8 +169,8 @@ class flex_streams {
   sparse_stream<T, Index> next_;
 };
 
-/// Sparse sums on the way up: each root receives the streams of the other ranks of its chain and sums them in the
-/// chain's order.
+/// The `Work` of flex_execute for a reduce-scatter of streams: the root of each chain receives the streams of the
+/// chain's other ranks and reduces all streams in the order of the chain.
 template <transport Net, element T, index_type Index, class Op, class Storage>
 class flex_stream_sum : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
@@ -240,11 +248,13 @@ class flex_stream_sum : public flex_streams<T, Index> {
   std::span<T> residual_;
   std::uint64_t level_ = 0;
   std::optional<outgoing_list<Storage, T, Index>> out_;
-  std::optional<buffer<std::size_t>> first_;           // the index of each part's first view
-  std::optional<buffer<stream_view<T, Index>>> views_; // the views of each root's chain, by place
+  std::optional<buffer<std::size_t>> first_; // for each part, where the streams of its chain begin in `views_`
+  // For each chain whose root is this rank, the streams of the chain's ranks in the order of the chain.
+  std::optional<buffer<stream_view<T, Index>>> views_;
 };
 
-/// Sparse copies on the way down, from each root to all ranks of its chain.
+/// The `Work` of flex_execute for an all-gather of streams that are sent from their own memory: the root of each chain
+/// sends its stream to all ranks of the chain.
 template <element T, index_type Index>
 class flex_stream_copy : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
@@ -266,8 +276,10 @@ class flex_stream_copy : public flex_streams<T, Index> {
     return 0;
   }
   std::uint64_t all_taken() {
-    // Skips the parts to which this rank, as their root, added nothing: it held nothing of them on the level below. The
-    // result is dense only if a part is dense, as all ranks get all parts, but not in the same groups.
+    // Joins only the parts to which this rank added values on the way up. A rank that was a part's root and added no
+    // values held nothing of the part on the level below. The limit is infinite, so the joined stream is dense only if
+    // a part is dense. All ranks get all parts in the end, but join them in different groups, so with a limit some
+    // ranks might get a dense result and others a sparse one.
     base::join(
         std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); },
         [](const index_range&) { return std::numeric_limits<std::uint64_t>::max(); });
@@ -276,12 +288,15 @@ class flex_stream_copy : public flex_streams<T, Index> {
   void end_level() { base::hold_next(); }
 
  private:
-  std::optional<buffer<stream_view<T, Index>>> came_; // what has arrived for each part
+  // For each part, the stream that has arrived or, if this rank is the root, this rank's own slice.
+  std::optional<buffer<stream_view<T, Index>>> came_;
 };
 
 } // namespace detail
 
-/// In place: afterwards the range that the plan assigns to this rank is reduced, and the rest of `x` is unspecified.
+/// A reduce-scatter of the dense values `x`, in place, along the chains of a plan. Afterwards the range that the plan
+/// assigns to this rank holds the sum, and the rest of `x` is unspecified. Throws `invalid_argument` if the plan is for
+/// another number of values or of ranks.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
   plan->check(x.size(), net.size());
@@ -289,8 +304,9 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
   co_await detail::flex_execute(net, plan, true, &work);
 }
 
-/// In place: runs the levels in reverse, so that each root's values travel back along its chain to all ranks that
-/// contributed to them.
+/// An all-gather of the dense values `x`, in place: runs the levels of the plan from the top down. On each level the
+/// values of a chain's root travel back along the chain to all ranks that contributed to these values. Throws
+/// `invalid_argument` if the plan is for another number of values or of ranks.
 template <transport Net, element T>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
   plan->check(x.size(), net.size());
@@ -298,10 +314,11 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   co_await detail::flex_execute(net, plan, false, &work);
 }
 
-/// Like the overload above, for a stream: all ranks of a chain send directly to its root. Returns the entries of the
-/// range that the plan assigns to this rank. With `bounds` the plan is one of cells: cell c has the indices from
-/// bounds[c] to bounds[c + 1]. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
-/// empty.
+/// A reduce-scatter of streams: on each level, all ranks of a chain send directly to the chain's root. Returns the sum
+/// of all ranks' entries in the range that the plan assigns to this rank. If `bounds` is not empty, the plan's ranges
+/// are ranges of cells, and cell c consists of the indices in [bounds[c], bounds[c + 1]). Adds the rounding errors of
+/// this rank's encodings to `residual`, unless `residual` is empty. Throws `invalid_argument` if the plan is for
+/// another number of values, cells or ranks.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   requires storage_policy<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
@@ -314,9 +331,11 @@ task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_p
   co_return std::move(work).result();
 }
 
-/// Gathers, on all ranks, the entries of the ranges that the plan assigns to the ranks; if one rank's part is dense,
-/// missing entries become `absent`. Adds the rounding errors of this rank's encodings to `residual`, unless `residual`
-/// is empty.
+/// An all-gather of streams that are sent from their own memory. Returns, on every rank, the entries of all ranks;
+/// `mine` are those in the range that the plan assigns to this rank. If one rank's stream is dense, the result is
+/// dense, with `absent` at indices without an entry. If `bounds` is not empty, the plan's ranges are ranges of cells,
+/// and cell c consists of the indices in [bounds[c], bounds[c + 1]). Ignores the residual, because nothing is rounded.
+/// Throws `invalid_argument` if the plan is for another number of values, cells or ranks.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
   requires storage::copies_nothing<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
@@ -328,6 +347,9 @@ task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* 
   co_await detail::flex_execute(net, plan, false, &work);
   co_return std::move(work).result();
 }
+/// An all-gather of streams that a codec encodes: each owner encodes its cells once, and all ranks decode the same
+/// bytes. The arguments and errors are those of the overload for streams that are sent from their own memory. Adds the
+/// rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, class Storage>
   requires storage_policy<Storage, T, Index> && (!storage::copies_nothing<Storage, T, Index>)
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,

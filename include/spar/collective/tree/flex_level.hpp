@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sends and receives the messages of a plan on one rank, level by level, all chains of a level at the same time.
+// Sends and receives the messages of a FlexReduce plan on one rank: one level after the other, and on each level all
+// chains at the same time.
 #pragma once
 
 #include <spar/core/address.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/flex_plan.hpp>
@@ -21,23 +23,24 @@ namespace spar {
 
 namespace detail {
 
-/// A message for one of this rank's parts of a level. Two ranks number the messages between them by hop and then by
-/// call, and distribute them over the lanes; on each lane messages keep this order. A rank sends the messages of a hop
-/// once those of earlier hops have left, so that messages for which longer chains wait are not delayed. Ranks cannot
-/// wait for each other in a cycle, as a message depends only on earlier hops.
+/// The message of one part on one level, where a part is this rank's place in the chain of a call. Two ranks number all
+/// messages from one to the other by hop, then by call, and distribute these messages over the lanes in this order, so
+/// both ranks know which message is which. A rank sends the messages of a hop once its messages of earlier hops have
+/// left, so that messages for which longer chains wait are not delayed. Ranks cannot wait for each other in a cycle,
+/// because a message depends only on earlier hops.
 struct flex_message {
   rank_t peer;
-  std::size_t place; // the peer's place in the chain
-  std::size_t hop;   // number of earlier hops of the chain
+  std::size_t place; // the peer's position in the chain, from 0
+  std::size_t hop;   // the number of hops in the chain before this message
   std::size_t part;
   std::size_t number = 0;
-  bool ready = false; // whether the rank may send the message
+  bool ready = false; // whether this rank has all that the message depends on
   bool sent = false;
 
   [[nodiscard]] std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(number % max_lanes); }
 };
 
-/// All messages that a rank sends on a level, or all messages that it receives on a level.
+/// The messages of one rank on one level in one direction: either all that the rank sends or all that it receives.
 class flex_messages {
  public:
   flex_messages(pool& memory, std::size_t room) : messages_(memory, room) {}
@@ -54,11 +57,11 @@ class flex_messages {
   }
   [[nodiscard]] flex_message* begin() noexcept { return messages_.begin(); }
   [[nodiscard]] flex_message* end() noexcept { return messages_.end(); }
-  /// The next message on the same lane, or null.
+  /// The message that follows `m` on the same lane, from or to the same peer; null if `m` is the last.
   [[nodiscard]] flex_message* after(flex_message* m) noexcept {
     return end() - m > max_lanes && m[max_lanes].peer == m->peer ? m + max_lanes : nullptr;
   }
-  /// The previous message on the same lane, or null.
+  /// The message that precedes `m` on the same lane, from or to the same peer; null if `m` is the first.
   [[nodiscard]] static const flex_message* before(const flex_message* m) noexcept {
     return m->number >= max_lanes ? m - max_lanes : nullptr;
   }
@@ -70,8 +73,8 @@ class flex_messages {
 template <transport Net, class Work>
 class flex_level;
 
-/// Receives the messages from one rank on one lane. An error ends the call at once, as other ranks wait for messages
-/// that this rank can no longer send.
+/// Receives and processes the messages from one rank on one lane, starting with `first`. An error aborts the call on
+/// all ranks at once, because other ranks wait for messages that this rank can no longer send.
 template <transport Net, class Work>
 task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
   try {
@@ -89,7 +92,7 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
   }
 }
 
-/// Waits until the send of `m`, which is in flight, completes.
+/// Waits until `sending`, the send of message `m` that is in flight, completes; then the next hop may start.
 template <transport Net, class Work, class Sending>
 task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending sending) {
   try {
@@ -101,9 +104,10 @@ task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_
   }
 }
 
-/// A level of a plan on one rank, up the tree or (`up` is false) down: along the chains or, if `Work` is `straight`,
-/// directly from all ranks of a chain to its root and back. Dense values travel along the chains, as in the paper;
-/// partial sums of streams would grow with every hop (docs/decisions/0008).
+/// Runs one level of a plan on one rank: up the tree if `up` is true, else down the tree. If `Work::straight` is false,
+/// messages travel from rank to rank along the chains, as in the paper; this is for dense values. If `Work::straight`
+/// is true, all ranks of a chain send directly to the chain's root, or the root sends to all of them. Streams are sent
+/// directly, because their partial sums would grow with every hop of a chain (docs/decisions/0008).
 template <transport Net, class Work>
 class flex_level {
  public:
@@ -120,7 +124,8 @@ class flex_level {
         for (std::size_t other = 0; place == root && other < root; ++other) of_root.add(chain, other, 0, i);
         if (place != root) (up ? out_ : awaited_).add(chain, root, 0, i);
       } else {
-        const std::size_t before = up ? place : root - place; // number of ranks of the chain before this one
+        // Number of ranks in the chain before this rank, in the direction of travel.
+        const std::size_t before = up ? place : root - place;
         if (before > 0) awaited_.add(chain, up ? place - 1 : place + 1, before - 1, i);
         if (before < root) out_.add(chain, up ? place + 1 : place - 1, before, i);
       }
@@ -152,14 +157,16 @@ class flex_level {
     for (flex_message& m : out_) m.ready = m.ready || m.hop == 0;
     next_hop(0);
   }
-  /// Forwards the part of the received message `m` along the part's chain.
+  /// To be called when the received message `m` has been processed. If `m` travels along a chain that continues after
+  /// this rank, sends the message of the next hop.
   void taken(const flex_message& m) {
     flex_message* const onward = out_of_.data()[m.part];
     if (Work::straight || onward == nullptr) return;
     onward->ready = true;
     send(onward);
   }
-  /// Stores the current exception unless an earlier one is stored: the first error causes all later errors.
+  /// Stores the current exception unless an earlier exception is stored, because the first error is the cause of all
+  /// later errors.
   void note_error() noexcept {
     if (!error_) error_ = std::current_exception();
   }
@@ -169,13 +176,13 @@ class flex_level {
   }
 
  private:
-  /// An upper bound of the number of messages in one direction.
+  /// An upper bound of the number of messages that this rank sends on the level, and of those that it receives.
   static std::size_t room(const flex_plan& plan, std::span<const flex_plan::part> parts) {
     std::size_t most = 0;
     for (const auto& p : parts) most += Work::straight && plan.is_root(p) ? p.place + 1 : 1;
     return most;
   }
-  /// Starts the hop whose messages begin at by_hop_[first].
+  /// Sends the messages of the next hop that are ready; the messages of this hop begin at by_hop_[first].
   void next_hop(std::size_t first) {
     if (first == by_hop_.size()) return;
     hop_ = by_hop_[first]->hop;
@@ -184,7 +191,9 @@ class flex_level {
     left_ = hop_end_ - first;
     for (std::size_t i = first, end = hop_end_; i < end; ++i) send(by_hop_[i]);
   }
-  /// Sends a message, and the messages that wait behind it on its lane, if their hop is being sent.
+  /// Sends `m` and the messages behind `m` on the same lane, up to the first message that is not ready or belongs to
+  /// another hop. Sends nothing if an earlier message on the lane has not been sent, because a lane keeps the order of
+  /// its messages.
   void send(flex_message* m) {
     for (; m != nullptr && m->ready && !m->sent && m->hop == hop_; m = out_.after(m)) {
       const flex_message* const earlier = flex_messages::before(m);
@@ -198,26 +207,27 @@ class flex_level {
   Work* work_;
   flex_messages awaited_;
   flex_messages out_;
-  buffer<flex_message*> out_of_; // the outgoing message of each part
+  buffer<flex_message*> out_of_; // for each part its outgoing message, or null
   fixed_vector<flex_message*> by_hop_;
-  std::size_t hop_ = 0;     // the current hop
-  std::size_t hop_end_ = 0; // the end of the current hop's messages in by_hop_
-  std::size_t left_ = 0;    // number of the current hop's messages that have not left
+  std::size_t hop_ = 0;     // the hop whose messages are being sent
+  std::size_t hop_end_ = 0; // the end of the messages of hop `hop_` in `by_hop_`
+  std::size_t left_ = 0;    // number of messages of hop `hop_` that have not left
   fixed_vector<task<void>> sending_;
-  fixed_vector<typename Work::arrival> arrived_; // messages that have arrived and are still needed
+  fixed_vector<typename Work::arrival> arrived_; // received messages that are still being read
   fixed_vector<task<void>> taking_;
   std::exception_ptr error_;
 };
 
-/// Executes a plan on one rank, level by level from the bottom up or, if `up` is false, from the top down; the chains
-/// of a level run at the same time. For each of this rank's parts of a level, `Work` provides the message to send and
-/// the buffer for a receive, and processes each received message, then all of them together. The functions that process
-/// messages return the amount of work, in entries.
+/// Executes a plan on one rank, level by level: from the bottom up if `up` is true, else from the top down. The chains
+/// of a level run at the same time. For each of this rank's parts of a level, `work` provides the message to send
+/// (`outgoing`) and may provide the memory for a received message (`place`). Then `work` processes each received
+/// message (`take`), and at the end of the level all of them together (`all_taken`). `take` and `all_taken` return the
+/// amount of work, in entries.
 template <transport Net, class Work>
 task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
   for (std::size_t l = 0; l < plan->levels(); ++l) {
     const auto parts = plan->parts(up ? l : plan->levels() - 1 - l, net.rank());
-    if (parts.empty()) continue; // this rank is below no branch of the level
+    if (parts.empty()) continue; // this rank is in no chain of the level
     work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
     level.begin();
@@ -225,8 +235,8 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       for (auto& t : level.taking()) co_await std::move(t);
       net.compute(work->all_taken());
       level.release_buffers();
-      // The values being sent must not change until all sends have completed. A completed send may start others, so
-      // the list may grow.
+      // Waits for all sends before the next level changes the values that are being sent. A send that completes may
+      // start further sends, so the list may grow during the loop.
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
       level.throw_first_error();

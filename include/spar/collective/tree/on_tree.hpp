@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The topology of a tree, and what schedules do on it: how entries get to owners and back, and the cheapest allreduce
-// of dense values.
+// The topology `on_tree`, and the parts of schedules that depend on the tree: how entries get to their owners and back,
+// and which allreduce of dense values is the cheapest.
 #pragma once
 
 #include <spar/collective/allreduce/rabenseifner.hpp>
@@ -20,16 +20,16 @@
 
 namespace spar {
 
-/// The topology of a tree, for any n. The plans must outlive the last call. Schedules that know trees reduce inside
-/// hosts before anything crosses a slow link; other schedules number the ranks from left to right, so that partners at
-/// small distances share a host.
+/// The topology of a network that is a tree, for vectors of any length n. The plans must outlive the last call.
+/// Schedules that use the tree, such as `chains`, reduce inside each host before they send anything over a slow link.
+/// All other schedules number the ranks from left to right, so that ranks with close numbers are on the same host.
 class on_tree {
  public:
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "tree";
 
   explicit on_tree(const tree_plans& plans) noexcept : plans_(&plans) {}
-  explicit on_tree(tree_plans&&) = delete; // a temporary would not outlive the calls
+  explicit on_tree(tree_plans&&) = delete; // a temporary would be destroyed before the calls
 
   void validate(std::uint64_t, rank_t ranks) const {
     const flex_plan& cells = plans_->cells().plan();
@@ -50,8 +50,9 @@ class on_tree {
   const tree_plans* plans_;
 };
 
-/// Returns the sums of the indices in this rank's cells; dense if that is smaller. Adds the rounding errors of this
-/// rank's encodings to `residual`, unless `residual` is empty, as do the functions that gather the sums.
+/// Reduces the entries of all ranks up the tree. Returns the sums of the indices in this rank's cells; cell c consists
+/// of the indices in [bounds[c], bounds[c + 1]). The result is dense if dense values take fewer bytes than entries.
+/// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& over, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
@@ -59,24 +60,27 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& 
   return flex_reduce_scatter(net, &over.plans().cells().plan(), mine, op, bounds, store, residual);
 }
 
-/// Gathers all ranks' sparse blocks, whose numbers of entries all ranks know; the last of `shares` is the number of all
-/// entries.
+/// Returns, on every rank, the entries of all ranks' sparse blocks. The last element of `shares` is the number of all
+/// entries, which all ranks know. Sets `balanced` to false, because on a tree ranks never move entries to balance the
+/// blocks. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty. Throws
+/// `corrupt_message` if another number of entries arrives.
 template <transport Net, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>>
 gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std::span<const std::uint64_t> bounds,
-              std::span<const std::uint64_t> shares, bool& evened, Storage store, std::span<T> residual) {
-  evened = false;
+              std::span<const std::uint64_t> shares, bool& balanced, Storage store, std::span<T> residual) {
+  balanced = false;
   const T absent{};
   sparse_stream<T, Index> all =
       co_await flex_allgather(net, &over.plans().cells().plan(), mine.view(), absent, bounds, store, residual);
   if (all.view().count() != shares.back()) {
     raise<corrupt_message>(
-        {"shares of ", all.view().count(), " entries arrived; expected ", shares.back(), " entries"});
+        {"all ranks' shares have ", all.view().count(), " entries in all; expected ", shares.back(), " entries"});
   }
   co_return all;
 }
 
-/// Gathers all ranks' blocks; the result is dense if one of the blocks is.
+/// Returns, on every rank, the blocks of all ranks joined into one stream, which is dense if one of the blocks is
+/// dense. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& over, stream_view<T, Index> block,
                                             std::span<const std::uint64_t> bounds, Op op, Storage store,
@@ -84,8 +88,10 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& ove
   return flex_allgather(net, &over.plans().cells().plan(), block, op.template neutral<T>(), bounds, store, residual);
 }
 
-/// The cheapest allreduce by the model of the tree's links (see choose_on_tree), in place. Values that a block codec
-/// other than `storage::dense` encodes travel along chains: those of the ring or those of the levels.
+/// Reduces `x` in place by the cheapest allreduce, according to the model of the tree's links (see choose_on_tree).
+/// With a block codec other than `storage::dense`, values always travel along chains: those of the ring, if the ring is
+/// the cheapest, else those of the tree's levels. Adds the rounding errors of this rank's encodings to `residual`,
+/// unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, class Storage>
 task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, Storage store, std::span<T> residual) {
   const tree_choice chosen = over.plans().choice(x.size_bytes());
@@ -93,7 +99,7 @@ task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, 
   const flex_plan* plan = nullptr;
   if (!halves) plan = chosen == tree_choice::ring ? &over.plans().ring(x.size()) : &over.plans().plan(x.size());
   const auto name = halves ? rabenseifner::name : chosen == tree_choice::ring ? ring::name : chains::name;
-  const channel<Net> agreed = net.with_algorithm(name); // detects a rank that chose another algorithm
+  const channel<Net> agreed = net.with_algorithm(name); // a rank that chose another algorithm causes `mismatch`
   const rabenseifner halving;
   const auto start = [&] {
     if constexpr (storage::plain_blocks<Storage>)

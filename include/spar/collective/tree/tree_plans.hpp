@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plans and choices that all ranks derive from a tree, made once; and the topology of a single plan.
+// The plans and the choices of algorithms that all ranks derive from a tree and keep for later calls (`tree_plans`),
+// and the topology of a single plan (`on_plan`).
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -23,22 +24,24 @@
 
 namespace spar {
 
-/// The plan with which FlexReduce is the ring through the ranks of a tree from left to right.
+/// The plan for n values with which FlexReduce is the ring through the ranks of the tree from left to right.
 inline flex_plan ring_plan(const tree& topology, std::uint64_t n) {
   tree_node ring;
   for (const rank_t r : topology.leaves()) ring.children.push_back({.rank = r});
   return flex_plan(tree(ring), n);
 }
 
-/// The plan with which FlexReduce is BlueConnect (Cho et al. 2019), which on an asymmetric tree is the ring.
+/// The plan for n values with which FlexReduce is BlueConnect (Cho et al. 2019). On an asymmetric tree BlueConnect is
+/// the ring.
 inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
   return topology.is_symmetric() ? flex_plan(topology, n) : ring_plan(topology, n);
 }
 
 enum class tree_choice { ring, rabenseifner, blueconnect, flexreduce };
 
-/// The cheapest algorithm for a vector of `bytes` bytes, by the model (FlexReduce, section IV). On a symmetric tree
-/// FlexReduce is BlueConnect; on an asymmetric tree BlueConnect is the ring.
+/// The cheapest allreduce of a dense vector of `bytes` bytes on this tree, by the model (FlexReduce, section IV). On a
+/// symmetric tree the result is never `flexreduce`, because FlexReduce is BlueConnect there. On an asymmetric tree the
+/// result is never `blueconnect`, because BlueConnect is the ring there.
 inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   const double by_ring = seconds_ring(topology, bytes);
   const double by_halving = seconds_rabenseifner(topology, bytes);
@@ -48,9 +51,10 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   return topology.is_symmetric() ? tree_choice::blueconnect : tree_choice::flexreduce;
 }
 
-/// A tree with the plans and choices that ranks derive from it: create it once, equal on all ranks, for `on_tree`,
-/// which borrows it. What depends on n is made by the first call with this n and kept as long as this object lives.
-/// Ranks that are threads may share one object.
+/// A tree, with the plans and the choices of algorithms that ranks derive from the tree. Every rank creates one object,
+/// from the same tree, and passes the object to `on_tree`, which borrows it. The first call that needs a plan or a
+/// choice for a dimension n computes it, and keeps it for the lifetime of this object. Ranks that are threads of one
+/// process may share one object.
 class tree_plans {
  public:
   explicit tree_plans(tree topology)
@@ -63,22 +67,23 @@ class tree_plans {
   tree_plans(const tree_plans&) = delete;
 
   [[nodiscard]] const tree& topology() const noexcept { return tree_; }
-  /// The digest of the tree with its links: plans depend on the tree's shape, choices also on its links.
+  /// A hash of the tree's shape and of the bandwidths and latencies of its links. All ranks need trees with the same
+  /// hash, because plans and choices depend on shape and links.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
-  /// FlexReduce's plan in cells, which fit any n.
+  /// FlexReduce's plan in cells; the bounds of the cells change from call to call, so the plan is valid for every n.
   [[nodiscard]] const tree_cells& cells() const noexcept { return cells_; }
-  /// The ranks from left to right.
+  /// The order of the ranks from left to right in the tree.
   [[nodiscard]] rank_order order() const noexcept { return {tree_.leaves().data(), numbers_.data()}; }
 
   /// FlexReduce's plan for n values.
   [[nodiscard]] const flex_plan& plan(std::uint64_t n) const {
     return kept(levels_, n, [&] { return flex_plan(tree_, n); });
   }
-  /// The plan of the ring from left to right, for n values.
+  /// The plan of the ring through the ranks from left to right, for n values.
   [[nodiscard]] const flex_plan& ring(std::uint64_t n) const {
     return kept(rings_, n, [&] { return ring_plan(tree_, n); });
   }
-  /// The cheapest algorithm for a dense vector of `bytes` bytes.
+  /// The cheapest allreduce of a dense vector of `bytes` bytes, as choose_on_tree returns it.
   [[nodiscard]] tree_choice choice(std::uint64_t bytes) const {
     return kept(choices_, bytes, [&] { return choose_on_tree(tree_, static_cast<double>(bytes)); });
   }
@@ -97,7 +102,7 @@ class tree_plans {
   }
 
   template <class Value>
-  using made = std::list<std::pair<std::uint64_t, Value>>; // a list, so that values keep their addresses
+  using made = std::list<std::pair<std::uint64_t, Value>>; // a list, because callers keep references to its values
 
   template <class Value, class Make>
   const Value& kept(made<Value>& all, std::uint64_t key, const Make& make) const {
@@ -110,7 +115,7 @@ class tree_plans {
 
   tree tree_;
   tree_cells cells_;
-  std::vector<rank_t> numbers_; // the position of each rank, from left to right
+  std::vector<rank_t> numbers_; // for each rank, its position from left to right
   std::uint64_t digest_ = 0;
   mutable std::mutex mutex_;
   mutable made<flex_plan> levels_;
@@ -118,16 +123,16 @@ class tree_plans {
   mutable made<tree_choice> choices_;
 };
 
-/// The topology of a plan for one n, such as a plan of flex_plan::of_calls or from a file. The plan must outlive the
-/// last call. Throws `invalid_argument`, before anything is sent, if the plan is for another dimension or number of
-/// ranks; ranks with different plans end in `mismatch`.
+/// The topology of a plan for vectors of one length n, such as a plan from flex_plan::of_calls or from a file. The plan
+/// must outlive the last call. A call throws `invalid_argument`, before it sends anything, if the plan is for another
+/// dimension or number of ranks, and `mismatch` if ranks have different plans.
 class on_plan {
  public:
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "plan";
 
   explicit on_plan(const flex_plan& plan) noexcept : plan_(&plan) {}
-  explicit on_plan(flex_plan&&) = delete; // a temporary would not outlive the calls
+  explicit on_plan(flex_plan&&) = delete; // a temporary would be destroyed before the calls
 
   void validate(std::uint64_t n, rank_t ranks) const { plan_->check(n, ranks); }
   template <class F>
@@ -141,7 +146,7 @@ class on_plan {
   const flex_plan* plan_;
 };
 
-/// A topology with a plan for n values, which `chains` needs.
+/// A topology whose `plan(n)` returns a plan for n values; `chains` runs along the chains of this plan.
 template <class Topology>
 concept planned_topology = requires(const Topology& over, std::uint64_t n) {
   { over.plan(n) } -> std::same_as<const flex_plan&>;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodes and decodes the pieces of a vector on their way through a collective (Zhou et al., section III).
+// Encodes and decodes the pieces of a dense vector that a collective sends and receives (Zhou et al., section III).
 #pragma once
 
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/wire.hpp>
@@ -18,36 +19,40 @@
 
 namespace spar {
 
-/// Encodes and decodes for one call on one rank; the call's statistics count and time this.
+/// Encodes and decodes values with `codec` in one call on one rank. The statistics of the call contain the number and
+/// the time of these encodings and decodings.
 template <transport Net, class Codec>
 class block_coder {
  public:
-  /// `codec` must outlive the coder.
+  /// Keeps a pointer to `codec`, which must outlive the block_coder.
   block_coder(channel<Net> net, const Codec& codec) noexcept : net_(net), codec_(&codec) {}
   block_coder(channel<Net> net, Codec&& codec) = delete;
 
-  /// Whether the codec can encode these values. If the codec rejects them with an exception, sends the reason to all
-  /// ranks, then rethrows, which withdraws this rank's messages in flight.
+  /// Returns whether the codec can encode `values`. If the codec throws, sends the error message to all ranks and
+  /// rethrows the exception, which ends the call and withdraws this rank's messages in flight.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
     return or_tell([&] { return detail::carries(*codec_, values); });
   }
 
-  /// Encodes to `out`, whose size is the codec's `encoded_bytes`; `first` is the index of values[0]. `step`
-  /// distinguishes the encodings of one index within a call, so that a codec that rounds at random does not round them
-  /// alike. Throws `invalid_argument` if the codec cannot encode the values.
+  /// Encodes `values` to `out`, whose size must be the codec's `encoded_bytes<T>(values.size())`; `first` is the index
+  /// of values[0]. If a collective encodes the same index more than once, each encoding needs another `step`, so that a
+  /// codec with random rounding draws other random numbers. Throws `invalid_argument` if the codec cannot encode
+  /// `values`.
   template <element T>
   void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
     or_tell([&] {
       if (detail::carries(*codec_, values)) return;
-      raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot encode some of the ", values.size(),
-                               " values from index ", first, " on, and here all blocks must have the encoded size"});
+      raise<invalid_argument>(
+          {"the storage ", std::string(Codec::name), " cannot encode some of the ", values.size(),
+           " values from index ", first,
+           " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
     });
     timed_encode(values, first, out, step);
   }
 
-  /// Returns the message of these values, in `room`, which grows if it is too small: encoded, or a copy of the values
-  /// if the codec cannot encode them.
+  /// Returns a message of `values` whose bytes are in `room`, which grows if it is too small. The message contains the
+  /// encoded values, or a copy of the values if the codec cannot encode them. For `first` and `step`, see `encode`.
   template <element T>
   payload message(std::span<const T> values, std::uint64_t first, std::uint64_t step, buffer<std::byte>& room) const {
     const bool carried = carries(values);
@@ -60,7 +65,8 @@ class block_coder {
       kernel::detail::copy(out.data(), std::as_bytes(values).data(), bytes);
     return {carried ? wire_format::encoded : wire_format::dense, values.size(), {std::span<const std::byte>(out)}};
   }
-  /// Copies a message that has arrived to `room`, to forward it.
+  /// Copies the bytes of the received message `came` to `room`, and returns a message that refers to the copy, so that
+  /// this rank can forward the message after its receive buffer is reused.
   payload pass_on(const payload& came, buffer<std::byte>& room) const {
     const auto bytes = came.pieces[0];
     if (room.size() < bytes.size()) room = buffer<std::byte>(net_.memory(), bytes.size());
@@ -68,25 +74,26 @@ class block_coder {
     return {came.format, came.count, {std::as_const(room).span().first(bytes.size())}};
   }
 
-  /// Returns the payload of a message that has arrived. Throws `corrupt_message` unless the payload has `values` values
-  /// of T.
+  /// Returns the payload of the received message `in`. Throws `corrupt_message` unless the payload contains `values`
+  /// values of T, encoded or plain.
   template <element T>
   [[nodiscard]] payload arrived(const message_buffer& in, std::uint64_t values) const {
     return checked<T>({in.head().format, in.head().count, {in.piece<std::byte>(0)}}, values);
   }
-  /// Like `arrived`, for a payload that shares its message with others.
+  /// Returns `came`, which may share its message with other payloads. Throws `corrupt_message` unless `came` contains
+  /// `values` values of T, encoded or plain.
   template <element T>
   [[nodiscard]] payload checked(const payload& came, std::uint64_t values) const {
     const bool encoded = came.format == wire_format::encoded;
     if (!encoded && came.format != wire_format::dense) {
-      raise<corrupt_message>(
-          {"a message of format ", static_cast<int>(came.format), " arrived; expected dense or encoded values"});
+      raise<corrupt_message>({"a message of format ", static_cast<int>(came.format),
+                              " arrived; expected 2 (dense values) or 3 (an encoded block)"});
     }
     const std::size_t bytes = came.pieces[0].size();
     const std::size_t expected = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
     if (came.count != values || bytes != expected) {
-      raise<corrupt_message>({came.count, " values in ", bytes, " bytes arrived; expected ", values, " values in ",
-                              expected, " bytes by the storage ", std::string(Codec::name)});
+      raise<corrupt_message>({"a block of ", came.count, " values in ", bytes, " bytes arrived; expected ", values,
+                              " values in ", expected, " bytes with the storage ", std::string(Codec::name)});
     }
     return came;
   }
@@ -98,7 +105,7 @@ class block_coder {
     compute<T>(out.size());
     net_.note_decompression(net_.net().now() - start);
   }
-  /// Decodes the values of a message, or copies them if they are not encoded.
+  /// Decodes the values of `message` to `out`, or copies them if `message` is not encoded.
   template <element T>
   void decode(const payload& message, std::span<T> out) const {
     if (message.format == wire_format::encoded)
@@ -106,20 +113,23 @@ class block_coder {
     else
       kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
   }
-  /// Adds the rounding errors of a message that was made of `values` to `residual`, unless `residual` is empty.
+  /// Adds the rounding errors of `message`, which was made of `values`, to `residual`, unless `residual` is empty.
+  /// `residual` and `scratch` have at least the length of `values`.
   template <element T>
-  void keep_lost(const payload& message, std::span<const T> values, std::span<T> residual, std::span<T> scratch) const {
+  void keep_error(const payload& message, std::span<const T> values, std::span<T> residual,
+                  std::span<T> scratch) const {
     if (residual.empty() || message.format != wire_format::encoded) return;
     decode(message, scratch.first(values.size()));
     kernel::add_difference(residual.data(), values.data(), std::as_const(scratch).data(), values.size());
   }
-  /// Like the overload above; `values` lie in `range` of a vector, and `residual` is that of the whole vector.
+  /// Adds the rounding errors of `message`, which was made of `values`, to `residual`, unless `residual` is empty.
+  /// `residual` is that of a whole vector, in which `values` lie at `range`.
   template <element T>
-  void keep_lost(const payload& message, std::span<const T> values, index_range range, std::span<T> residual,
-                 pool& memory) const {
+  void keep_error(const payload& message, std::span<const T> values, index_range range, std::span<T> residual,
+                  pool& memory) const {
     if (residual.empty() || values.empty()) return;
     buffer<T> scratch(memory, values.size());
-    keep_lost(message, values, residual.subspan(range.begin, range.size()), scratch.span());
+    keep_error(message, values, residual.subspan(range.begin, range.size()), scratch.span());
   }
 
  private:

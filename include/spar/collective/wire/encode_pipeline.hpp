@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Lets encoding, transfer and decoding of the pieces of a vector overlap (Zhou et al., section III-C).
+// Send and receive buffers with which encoding, transfer and decoding of the pieces of a vector overlap (Zhou et al.,
+// section III-C).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -18,11 +19,11 @@ namespace spar::detail {
 
 /// Throws `invalid_argument` if `piece` is 0.
 inline void check_piece(std::uint64_t piece) {
-  if (piece == 0) raise<invalid_argument>({"piece is 0 values; expected at least 1"});
+  if (piece == 0) raise<invalid_argument>({"the option piece is 0; expected at least 1 value per piece"});
 }
 
-/// Divides a range of indices into pieces of `length` indices, of which the last one may be shorter; an empty range is
-/// one piece.
+/// Divides a range of indices into pieces of `length` indices; the last piece may be shorter. An empty range has one
+/// piece, which is empty.
 struct pieces_of {
   index_range range;
   std::uint64_t length;
@@ -34,7 +35,8 @@ struct pieces_of {
   }
 };
 
-/// An encoded piece in flight, and the memory that holds it.
+/// A piece of a vector that is being sent: the memory of the encoded bytes, the message that refers to this memory, and
+/// the send.
 template <transport Net>
 struct outgoing_piece {
   buffer<std::byte> room{};
@@ -44,19 +46,19 @@ struct outgoing_piece {
   void send(const channel<Net>& net, rank_t peer) { sending.emplace(net.send(peer, message)); }
 };
 
-/// A fixed number of outgoing pieces that are used in turn, again and again. Before a slot is reused, its send must
-/// have ended: `if (slot.sending) co_await *slot.sending;`
+/// A fixed number of slots for outgoing pieces; `next` returns the slots in turn, again and again. Before reusing a
+/// slot, the caller must wait for the end of the slot's last send: `if (slot.sending) co_await *slot.sending;`
 template <transport Net>
 class outbox {
  public:
-  /// `bytes` is the memory of each slot, usually the length of the longest message: a slot that grew during the call
-  /// would request memory more often than other calls do.
+  /// Each slot starts with `bytes` bytes of memory, usually the length of the longest message, so that no slot has to
+  /// request more memory during the call.
   outbox(channel<Net> net, std::size_t slots, std::size_t bytes) : slots_(net.memory(), slots) {
     for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back().room = buffer<std::byte>(net.memory(), bytes);
   }
   outbox(const outbox&) = delete;
-  /// After an error, withdraws the latest sends first: a peer that still receives must not miss a message between two
-  /// others.
+  /// After an error, cancels the sends that are still in flight, the latest first. In any other order, a peer that
+  /// still receives might miss one message and get the next one.
   ~outbox() {
     for (std::size_t i = slots_.size(); i-- > 0;) slots_[(used_ + i) % slots_.size()].sending.reset();
   }
@@ -70,21 +72,22 @@ class outbox {
   std::size_t used_ = 0;
 };
 
-/// Receives one message while the previous one is decoded.
+/// Two receive buffers, with which a rank receives one message while it decodes the previous message.
 template <transport Net>
 class read_ahead {
  public:
   explicit read_ahead(channel<Net> net)
       : net_(net), buffers_{message_buffer(net.memory()), message_buffer(net.memory())} {}
 
-  /// Starts to receive the next message, from `peer`. Its buffer is that of the message taken before the last one,
-  /// which must no longer be in use.
+  /// Starts to receive the next message from `peer`. Its buffer is that of the second-to-last message before it, which
+  /// the caller must no longer use.
   void start(rank_t peer) {
     const std::size_t at = started_++ % 2;
     buffers_[at].end_loan();
     receiving_[at].emplace(net_.receive(peer, buffers_[at]));
   }
-  /// The oldest receive that was started: `co_await in.next(); message_buffer& m = in.take();`
+  /// Returns the oldest receive for which `take` has not been called. Usage: `co_await in.next(); message_buffer& m =
+  /// in.take();`
   [[nodiscard]] auto& next() noexcept { return *receiving_[taken_ % 2]; }
   [[nodiscard]] message_buffer& take() noexcept { return buffers_[taken_++ % 2]; }
 

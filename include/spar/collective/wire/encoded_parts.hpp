@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encoded streams, of adjacent ranges or of many ranks, on their way through an allgather. Each owner encodes its
-// stream once, so that all ranks decode the same bytes.
+// Encoded streams that the ranks of an allgather collect and forward: streams of adjacent ranges, or one of each rank.
+// Each owner encodes its stream once, so that all ranks decode the same bytes.
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
@@ -17,12 +17,13 @@
 
 namespace spar {
 
-/// A fixed number of numbered parts, each sparse or dense, which a rank collects.
+/// The encoded streams ("parts") that a rank collects in an allgather. The number of parts is fixed, and each part is
+/// sparse or dense.
 template <class Storage, element T, index_type Index>
 class encoded_parts {
-  struct facts { // an entry of the table in a message, which describes a part
+  struct facts { // one row of the table in a message: the size and format of a part
     std::uint64_t bytes;
-    std::uint64_t count_and_format; // the format is in the highest 8 bits
+    std::uint64_t count_and_format; // the count is in the low 56 bits, the wire_format in the high 8 bits
 
     [[nodiscard]] std::uint64_t count() const noexcept { return count_and_format << 8 >> 8; }
     [[nodiscard]] wire_format format() const noexcept { return static_cast<wire_format>(count_and_format >> 56); }
@@ -40,19 +41,20 @@ class encoded_parts {
   };
 
  public:
-  /// `messages` is the maximum number of messages between two calls of `release_messages`.
+  /// `parts` is the number of parts, and `messages` the maximum number of calls of `message` between two calls of
+  /// `release_messages`.
   encoded_parts(pool& memory, std::size_t parts, std::size_t messages)
       : memory_(&memory), parts_(memory, parts), messages_(memory, messages) {
     for (std::size_t i = 0; i < parts; ++i) parts_.emplace_back();
   }
 
-  /// Encodes this rank's stream `v` in `range` as part i. Adds the rounding errors to `residual`, unless `residual` is
-  /// empty.
+  /// Encodes this rank's stream `v`, whose indices lie in `range`, as part i. Adds the rounding errors to `residual`,
+  /// unless `residual` is empty.
   template <transport Net>
   void encode(channel<Net> net, const Storage& store, std::size_t i, const stream_view<T, Index>& v, index_range range,
               std::span<T> residual) {
     if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
-      if (!v.is_dense()) { // parts share a message here, so a lending codec encodes, too
+      if (!v.is_dense()) { // several parts share one message, so even a lending codec must copy entries
         buffer<std::byte> room;
         hold(parts_[i], detail::encode_entries(net, storage::streams_of(store), v.entries(), range, room));
         return;
@@ -60,11 +62,11 @@ class encoded_parts {
     }
     outgoing<Storage, T, Index> out;
     hold(parts_[i], out(net, store, v, range, 0));
-    out.keep_lost(net, store, v, range, residual);
+    out.keep_error(net, store, v, range, residual);
   }
 
-  /// Returns the message of `count` parts from `first` on, which wrap around after the last part. The message's memory
-  /// is valid until `release_messages`.
+  /// Returns a message of `count` consecutive parts that start with part `first`; part 0 follows the last part. The
+  /// memory of the message is valid until `release_messages`.
   [[nodiscard]] payload message(std::size_t first, std::size_t count) {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < count; ++i) bytes += at(first + i).what.bytes;
@@ -87,43 +89,50 @@ class encoded_parts {
   }
   void release_messages() noexcept { messages_.clear(); }
 
-  /// Takes the `count` parts from `first` on from a message. The bytes of a part are checked when the part is decoded.
+  /// Copies `count` consecutive parts that start with part `first` from the received message `in`; part 0 follows the
+  /// last part. Throws `corrupt_message` if the message has another number of parts, or too few or too many bytes. The
+  /// bytes of a part are checked only when the part is decoded.
   void take(const message_buffer& in, std::size_t first, std::size_t count) {
     const auto bytes = in.piece<std::byte>(0);
     const auto table = in.piece<facts>(1);
     if (in.head().format != wire_format::coded || table.size() != count) {
-      raise<corrupt_message>({"a message of ", table.size(), " encoded streams arrived; expected ", count, " streams"});
+      raise<corrupt_message>({"a message of format ", static_cast<int>(in.head().format), " with ", table.size(),
+                              " streams arrived; expected format 5 (coded) with ", count, " streams"});
     }
     std::size_t begin = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const facts what = table[i];
       if (what.bytes > bytes.size() - begin) {
-        raise<corrupt_message>({"an encoded stream of ", what.bytes, " bytes arrived, but its message has only ",
-                                bytes.size() - begin, " bytes left"});
+        raise<corrupt_message>({"stream ", i, " of a message should have ", what.bytes,
+                                " bytes, but the message has only ", bytes.size() - begin, " bytes left"});
       }
       hold(at(first + i), {what.format(), what.count(), {bytes.subspan(begin, what.bytes)}});
       begin += what.bytes;
     }
     if (begin != bytes.size()) {
-      raise<corrupt_message>({"a message of encoded streams has ", bytes.size() - begin, " bytes too many"});
+      raise<corrupt_message>({"a message of ", count, " encoded streams has ", bytes.size() - begin,
+                              " bytes after the last stream; expected none"});
     }
   }
 
-  /// Returns the number of entries of part i according to its table. Throws `corrupt_message` if they are more than
-  /// `range` has indices, or if the part is dense.
+  /// Returns the number of entries of part i, as its message states. Throws `corrupt_message` if this number is greater
+  /// than the number of indices in `range`, or if part i is dense.
   [[nodiscard]] std::uint64_t sparse_entries(std::size_t i, index_range range) const {
     const facts& what = parts_[i].what;
     if (what.format() != wire_format::coded)
-      raise<corrupt_message>({"a dense stream arrived; expected a sparse stream"});
+      raise<corrupt_message>({"stream ", i, " of an allgather has format ", static_cast<int>(what.format()),
+                              "; expected format 5 (a coded sparse stream)"});
     detail::check_count(what.count(), range);
     return what.count();
   }
-  /// Decodes a sparse part to `to`.
+  /// Decodes part i, a sparse stream whose indices lie in `range`, to `to`, which has room for exactly the entries of
+  /// part i.
   template <transport Net>
   void decode(channel<Net> net, const Storage& store, std::size_t i, index_range range, entry_room<T, Index> to) const {
     detail::decode_entries(net, storage::streams_of(store), parts_[i].bytes.span(), range, to);
   }
-  /// Decodes part i, which lies in `range`, of a vector of dimension n.
+  /// Returns the decoded part i: a stream of dimension n whose indices lie in `range`. Throws `corrupt_message` if the
+  /// part is malformed.
   template <transport Net>
   [[nodiscard]] sparse_stream<T, Index> decode(channel<Net> net, const Storage& store, std::size_t i, std::uint64_t n,
                                                index_range range) const {
@@ -131,9 +140,9 @@ class encoded_parts {
     return detail::decode_stream<T, Index>(net, store, {p.what.format(), p.what.count(), {p.bytes.span()}}, n, range);
   }
 
-  /// Decodes all parts, which are adjacent, and joins them into one stream. The stream is sparse if no part is dense
-  /// and the parts have at most `limit` entries; otherwise missing entries become `absent`. `range_of(i)` is the range
-  /// of part i.
+  /// Decodes all parts, which must have adjacent ranges, and joins them into one stream of dimension n; `range_of(i)`
+  /// is the range of part i. The stream is sparse if no part is dense and the parts together have at most `limit`
+  /// entries. Otherwise the stream is dense, and an index without an entry gets the value `absent`.
   template <transport Net, class RangeOf>
   [[nodiscard]] sparse_stream<T, Index> joined(channel<Net> net, const Storage& store, std::uint64_t n,
                                                const RangeOf& range_of, T absent, std::uint64_t limit) const {
@@ -156,7 +165,7 @@ class encoded_parts {
 
   pool* memory_;
   fixed_vector<part> parts_;
-  fixed_vector<message_room> messages_; // in flight
+  fixed_vector<message_room> messages_; // the memory of messages in flight
 };
 
 } // namespace spar

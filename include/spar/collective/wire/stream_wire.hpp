@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sends and receives streams by the codecs of a storage. Where the storage copies nothing, as with coordinates that are
-// sent from the stream's own memory, these classes leave no code at run time.
+// Turns streams into messages, and messages into streams, by the codecs of a storage. For a storage that copies
+// nothing, such as `coo`, whose messages refer to the stream's own memory, these classes leave no code at run time.
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
@@ -17,15 +17,16 @@
 
 namespace spar {
 
-/// Distinguishes the encodings of one index within a call, which should not be rounded alike. Ranks of a group that
-/// encode the same sum in a round pass the same numbers, so that they get the same bytes.
+/// Returns the `step` that block_coder passes to a codec, so that encodings of one index in one call are not rounded
+/// alike. Ranks that encode the same sum in a round pass the same `group`, so that they get the same bytes.
 constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
   return (round + 1) << 32 | static_cast<std::uint32_t>(group);
 }
 
 namespace detail {
 
-/// Encodes the entries to `room`, which grows if it is too small, and returns their message.
+/// Encodes `entries`, whose indices lie in `range`, to `room`, which grows if it is too small. Returns a message that
+/// refers to `room`.
 template <transport Net, class Codec, element T, index_type Index>
 payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T, Index> entries, index_range range,
                        buffer<std::byte>& room) {
@@ -33,7 +34,7 @@ payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T,
   if (room.size() < most) room = buffer<std::byte>(net.memory(), most);
   const double begin = net.net().now();
   const std::size_t bytes = codec.encode(entries, range, room.span());
-  spar::ensure(bytes <= most, "a stream codec wrote more bytes than its bound");
+  spar::ensure(bytes <= most, "encode() of a stream codec wrote more bytes than bound() allows");
   net.compute(entries.size());
   net.note_compression(net.net().now() - begin);
   return {wire_format::coded,
@@ -42,11 +43,12 @@ payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T,
           entries.size() * (sizeof(T) + sizeof(Index))};
 }
 
-/// Throws `corrupt_message` if the range has fewer than `count` indices; called before memory for the entries is
-/// allocated.
+/// Throws `corrupt_message` if `range` has fewer than `count` indices. `count` comes from a message that may be
+/// damaged, so decoders check it before they allocate memory for `count` entries.
 inline void check_count(std::uint64_t count, index_range range) {
   if (count <= range.size()) return;
-  raise<corrupt_message>({"a stream arrived with ", count, " entries for a range of ", range.size(), " indices"});
+  raise<corrupt_message>({"a stream with ", count, " entries arrived for a range of ", range.size(),
+                          " indices; expected at most one entry per index"});
 }
 
 template <transport Net, class Codec, element T, index_type Index>
@@ -58,7 +60,8 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
   net.note_decompression(net.net().now() - begin);
 }
 
-/// Returns the message of a stream in `range`: encoded to `room`, or in the memory of the stream.
+/// Returns a message of the stream `v`, whose indices lie in `range`. The message refers to `room` if the stream is
+/// encoded, otherwise to the memory of `v`.
 template <transport Net, class Storage, element T, index_type Index>
 payload encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                       std::uint64_t step, buffer<std::byte>& room) {
@@ -77,8 +80,8 @@ payload encode_stream(channel<Net> net, const Storage& store, const stream_view<
   }
 }
 
-/// Decodes and validates the stream in a payload that is coded, encoded or dense; the result has its own memory. Throws
-/// `corrupt_message`.
+/// Decodes and validates the stream in the payload `came`: coded (by the stream codec), encoded (by the block codec) or
+/// dense. The result has its own memory. Throws `corrupt_message` if the payload is malformed or does not fit `range`.
 template <element T, index_type Index, transport Net, class Storage>
 sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& came, std::uint64_t n,
                                       index_range range) {
@@ -90,7 +93,9 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
     return out;
   }
   if (storage::plain_blocks<Storage> && came.format == wire_format::encoded) {
-    raise<corrupt_message>({"an encoded block arrived; expected plain values"});
+    raise<corrupt_message>(
+        {"an encoded block of ", came.count,
+         " values arrived; expected plain values, because the storage of this rank has no block codec that encodes"});
   }
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
@@ -100,7 +105,7 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   return out;
 }
 
-/// Adds the differences between the exact and the decoded stream to `residual`.
+/// Adds the rounding errors of an encoding, `exact` - `decoded`, to `residual` at the indices of the stream.
 template <element T, index_type Index>
 void add_lost(std::span<T> residual, const stream_view<T, Index>& exact, const stream_view<T, Index>& decoded) {
   if (exact.is_dense())
@@ -113,7 +118,8 @@ void add_lost(std::span<T> residual, const stream_view<T, Index>& exact, const s
 
 } // namespace detail
 
-/// The message of one stream. The stream is borrowed, and this object must outlive the send.
+/// Encodes one stream and keeps the encoded bytes. The stream and this object must outlive the send of the message,
+/// which refers to their memory.
 template <class Storage, element T, index_type Index>
 class outgoing {
  public:
@@ -124,8 +130,9 @@ class outgoing {
     return message_;
   }
 
-  /// Returns the values that the receivers of the message of `v` decode. This rank continues with these values if it
-  /// shares the sum with the receivers. Adds the rounding errors to `residual`, unless `residual` is empty.
+  /// Returns the stream that receivers of the message of `v` decode. If the receivers continue with the decoded stream,
+  /// this rank does, too, so that all have the same bits. Adds the rounding errors to `residual`, unless `residual` is
+  /// empty.
   template <transport Net>
   stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
                                 index_range range, std::span<T> residual) {
@@ -136,10 +143,11 @@ class outgoing {
     if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
     return std::as_const(decoded_).view();
   }
-  /// Like `settled`, for a rank that does not continue with what it has sent.
+  /// Adds the rounding errors of the message of `v` to `residual`, unless `residual` is empty. For a rank that does not
+  /// use the stream after the send.
   template <transport Net>
-  void keep_lost(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-                 std::span<T> residual) {
+  void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+                  std::span<T> residual) {
     if (!storage::is_exact<Storage> && !residual.empty()) (void)settled(net, store, v, range, residual);
   }
   [[nodiscard]] const payload& message() const noexcept { return message_; }
@@ -164,11 +172,11 @@ class outgoing<Storage, T, Index> {
     return v;
   }
   template <transport Net>
-  void keep_lost(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range, std::span<T>) const noexcept {
-  }
+  void keep_error(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range,
+                  std::span<T>) const noexcept {}
 };
 
-/// Messages that are in flight at the same time, of streams with which this rank does not continue.
+/// Messages that are in flight at the same time, of streams that this rank does not use after the sends.
 template <class Storage, element T, index_type Index>
 class outgoing_list {
   static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
@@ -176,7 +184,8 @@ class outgoing_list {
  public:
   outgoing_list(pool& memory, std::size_t most) : messages_(memory, copies_nothing ? 0 : most) {}
 
-  /// Adds the rounding errors of the encoding to `residual`, unless `residual` is empty.
+  /// Returns a message of the stream `v`, whose indices lie in `range`. Adds the rounding errors of the encoding to
+  /// `residual`, unless `residual` is empty.
   template <transport Net>
   payload add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
               std::uint64_t step, std::span<T> residual) {
@@ -185,7 +194,7 @@ class outgoing_list {
     } else {
       auto& out = messages_.emplace_back();
       const payload message = out(net, store, v, range, step);
-      out.keep_lost(net, store, v, range, residual);
+      out.keep_error(net, store, v, range, residual);
       return message;
     }
   }
@@ -194,13 +203,15 @@ class outgoing_list {
   fixed_vector<outgoing<Storage, T, Index>> messages_;
 };
 
-/// A stream that arrives: a lent stream is read in the message's memory, any other is decoded to its own memory.
+/// A received stream. An encoded stream is decoded to memory of its own; any other stream is read in the memory of the
+/// message.
 template <class Storage, element T, index_type Index>
 class incoming : public message_buffer {
  public:
   using message_buffer::message_buffer;
 
-  /// Returns the stream, validated, in `range`. Releases a message once it is decoded, as its sender waits for that.
+  /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
+  /// malformed. Releases the message of an encoded stream after decoding, because the sender may wait for the release.
   template <transport Net>
   stream_view<T, Index> view(channel<Net> net, const Storage& store, index_range range) {
     const header& h = head();
@@ -209,13 +220,15 @@ class incoming : public message_buffer {
       if (h.format == wire_format::sparse) return storage::streams_of(store).template borrow<T, Index>(*this, range);
     }
     if (h.format != wire_format::coded && h.format != wire_format::encoded) {
-      raise<corrupt_message>({"a message of format ", static_cast<int>(h.format), " arrived; expected a stream"});
+      raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
+                              " arrived; expected a stream that the storage of this rank can decode: 2 (dense values), "
+                              "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
     }
     decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);
     release();
     return std::as_const(decoded_).view();
   }
-  /// The payload that has arrived, before it is decoded.
+  /// Returns the payload of the received message, not decoded.
   [[nodiscard]] payload arrived_payload() const { return {head().format, head().count, {piece<std::byte>(0)}}; }
 
  private:
@@ -234,20 +247,21 @@ class incoming<Storage, T, Index> : public message_buffer {
   }
 };
 
-/// A stream on its way from its owner through ranks that forward it: encoded once, so that all ranks decode the same
+/// A stream that its owner encodes once and that other ranks forward unchanged, so that all ranks decode the same
 /// bytes.
 template <class Storage, element T, index_type Index>
 class relayed {
  public:
-  /// Sets the stream on its owner; `v` is borrowed. Adds the rounding errors of the encoding to `residual`, unless
-  /// `residual` is empty.
+  /// On the owner, encodes the stream `v`, which must outlive this object. Adds the rounding errors of the encoding to
+  /// `residual`, unless `residual` is empty.
   template <transport Net>
   void bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
              std::span<T> residual) {
     message_ = own_(net, store, v, range, 0);
     view_ = own_.settled(net, store, v, range, residual);
   }
-  /// Takes a stream that has arrived and copies it to memory of this rank, as a lent message cannot be forwarded.
+  /// On any other rank, copies the received stream `in` to memory of this rank, because a message in the sender's
+  /// memory cannot be forwarded.
   template <transport Net>
   void take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
     const wire_format format = in.head().format;
@@ -270,9 +284,9 @@ class relayed {
   }
 
   [[nodiscard]] const payload& message() const noexcept { return message_; }
-  /// The stream as all ranks decode it.
+  /// The stream that all ranks decode from the owner's bytes.
   [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }
-  /// The stream of `view`, in its own memory.
+  /// Returns the stream of `view` in memory of its own, which outlives this object.
   [[nodiscard]] sparse_stream<T, Index> result(pool& memory) && {
     return owned_ ? std::move(held_) : sparse_stream<T, Index>::copy(memory, view_);
   }

@@ -15,17 +15,18 @@ namespace spar {
 
 namespace detail {
 
-/// Upper limit on the bytes of an array, so that sizes can be added and rounded up without overflow.
+/// Maximum size of an array in bytes (2^60), so that sizes can be added and rounded up without overflow.
 inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
 
-/// Owns memory from a resource; `data()` is null for an empty array. One class for all element types, with functions
-/// out of line: compilers would otherwise inline the call of the memory resource at every array.
+/// A block of memory from a memory resource; `data()` is null if the block is empty. Buffers of all element types use
+/// this class, and its functions are not inlined: compilers would otherwise inline the call of the memory resource for
+/// each buffer.
 class memory_block {
  public:
-  static constexpr std::size_t alignment = 64; // a cache line, enough for every element type
+  static constexpr std::size_t alignment = 64; // bytes: a cache line, enough for every element type
 
   memory_block() = default;
-  /// Throws std::bad_alloc if the memory is not available.
+  /// Allocates `count * element_bytes` bytes from `memory`. Throws std::bad_alloc if the memory is not available.
   [[gnu::noinline]] memory_block(std::pmr::memory_resource& memory, std::size_t count, std::size_t element_bytes)
       : memory_(&memory), bytes_(count * element_bytes) {
     if (count > max_bytes / element_bytes) throw std::bad_alloc();
@@ -40,7 +41,7 @@ class memory_block {
   }
   [[gnu::noinline]] ~memory_block() { reset(); }
 
-  /// Returns the memory to the resource.
+  /// Returns the memory of this block to its memory resource; the block is empty afterwards.
   void reset() noexcept {
     if (data_ != nullptr) give_back();
   }
@@ -58,8 +59,8 @@ class memory_block {
 
 } // namespace detail
 
-/// `size()` uninitialised elements of T from a memory resource: a rank's pool, or a resource of device memory for
-/// `cuda`. Movable, not copyable.
+/// An array of `size()` uninitialised elements of type T. Its memory comes from a memory resource: the pool of a rank
+/// or, for `cuda`, a resource of device memory. Movable, not copyable.
 template <class T, memory_space Space = host>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "the elements of a buffer must be trivially copyable");
@@ -67,7 +68,7 @@ class buffer {
 
  public:
   buffer() = default;
-  /// Throws std::bad_alloc if the memory is not available.
+  /// Allocates `size` elements of type T from `memory`. Throws std::bad_alloc if the memory is not available.
   buffer(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size, sizeof(T)) {}
 
   [[nodiscard]] T* data() noexcept { return static_cast<T*>(block_.data()); }
@@ -76,7 +77,7 @@ class buffer {
   [[nodiscard]] std::span<T> span() noexcept { return {data(), size()}; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data(), size()}; }
 
-  /// Returns the memory to the resource; the buffer is empty afterwards.
+  /// Returns the memory of this buffer to its memory resource; the buffer is empty afterwards.
   void reset() noexcept { block_.reset(); }
 
  private:

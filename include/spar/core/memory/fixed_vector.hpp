@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A vector with a fixed capacity: its elements never move, so they need not be movable.
+// A vector with a fixed capacity, whose elements never move and so need not be movable.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -12,7 +12,8 @@
 
 namespace spar {
 
-/// Up to `capacity` elements in memory from a resource. Adding more elements than that is undefined behaviour.
+/// A vector of up to `capacity` elements in memory from a memory resource. Adding more than `capacity` elements is
+/// undefined behaviour.
 template <class T>
 class fixed_vector {
  public:

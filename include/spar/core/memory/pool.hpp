@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A pool of memory blocks: after the first call, calls that need no more memory than earlier ones allocate nothing
+// A pool of memory blocks. After the first call, a call that needs no more memory than earlier calls allocates nothing
 // outside the pool.
 #pragma once
 
@@ -17,7 +17,8 @@ namespace spar {
 
 namespace detail {
 
-/// Block sizes: the first class is 64 bytes; above, four classes per power of two waste at most a fifth of a block.
+/// The sizes of memory blocks: 64 bytes in the first class, then four classes per power of two, so that a request of
+/// more than 64 bytes leaves at most a fifth of its block unused.
 struct size_classes {
   static constexpr std::size_t count = 4 * 58;
 
@@ -44,7 +45,8 @@ class pool_requests {
  private:
   friend class pool;
 
-  // A count is valid only if its upper half equals that of `period_`, so that starting a new period clears nothing.
+  // A count in `made_` is valid only if its upper 32 bits are equal to those of `period_`. Therefore a new period can
+  // begin, with all counts 0, without a pass over `made_`.
   static constexpr std::uint64_t one_period = std::uint64_t{1} << 32;
   [[nodiscard]] std::uint32_t made(std::size_t size_class) const noexcept {
     return made_[size_class] > period_ ? static_cast<std::uint32_t>(made_[size_class]) : 0;
@@ -52,29 +54,29 @@ class pool_requests {
 
   void next_period() noexcept {
     period_ += one_period;
-    if (period_ == 0) made_ = {}; // after 2^32 periods, so that old counts do not seem current
+    if (period_ == 0) made_ = {}; // after 2^32 periods, when old counts would seem valid again
     grown_ = false;
   }
 
   std::uint64_t period_ = 0;
-  bool grown_ = false; // this call has requested more blocks of some class than any call before
+  bool grown_ = false; // whether this call has requested more blocks of a class than any call before
   detail::size_classes::table<std::uint64_t> made_{};
 };
 
-/// Recycles memory blocks; `upstream` is the resource from which the pool takes new memory. A request gets the smallest
-/// free block that is large enough, and the pool keeps all blocks until it is destroyed. Not synchronised unless
-/// shared: a pool belongs to one rank (or to several ranks on one thread), and only the thread of its ranks allocates
-/// and frees. Blocks may outlive the owner of the pool, for example in a result that the program keeps: see
-/// `pool_owner`.
+/// Recycles memory blocks, and takes new memory from the memory resource `upstream`. A request gets the smallest free
+/// block that is large enough. The pool keeps all blocks until the pool is destroyed. A pool belongs to one rank, or to
+/// several ranks on one thread; only the thread of these ranks allocates and frees, unless `share(true)` has been
+/// called. Blocks may outlive the owner of the pool, for example in a result that the program keeps: see `pool_owner`.
 ///
-/// A rank reports when its calls begin and end. At the end of a call that has made more requests than any call before,
-/// the pool sets free blocks aside: for each size class, as many blocks of this class and above as the call has
-/// requested. Later calls with at most as many requests, none of them larger, then take nothing from upstream, in
-/// whatever order they allocate and free: the free blocks suffice even if a call frees nothing, and each free adds a
-/// block. What a call leaves in use (its result, messages in flight) may still be in use during the next call.
-/// Therefore the pool sets aside twice as many blocks below `large` (fewer if another call requested more blocks of at
-/// least `large`), and of the larger blocks as many more as were in use. All blocks that are set aside at once are a
-/// single upstream allocation, and the pool does not touch their memory before their first use.
+/// A rank reports when its calls begin (`begin_call`) and end (`end_call`). At the end of a call that has made more
+/// requests than any call before, the pool sets free blocks aside: for each size class, as many blocks of this class
+/// and above as the call has requested. Later calls with at most as many requests, none of them larger, then take
+/// nothing from upstream, in whatever order they allocate and free: the blocks set aside suffice even if a call frees
+/// nothing, and each free adds a block. Memory that a call leaves in use (its result, messages in flight) may still be
+/// in use during the next call. Therefore the pool sets aside twice as many blocks below `large` bytes (less than twice
+/// as many if another call requested more blocks of at least `large` bytes), and adds the number of blocks that are in
+/// use at the end of the call. All blocks that are set aside at the same time are a single upstream allocation, and the
+/// pool does not touch their memory before their first use.
 class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
@@ -82,7 +84,7 @@ class pool final : public std::pmr::memory_resource {
   static constexpr std::size_t alignment = 64;
   static constexpr std::size_t large = 65536; // bytes
 
-  /// For `ranks` ranks that make the same calls.
+  /// Creates a pool for `ranks` ranks that make the same calls and share the pool.
   explicit pool(std::pmr::memory_resource& upstream = *std::pmr::new_delete_resource(), std::uint32_t ranks = 1)
       : upstream_(&upstream), ranks_(ranks) {}
   pool(const pool&) = delete;
@@ -93,25 +95,27 @@ class pool final : public std::pmr::memory_resource {
     }
   }
 
-  // Non-virtual and called directly: compilers would otherwise guess the dynamic type of the resource at every call
-  // site.
+  // These non-virtual functions hide those of std::pmr::memory_resource. Otherwise compilers would add code to every
+  // call site that tests for the likely dynamic type of the memory resource.
   void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
   void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
 
-  /// Number of blocks in use.
+  /// The number of blocks that have been allocated and not deallocated.
   [[nodiscard]] std::uint64_t live() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint32_t of_class : in_use_) sum += of_class;
     return sum;
   }
 
-  /// Counts all requests from now on as those of `rank`; for ranks that share a pool.
+  /// For several ranks that share a pool: counts all requests, from now on, as requests of the rank whose counts are
+  /// `rank`.
   void charge(pool_requests& rank) noexcept { requests_ = &rank; }
 
-  /// Whether several threads use the pool. Call this only while a single thread uses it.
+  /// Sets whether several threads use the pool, which then locks itself for each operation. Call `share` only while a
+  /// single thread uses the pool.
   void share(bool on) noexcept { shared_ = on; }
 
-  /// Until `release`, does not reuse blocks that are deallocated, because peers may still read them.
+  /// After `hold`, the pool keeps deallocated blocks unused until `release`, because peers may still read these blocks.
   void hold() noexcept {
     const exclusive lock(*this);
     holds_ = true;
@@ -140,15 +144,16 @@ class pool final : public std::pmr::memory_resource {
 
   /// The header in front of each block of memory.
   struct alignas(alignment) block {
-    block* next;            // in a list of free blocks or in a list of rows
-    std::size_t size_class; // may be larger than requested
-    std::size_t row;        // in the first block of a row: number of adjacent blocks that have never been used
-    block* older;           // in the first block of an upstream chunk: the previous chunk
-    std::size_t chunk_bytes;
+    block* next;             // in the list of free blocks, of held blocks or of rows
+    std::size_t size_class;  // class of this block, which may be larger than the requested class
+    std::size_t row;         // in the first block of a row: number of blocks in the row, all of which are unused
+    block* older;            // in the first block of a chunk (an upstream allocation): the previous chunk
+    std::size_t chunk_bytes; // in the first block of a chunk: size of the chunk in bytes
   };
   static_assert(sizeof(block) == alignment);
 
-  /// Bytes of a block including its header; a multiple of the alignment, because the blocks of a row are adjacent.
+  /// Size of a block in bytes, including its header. The size is a multiple of the alignment, because the blocks of a
+  /// row are adjacent in memory.
   static constexpr std::size_t bytes_of(std::size_t size_class) noexcept {
     return (sizeof(block) + classes::capacity(size_class) + alignment - 1) / alignment * alignment;
   }
@@ -168,7 +173,7 @@ class pool final : public std::pmr::memory_resource {
     std::atomic_flag* taken_;
   };
 
-  // Out of line: every coroutine and buffer would otherwise contain a copy.
+  // Not inlined: every coroutine and every buffer would otherwise contain a copy of this function.
   [[gnu::noinline]] void* do_allocate(std::size_t bytes, std::size_t align) override {
     if (align > alignment) throw std::bad_alloc();
     const exclusive lock(*this);
@@ -210,9 +215,9 @@ class pool final : public std::pmr::memory_resource {
     return this == &other;
   }
 
-  /// Returns a block of the smallest class, from `wanted` upwards, that has a free block, or else allocates a new
-  /// block.
-  block* find(std::size_t wanted) {
+  /// Returns a free block of the smallest size class that is at least `wanted` and has a free block. If there is no
+  /// such class, allocates a block of the class `wanted` from upstream.
+  [[gnu::cold]] block* find(std::size_t wanted) {
     std::uint64_t mask = ~std::uint64_t{0} << (wanted % 64);
     for (std::size_t word = wanted / 64; word < exist_.size(); ++word, mask = ~std::uint64_t{0}) {
       for (std::uint64_t bits = exist_[word] & mask; bits != 0; bits &= bits - 1) {
@@ -239,7 +244,8 @@ class pool final : public std::pmr::memory_resource {
     return ::new (at) block{nullptr, size_class, 0, nullptr, 0};
   }
 
-  /// Returns the memory of a new chunk. The header of the first block in this memory also links the chunk.
+  /// Allocates a chunk of `bytes` bytes from upstream, and returns its memory. The header of the first block in the
+  /// chunk also links the chunk into the list of all chunks.
   std::byte* add_chunk(std::size_t bytes) {
     auto* chunk = ::new (upstream_->allocate(bytes, alignment)) block{nullptr, 0, 0, chunks_, bytes};
     chunks_ = chunk;
@@ -256,8 +262,8 @@ class pool final : public std::pmr::memory_resource {
     exist_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
   }
 
-  void set_aside() noexcept {
-    std::uint32_t requested = 0; // requests of this class and above; so is most_from_
+  [[gnu::cold]] void set_aside() noexcept {
+    std::uint32_t requested = 0; // requests of class c and above in this call
     bool grown = false;
     for (std::size_t c = classes::count; c-- > 0;) {
       requested += requests_->made(c);
@@ -265,7 +271,7 @@ class pool final : public std::pmr::memory_resource {
       grown = grown || requested > most_from_[c];
       most_from_[c] = std::max(most_from_[c], requested);
     }
-    if (!grown) return; // requests only moved to smaller classes
+    if (!grown) return; // the call requested smaller blocks than earlier calls, but not more: existing blocks suffice
 
     const std::uint64_t large_ones = ranks_ == 1 ? most_from_[classes::of(large)] : 0;
     classes::table<std::uint64_t> lacking{};
@@ -290,7 +296,7 @@ class pool final : public std::pmr::memory_resource {
         add_row(at, c, lacking[c]);
         at += lacking[c] * bytes_of(c);
       }
-    } catch (const std::bad_alloc&) { // the next call will allocate upstream if it needs to
+    } catch (const std::bad_alloc&) { // not an error: later calls allocate upstream what they lack
     }
   }
 
@@ -299,11 +305,11 @@ class pool final : public std::pmr::memory_resource {
   pool_requests* requests_ = &own_;
   classes::table<block*> free_{};
   classes::table<std::uint32_t> in_use_{};
-  classes::table<block*> rows_{};                                 // rows of blocks never used
-  std::array<std::uint64_t, (classes::count + 63) / 64> exist_{}; // bit set of the classes that have blocks
+  classes::table<block*> rows_{};                                 // rows of blocks that were never used
+  std::array<std::uint64_t, (classes::count + 63) / 64> exist_{}; // bit set of the classes with existing blocks
   classes::table<std::uint64_t> blocks_{};
-  classes::table<std::uint32_t> most_{};      // most requests of the class in one call of one rank
-  classes::table<std::uint32_t> most_from_{}; // the same for this class and all above
+  classes::table<std::uint32_t> most_{};      // per class, most requests of one rank in one call
+  classes::table<std::uint32_t> most_from_{}; // per class, most requests of the class and above of one rank in one call
   block* chunks_ = nullptr;
   block* held_ = nullptr; // blocks deallocated since `hold`
   bool holds_ = false;
@@ -313,8 +319,8 @@ class pool final : public std::pmr::memory_resource {
   std::atomic_flag taken_;
 };
 
-/// Shares ownership of a pool with its copies. The pool lives until its last block is deallocated, so that results may
-/// outlive their transport.
+/// Owns a pool together with all copies of this object. The pool is destroyed when its last owner is destroyed and its
+/// last block deallocated, so that results may outlive their transport.
 class pool_owner {
  public:
   explicit pool_owner(std::pmr::memory_resource& upstream, std::uint32_t ranks = 1)

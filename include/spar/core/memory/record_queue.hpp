@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An intrusive queue: records are linked through their member `next`, so the queue allocates nothing, and a record is
-// in at most one queue at a time.
+// An intrusive queue, which links records through their member `next`. Therefore the queue allocates nothing, and a
+// record can be in only one queue at a time.
 #pragma once
 
 #include <utility>
 
 namespace spar::detail {
 
-/// First in, first out. `Record` must have a member `Record* next`.
+/// A first-in, first-out queue of records. `Record` must have a member `Record* next`.
 template <class Record>
 class record_queue {
  public:
@@ -15,7 +15,7 @@ class record_queue {
   record_queue(const record_queue&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-  /// The first record, or null; `next` links to the others.
+  /// The first record, or null if the queue is empty. The member `next` of each record points to the following record.
   [[nodiscard]] Record* first() const noexcept { return first_; }
 
   void push_back(Record* r) noexcept {
@@ -28,7 +28,7 @@ class record_queue {
     if (r != nullptr) first_ = r->next;
     return r;
   }
-  /// Removes and returns the first record for which `matches` is true; null if there is none.
+  /// Removes and returns the first record `r` for which `matches(r)` is true. Returns null if there is no such record.
   template <class Predicate>
   Record* take(Predicate matches) {
     Record* before = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recycled records with stable addresses.
+// An allocator that recycles records, which never move.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,11 @@
 
 namespace spar::detail {
 
-/// `acquire` returns a record in the state in which its last user left it; `recycle` takes the record back. A record
-/// never moves, and its memory is freed only when the slab is destroyed. `Record` must have a member `Record* next`.
-/// The slab constructs records on first use, so a large `room` costs address space, not pages.
+/// Owns records and recycles them. `acquire` returns a new record, or a recycled record in the state in which its last
+/// user left it. `recycle` makes a record available again. A record never moves, and its memory is freed only when the
+/// slab is destroyed. `Record` must have a member `Record* next`. The slab allocates memory for `room` records at
+/// first, but constructs a record only when the record is first used. Therefore a large `room` costs address space, but
+/// no physical memory.
 template <class Record>
 class slab {
  public:
@@ -20,7 +22,8 @@ class slab {
     while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
   }
 
-  /// Never frees the memory, because another party may still use the records.
+  /// Makes the slab never free the memory of its records, because code outside spar (the MPI library) may still access
+  /// them.
   void keep_for_ever() noexcept { newest_ = nullptr; }
 
   Record* acquire() {
@@ -51,7 +54,7 @@ class slab {
     chunk* older;
   };
 
-  Record* add() {
+  [[gnu::cold]] Record* add() {
     if (newest_ == nullptr || newest_->made == newest_->room)
       newest_ = new chunk(made_ > 0 ? 3 * made_ : room_, newest_);
     Record* r = ::new (newest_->memory + newest_->made) Record;

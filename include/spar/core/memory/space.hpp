@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory spaces: types that say where the bytes of a buffer are.
+// Memory spaces: types that state whether a buffer is in host memory or in device memory.
 #pragma once
 
 #include <concepts>
 
 namespace spar {
 
-/// Memory that the processor can read and write.
+/// The space of host memory, which the processor can read and write.
 struct host {};
 
-/// Memory of a CUDA device.
+/// The space of the memory of a CUDA device.
 struct cuda {};
 
 template <class Space>

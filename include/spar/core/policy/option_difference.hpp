@@ -1,59 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the options in which two descriptions of a policy differ, so that the error of ranks that disagree names only
-// these.
+// Finds the options in which two descriptions of a policy differ, so that the error message of a `mismatch` contains
+// only the options that differ.
 #pragma once
 
-#include <spar/core/util/algobase.hpp>
 #include <spar/core/util/bounded_text.hpp>
 
+#include <array>
 #include <cstddef>
 #include <string_view>
-#include <utility>
 
 namespace spar::detail {
 
-/// The parts of a text `name(first=1, second=2)rest`, as `describe` writes it.
-struct description_parts {
-  std::string_view name;
-  std::string_view options;
-  std::string_view rest;
-};
-/// If the text has no options, or was cut off inside them, the whole text counts as the name.
-[[gnu::cold]] inline description_parts split_description(std::string_view text) {
-  const std::size_t open = text.find('(');
-  int depth = 0;
-  for (std::size_t i = open; i < text.size(); ++i) {
-    depth += static_cast<int>(text[i] == '(') - static_cast<int>(text[i] == ')');
-    if (depth == 0) return {text.substr(0, open), text.substr(open + 1, i - open - 1), text.substr(i + 1)};
-  }
-  return {text, {}, {}};
-}
-/// Removes the first `name=value` from a list of options, and returns it.
-[[gnu::cold]] inline std::string_view take_option(std::string_view& options) {
-  int depth = 0;
-  std::size_t end = 0;
-  for (; end < options.size() && (depth > 0 || options[end] != ','); ++end) {
-    depth += static_cast<int>(options[end] == '(') - static_cast<int>(options[end] == ')');
-  }
-  const std::string_view first = options.substr(0, end);
-  options.remove_prefix(std::min(end + 2, options.size()));
-  return first;
-}
-[[gnu::cold]] inline bool same_option_names(std::string_view a, std::string_view b) {
-  while (!a.empty() && !b.empty()) {
-    const std::string_view first = take_option(a);
-    const std::size_t equals = first.find('=');
-    if (equals == first.npos || !take_option(b).starts_with(first.substr(0, equals + 1))) return false;
-  }
-  return a.empty() && b.empty();
-}
-
-/// Reduces the descriptions of a policy on two ranks, as `describe` writes them, to the options that differ, like `ring
-/// with select.k=15 and by.tau=64`. Keeps the whole texts if the policies have different names or different sets of
-/// options, if the texts are equal, or if one text was cut off.
+/// Compares the descriptions of a policy on two ranks, which `describe` has written, and reduces each description to
+/// the options that differ, for example `ring with select.k=15 and by.tau=64`. Keeps the whole descriptions if the
+/// policies have different names or different sets of options, if the descriptions are equal, or if a description was
+/// truncated.
 class option_difference {
  public:
-  option_difference(std::string_view theirs, std::string_view own) { add(theirs, own); }
+  option_difference(const char* theirs, const char* own) {
+    of_values_ = compare(theirs, own);
+    if (of_values_) return;
+    theirs_.shrink(0), own_.shrink(0);
+    theirs_.add(theirs), own_.add(own);
+  }
 
   /// Whether the descriptions differ only in the values of options.
   [[nodiscard]] bool of_values() const noexcept { return of_values_; }
@@ -61,39 +30,75 @@ class option_difference {
   [[nodiscard]] const char* own() const noexcept { return own_.c_str(); }
 
  private:
-  [[gnu::cold]] void add(std::string_view theirs, std::string_view own) {
-    description_parts a = split_description(theirs), b = split_description(own);
-    const bool alike = a.name == b.name && a.rest == b.rest && same_option_names(a.options, b.options);
-    if (!alike || a.options.empty() || theirs == own) {
-      write(theirs_, theirs), write(own_, own);
-      first_ = false;
-      return;
-    }
-    if (!std::exchange(of_values_, true)) theirs_.add(a.name), own_.add(a.name);
-    while (!a.options.empty()) {
-      const std::string_view its = take_option(a.options), ours = take_option(b.options);
-      if (its == ours) continue;
-      const std::size_t outer = path_.size(), equals = its.find('=');
-      path_.add(outer == 0 ? " " : ".");
-      path_.add(its.substr(0, equals));
-      add(its.substr(equals + 1), ours.substr(equals + 1));
-      path_.shrink(outer);
+  /// The option that `compare` is reading at one depth of nested parentheses.
+  struct option {
+    const char* name = nullptr;        // begin of the name, which ends at a `=`
+    const char* their_value = nullptr; // begin of the value on the other rank; null until the `=` has been read
+    const char* own_value = nullptr;   // begin of the value on this rank; null until the `=` has been read
+    std::size_t their_size = 0;        // characters in `theirs_` when `compare` reached the value
+    std::size_t own_size = 0;          // characters in `own_` when `compare` reached the value
+  };
+  static constexpr std::size_t max_depth = 8;
+
+  /// Reads two descriptions of the form `name(first=1, second=2)rest` side by side. Where the values of an option
+  /// differ, adds the option to `theirs_` and `own_`, and continues behind the value. Returns true if the descriptions
+  /// differ, but only in the values of options.
+  [[gnu::cold]] bool compare(const char* theirs, const char* own) {
+    std::array<option, max_depth> path;
+    std::size_t depth = 0;
+    for (const char* const name = theirs;; ++theirs, ++own) {
+      if (*theirs != *own) {
+        // Finds the innermost option whose value contains the difference. If only one rank has a nested option, this is
+        // the enclosing option.
+        for (;; --depth) {
+          if (depth == 0) return false;
+          if (path[depth].own_value == nullptr) continue;
+          theirs = end_of(path[depth].their_value), own = end_of(path[depth].own_value);
+          if (*theirs == *own) break;
+        }
+        theirs_.shrink(path[depth].their_size), own_.shrink(path[depth].own_size);
+        write(theirs_, path, depth, path[depth].their_value, theirs);
+        write(own_, path, depth, path[depth].own_value, own);
+      }
+      if (*theirs == '\0') return depth == 0 && !theirs_.empty();
+      if (*theirs == '(') {
+        if (depth == 0 && theirs_.empty()) policy_ = {name, static_cast<std::size_t>(theirs - name)};
+        if (++depth == max_depth) return false;
+        path[depth] = {.name = theirs + 1};
+      } else if (depth > 0 && *theirs == ')') {
+        --depth;
+      } else if (depth > 0 && *theirs == ',') {
+        path[depth] = {.name = theirs + 2};
+      } else if (depth > 0 && *theirs == '=' && path[depth].own_value == nullptr) {
+        path[depth] = {path[depth].name, theirs + 1, own + 1, theirs_.size(), own_.size()};
+      }
     }
   }
-  [[gnu::cold]] void write(bounded_text& to, std::string_view value) const {
-    if (of_values_) {
-      to.add(first_ ? " with" : " and");
-      to.add(path_.view());
-      to.add("=");
+  static const char* end_of(const char* value) noexcept {
+    for (int depth = 0; *value != '\0'; ++value) {
+      if (depth == 0 && (*value == ',' || *value == ')')) break;
+      depth += static_cast<int>(*value == '(') - static_cast<int>(*value == ')');
     }
-    to.add(value);
+    return value;
+  }
+  [[gnu::cold]] void write(bounded_text& to, const std::array<option, max_depth>& path, std::size_t depth,
+                           const char* value, const char* end) const {
+    if (to.empty())
+      to.add(policy_), to.add(" with");
+    else
+      to.add(" and");
+    for (std::size_t i = 1; i <= depth; ++i) {
+      to.add(i == 1 ? " " : ".");
+      to.add({path[i].name, static_cast<std::size_t>(path[i].their_value - 1 - path[i].name)});
+    }
+    to.add("=");
+    to.add({value, static_cast<std::size_t>(end - value)});
   }
 
-  bounded_text path_; // path of an option, like ` select.k`, with a blank in front
+  std::string_view policy_;
   bounded_text theirs_;
   bounded_text own_;
   bool of_values_ = false;
-  bool first_ = true;
 };
 
 } // namespace spar::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The name and the options of a policy (an algorithm, a selector, a codec) must be equal on all ranks: ranks compare
-// them as a number, and errors show them as text.
+// Policies (algorithms, selectors, codecs) have a name and options, which must be equal on all ranks. Ranks compare the
+// name and the options by a digest, and error messages contain them as text.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -21,7 +21,7 @@ namespace spar {
 
 namespace detail {
 
-/// The name of an option, hashed at compile time.
+/// The name of an option, and the hash of this name, computed at compile time.
 struct option_name {
   consteval option_name(const char* given) : text(given), hash(fnv1a(given)) {}
   const char* text;
@@ -40,7 +40,8 @@ class option_digest {
   std::uint64_t hash_;
 };
 
-/// Writes `name=value, name=value`.
+/// The function object that `describe` passes to the function `options` of a policy. Appends each option to a text, as
+/// `name=value, name=value`.
 class option_text {
  public:
   explicit option_text(bounded_text& to) noexcept : to_(&to) {}
@@ -60,10 +61,10 @@ class option_text {
 
 } // namespace detail
 
-/// A type with a `name` and with `options(f)`, which calls `f("name", value)` for each option that must be equal on all
-/// ranks. A value is a number, a text or another policy. Options that may differ between ranks, such as a number of
-/// threads, are left out. Rejects types whose `options` is not const or not a template of the visitor, because their
-/// options would silently not be compared.
+/// A type with a constant `name` and a function `options(f)`, which calls `f("name", value)` for each option that must
+/// be equal on all ranks. The value of an option is a number, a text or another policy. Options that may differ between
+/// ranks, such as a number of threads, are left out. Rejects types whose `options` is not const or not a template of
+/// the type of `f`, because ranks would silently not compare the options of these types.
 template <class P>
 concept policy = requires(const P& its, detail::option_digest& f) {
   { P::name } -> std::convertible_to<std::string_view>;
@@ -80,7 +81,7 @@ constexpr std::uint64_t digest_of(const P& its) {
   return digest.value();
 }
 
-/// Writes the name and the options, like `exact_topk(k=15, density=0)`.
+/// Appends the name and the options of a policy to `to`, for example `exact_topk(k=15, density=0)`.
 template <policy P>
 [[gnu::cold]] void describe(const P& its, detail::bounded_text& to) {
   to.add(P::name);
@@ -93,7 +94,7 @@ template <policy P>
   else
     to.add(")");
 }
-/// The text that `describe` writes, as a string.
+/// Returns the name and the options of a policy, for example `exact_topk(k=15, density=0)`.
 template <policy P>
 [[gnu::cold]] std::string description_of(const P& its) {
   detail::bounded_text text;

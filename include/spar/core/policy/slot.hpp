@@ -10,7 +10,8 @@
 
 namespace spar {
 
-/// What a part of a composition decides. Each part names its slot: `static constexpr slot fills = slot::selector;`.
+/// The slots of a composition. Each part of a composition fills one slot, which the part names: `static constexpr slot
+/// fills = slot::selector;`.
 enum class slot {
   selector, ///< which entries of a dense vector are sent
   storage,  ///< how messages encode sparse streams and dense blocks
@@ -18,8 +19,8 @@ enum class slot {
   schedule  ///< which messages are sent, and in which order contributions are reduced
 };
 
-/// A part of a composition: a small copyable struct with options. Rejects types that do not name their slot, and types
-/// whose options ranks cannot compare.
+/// A part of a composition: a copyable policy with a constant `fills`, the slot of the part. Rejects types without
+/// `fills`, and types that are not policies, because ranks could not compare their options.
 template <class Part>
 concept part = std::copyable<Part> && policy<Part> && requires {
   { Part::fills } -> std::convertible_to<slot>;
@@ -27,7 +28,7 @@ concept part = std::copyable<Part> && policy<Part> && requires {
 template <class Part, slot Which>
 concept part_for = part<Part> && Part::fills == Which;
 
-/// A string literal as a template argument.
+/// A string literal that can be a template argument, so that the compiler prints the string in its error messages.
 template <std::size_t N>
 struct literal {
   char text[N]{};
@@ -36,7 +37,8 @@ struct literal {
   }
 };
 
-/// The reason why parts do not compose, which the compiler prints. `because<"">` means that the parts compose.
+/// The reason why the parts of a composition do not fit together, as a type whose template argument the compiler
+/// prints. `because<"">` means that the parts fit together.
 template <literal Sentence>
 struct because {
   static constexpr bool none = sizeof(Sentence.text) == 1;
@@ -47,7 +49,7 @@ using nothing_against = because<"">;
 template <class Reason>
 concept composes = Reason::none;
 
-/// The state of a part that keeps nothing from call to call.
+/// The state of a part of a composition that keeps no data from one call to the next.
 struct no_state {
   template <class F>
   void shared_state(F&&) const noexcept {}
@@ -80,10 +82,12 @@ struct report_type<Part> {
 
 } // namespace detail
 
-/// What a part keeps from call to call: its member type `state`, or `no_state`.
+/// The type of the data that a part of a composition keeps from one call to the next: the member type `state` of the
+/// part or, if there is none, `no_state`.
 template <class Part>
 using state_of = typename detail::state_type<Part>::type;
-/// What a part reports about a call: its member type `report`, or an empty type.
+/// The type of what a part of a composition reports about a call: the member type `report` of the part or, if there is
+/// none, an empty type.
 template <class Part>
 using report_of = typename detail::report_type<Part>::type;
 

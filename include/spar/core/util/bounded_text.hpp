@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text of bounded length without allocation, for control messages and descriptions.
+// A text of bounded length that allocates no memory, for control messages and for descriptions of policies.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -12,13 +12,14 @@
 
 namespace spar {
 
-/// Maximum length in characters of a text that a rank sends to others; longer texts are cut off.
+/// Maximum length, in characters, of a text that one rank sends to another in control messages. Longer texts are
+/// truncated.
 inline constexpr std::size_t max_text_length = 520;
 
 namespace detail {
 
-/// At most `max_text_length` characters and a terminating zero; further characters are dropped. Programs in which no
-/// error ever occurs compile this code too, and std::string would take far longer to compile.
+/// A text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Takes the
+/// place of std::string, which would take far longer to compile, even in programs in which no error ever occurs.
 class bounded_text {
  public:
   bounded_text() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// CRC-32C (Castagnoli), the checksum of messages; uses the processor's CRC instruction if there is one.
+// CRC-32C (Castagnoli), the checksum of messages. Computed by the processor's CRC instruction (SSE 4.2) if available.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ inline bool has_crc32c() noexcept { return __builtin_cpu_supports("sse4.2") != 0
   return detail::crc32c_portable(data, size);
 }
 
-/// CRC-32C of twelve bytes: the bytes of `first`, then the bytes of `last`.
+/// CRC-32C of 12 bytes: the 8 bytes of `first`, followed by the 4 bytes of `last`.
 inline std::uint32_t crc32c(std::uint64_t first, std::uint32_t last) noexcept {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
   if (detail::has_crc32c()) return detail::crc32c_sse42(first, last);

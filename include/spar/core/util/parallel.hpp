@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Processes the parts of a range on several threads.
+// Functions that divide the local work of a rank among several threads.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -10,10 +10,11 @@
 
 namespace spar {
 
-/// Upper limit on the threads that share the work of one rank: the results of the threads are kept on the stack.
+/// Maximum number of threads that share the local work of one rank. The number is limited because functions keep the
+/// results of all threads on the stack.
 inline constexpr int max_threads = 256;
 
-/// Throws `invalid_argument` if `threads` is out of range.
+/// Throws `invalid_argument` if `threads` is not in [1, max_threads].
 inline void check_threads(int threads) {
   if (threads < 1 || threads > max_threads) {
     raise<invalid_argument>({"the number of threads is ", threads, ", but must be in [1, ", max_threads, "]"});
@@ -22,15 +23,16 @@ inline void check_threads(int threads) {
 
 namespace detail {
 
-/// How many of `threads` are worth starting for a pass over n values: starting a thread costs as much as a pass over 32
-/// Ki values.
+/// Returns the number of threads, from 1 to `threads`, that a pass over n values should use: one thread per 32768
+/// values, because starting a thread costs as much as a pass over 32768 values.
 constexpr int useful_threads(int threads, std::size_t n) noexcept {
   const std::size_t most = n >> 15;
   return most < static_cast<std::size_t>(threads) ? std::max(1, static_cast<int>(most)) : threads;
 }
 
-/// Calls `work(part)` for each part in [first, last), each on its own thread, one of which is the caller's. Parts for
-/// which no thread can be started run on the caller's thread. `work` must not throw.
+/// Calls `work(part)` for each number `part` in [first, last) in parallel: each part on its own thread, one of them the
+/// calling thread. If the system cannot start enough threads, some threads run several parts in turn. `work` must not
+/// throw.
 template <class Work>
 void in_parallel(int first, int last, const Work& work) noexcept {
   if (last - first <= 1) {
@@ -50,7 +52,8 @@ void in_parallel(int first, int last, const Work& work) noexcept {
   if (started) upper.join();
 }
 
-/// The index at which part `part` begins, if [0, n) is divided into `parts` equal parts.
+/// Returns the first index of the part number `part`, if [0, n) is divided into `parts` parts whose sizes differ by at
+/// most 1.
 constexpr std::size_t part_begin(std::size_t n, int part, int parts) noexcept {
   const auto p = static_cast<std::size_t>(part), all = static_cast<std::size_t>(parts);
   return n / all * p + n % all * p / all;

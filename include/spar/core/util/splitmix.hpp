@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random bits as a pure function of numbers: splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+// The random number generator splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as a pure function of the state.
 #pragma once
 
 #include <cstdint>
 
 namespace spar::detail {
 
-/// The increment of the state of splitmix64, derived from the golden ratio.
+/// The constant by which splitmix64 increments its state for each number, derived from the golden ratio.
 inline constexpr std::uint64_t splitmix_step = 0x9E3779B97F4A7C15U;
 
-/// The mixing function of splitmix64.
+/// The mixing function of splitmix64, which turns a state into a random number.
 constexpr std::uint64_t splitmix_finalize(std::uint64_t x) noexcept {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;

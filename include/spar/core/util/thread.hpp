@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// POSIX threads and condition variables. <thread>, <condition_variable> and <chrono> would include the standard
-// streams, which every user would then compile.
+// Wrappers of POSIX threads and condition variables. spar does not use <thread>, <condition_variable> and <chrono>,
+// because they include the standard streams, which would lengthen the compile time of every program.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -26,11 +26,11 @@ inline void rest(double seconds) noexcept {
   nanosleep(&time, nullptr);
 }
 
-/// A thread; call `join` before destroying a thread that has started.
+/// A POSIX thread. The owner must call `join` before destroying a `thread` object that has started a thread.
 class thread {
  public:
   thread() = default;
-  /// Runs `program`, which must not throw. Throws `error` if the thread cannot be started.
+  /// Starts a thread that calls `program()`, which must not throw. Throws `error` if the thread cannot be started.
   template <class Program>
   explicit thread(Program program) {
     auto* const own = new Program(std::move(program));
@@ -54,7 +54,7 @@ class thread {
   pthread_t id_{};
 };
 
-/// A condition variable on the monotonic clock.
+/// A condition variable that measures time by the monotonic clock.
 class signal {
  public:
   signal() noexcept {
@@ -69,8 +69,8 @@ class signal {
 
   void notify_all() noexcept { pthread_cond_broadcast(&condition_); }
 
-  /// Unlocks `held` while the calling thread waits. Returns after `notify_all`, at the time `until` of the monotonic
-  /// clock, or spuriously.
+  /// Unlocks the mutex `held`, waits, and locks the mutex again. The wait ends after `notify_all`, when the monotonic
+  /// clock reaches `until` (in seconds), or spuriously.
   void wait(std::mutex& held, double until) noexcept {
     const timespec time = timespec_of(until);
     pthread_cond_timedwait(&condition_, held.native_handle(), &time);

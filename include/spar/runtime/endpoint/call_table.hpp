@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The calls of a rank: their numbers, the calls in flight, statistics, and what errors report about ended calls.
+// The table of the calls of a rank: assigns numbers to calls, and keeps the calls in flight, the statistics, and what
+// error messages need to know about calls that have ended.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/link.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/statistics.hpp>
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/runtime/messages/call_names.hpp>
 #include <spar/runtime/messages/message.hpp>
-#include <spar/runtime/tasks/wait_list.hpp>
 
 #include <bitset>
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace spar {
 
 namespace detail {
 
-/// Writes a description of an object, such as an algorithm with its options.
+/// A description of an object for error messages: `write(object, to)` appends the description to `to`, for example the
+/// name and the options of an algorithm. Empty if `write` is null.
 struct description {
   const void* object = nullptr;
   void (*write)(const void* object, bounded_text& to) = nullptr;
@@ -27,21 +29,21 @@ struct description {
 
 } // namespace detail
 
-/// The identity of a call, which errors may need after the call has ended.
+/// The identity of a call: its signature, number and algorithm, which error messages may need after the call has ended.
 struct call_identity {
   signature agreed;
   std::uint64_t sequence = 0;
-  std::string_view chosen{}; ///< the algorithm that the call has chosen, if it chooses among several
+  std::string_view chosen{}; ///< name of the algorithm that the call has chosen; empty if the call has no choice
 };
 
 /// The record of one call while it is in flight.
 struct call_record : call_identity, detail::link {
-  detail::description describe{}; // of the algorithm, if it is a policy
+  detail::description describe{}; // name and options of the algorithm; empty if it is not a policy
   statistics cost;
   double started = 0;
-  detail::call_name* name = nullptr; // only in named calls
-  buffer<std::uint8_t>
-      messages; // number of messages so far to and from each rank on each lane, if payloads are checked
+  detail::call_name* name = nullptr; // null for unnamed calls
+  // With checksums: number of messages so far, modulo 256, to and from each rank on each lane. Otherwise empty.
+  buffer<std::uint8_t> messages;
   call_record* next = nullptr;
 };
 
@@ -49,7 +51,7 @@ namespace detail {
 
 class call_table {
  public:
-  /// Assigns the call its number. Must be the first step of each call, so that all ranks number calls in the same
+  /// Assigns `call` its number. Must be the first step of each call, so that all ranks number their calls in the same
   /// order.
   void number(call_record& call) noexcept {
     if (call.name != nullptr) {
@@ -59,12 +61,13 @@ class call_table {
       ++next_;
     }
   }
-  /// Whether an earlier call in flight still uses the tags of `call`, which has a number.
+  /// Whether another call in flight uses the same tags as `call`, which has a number but has not started.
   [[nodiscard]] bool tags_in_use(const call_record& call) const noexcept {
     return in_flight_[call.sequence % max_in_flight];
   }
 
-  /// Starts a numbered call at the time `now`. Returns whether no other call is in flight.
+  /// Starts `call`, which already has a number, at the time `now` in seconds. Returns true if no other call is in
+  /// flight.
   bool open(call_record& call, double now) noexcept {
     call.started = now;
     last_activity_ = now;
@@ -72,7 +75,7 @@ class call_table {
     call.join_before(list_);
     return open_++ == 0;
   }
-  /// Ends a call at the time `now`, after which later calls may use its tags.
+  /// Ends `call` at the time `now` in seconds, after which later calls may use its tags.
   void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
     call.leave();
@@ -86,10 +89,10 @@ class call_table {
   }
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
 
-  /// Whether the last call began or ended more than 0.5 s before `now`, so that the other ranks may have given up this
-  /// rank. Sets the time of the last activity to `now`.
+  /// Whether the last begin or end of a call on this rank was more than 0.5 s before `now`, so that the other ranks may
+  /// have aborted the communicator meanwhile. Sets the time of the last activity to `now`.
   [[nodiscard]] bool was_away(double now) noexcept { return now - std::exchange(last_activity_, now) > 0.5; }
-  /// When the last call began or ended.
+  /// The time, in seconds, at which a call last began or ended on this rank.
   [[nodiscard]] double last_activity() const noexcept { return last_activity_; }
 
   /// The call in flight whose number equals `sequence` modulo `max_in_flight`; null if there is none.
@@ -102,22 +105,24 @@ class call_table {
   }
   [[nodiscard]] const call_identity& last_ended() const noexcept { return last_ended_; }
 
-  /// Keeps the options of a failed call after its algorithm is destroyed, if it is the call that ended last: ranks that
-  /// disagree may query them later.
+  /// Copies the options of the failed call `call` before its algorithm is destroyed, because a rank that disagrees may
+  /// query these options later. Does nothing unless `call` is the call that ended last.
   [[gnu::cold]] void keep_options(const call_record& call) noexcept {
     if (call.sequence != last_ended_.sequence || call.describe.write == nullptr) return;
     failed_options_.shrink(0);
     call.describe.write(call.describe.object, failed_options_);
     failed_sequence_ = call.sequence;
   }
-  /// The kept options of the call with the number `sequence`; empty unless this is the call that failed last.
+  /// The options that `keep_options` has copied from the call with the number `sequence`; empty if another call has
+  /// failed since.
   [[nodiscard]] description kept_options(std::uint64_t sequence) const noexcept {
     if (failed_options_.empty() || sequence != failed_sequence_) return {};
     return {&failed_options_,
             [](const void* text, bounded_text& to) { to.add(static_cast<const bounded_text*>(text)->view()); }};
   }
 
-  /// Returns a record for a call that outlives the scope in which it starts; to be returned by `recycle`.
+  /// Returns a record for a call that outlives the function that starts the call. The record must be returned by
+  /// `recycle`.
   [[nodiscard]] call_record& acquire() {
     call_record& call = *records_.acquire();
     call.cost = {};
@@ -127,7 +132,8 @@ class call_table {
   }
   void recycle(call_record& call) noexcept { records_.recycle(&call); }
 
-  /// Statistics of the call that ended last, and of all calls that have ended.
+  /// `last_call()` returns the statistics of the call that ended last, and `statistics()` the total of all calls that
+  /// have ended.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return last_; }
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return total_; }
 

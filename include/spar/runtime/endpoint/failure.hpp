@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether a communicator is alive or, if dead, which rank failed first and why.
+// The state of a communicator on one rank: whether it is dead and, if so, which rank failed first and why. See
+// runtime/abort.hpp for how a rank that fails with an exception ends the calls of all ranks. If a process vanishes, the
+// calls of the other ranks end in `timeout`: see endpoint/waits.hpp.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -16,30 +18,30 @@
 
 namespace spar::detail {
 
-/// One rank's record of the failure of its communicator. A communicator dies at most once; afterwards no collective
-/// works on it.
+/// One rank's record of the failure of its communicator. A communicator dies at most once, and no collective works on a
+/// dead communicator.
 class failure {
  public:
   explicit failure(rank_t rank) noexcept : rank_(rank) {}
 
   [[nodiscard]] bool dead() const noexcept { return dead_; }
-  /// The rank that failed first, as far as this rank knows; -1 while the communicator is alive.
+  /// The rank that failed first, as far as this rank knows; -1 if no rank has failed.
   [[nodiscard]] rank_t failed_rank() const noexcept { return failed_rank_; }
-  /// Throws `peer_failed` with the failed rank and its reason.
+  /// Throws `peer_failed` with the number of the failed rank and the reason of the failure.
   [[noreturn, gnu::cold]] void raise_peer_failed() const {
     raise<peer_failed>({"rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
                         " failed, so its communicator is dead: ", reason_.data()});
   }
 
-  /// Marks the communicator, which must be alive, as dead because rank `who` has failed.
+  /// Marks the communicator, which must be alive, as dead because rank `who` has failed for the reason `why`.
   void set(rank_t who, std::string_view why) noexcept {
     failed_rank_ = who;
     reason_[why.copy(reason_.data(), max_text_length)] = '\0';
     dead_ = true;
   }
 
-  /// Appends a part of a peer's reason. Returns whether the reason is complete. Drops parts from a second peer, because
-  /// one failure is enough.
+  /// Adds `part`, one control message with a part of the reason why a peer has failed. Returns whether the reason is
+  /// complete. Ignores the reason of a second peer while the first is incomplete, because one failure is enough.
   [[nodiscard]] bool append(const control_message& part) noexcept {
     if (length_ > 0 && part.source != source_) return false;
     source_ = part.source;
@@ -48,12 +50,12 @@ class failure {
     length_ += length;
     return part.last != 0;
   }
-  /// Returns the reason that `append` has completed.
+  /// Returns the reason of the failed peer, after `append` has returned true.
   [[nodiscard]] std::string_view take_reason() noexcept { return {arriving_.data(), std::exchange(length_, 0)}; }
 
  private:
   rank_t rank_;
-  std::atomic<bool> dead_ = false; // atomic: the application may read it while a progress thread works
+  std::atomic<bool> dead_ = false; // atomic: the application may read `dead_` while a progress thread runs
   rank_t failed_rank_ = -1;
   rank_t source_ = -1;     // the rank whose reason is arriving
   std::size_t length_ = 0; // characters of the arriving reason so far

@@ -11,28 +11,29 @@
 
 namespace spar::detail {
 
-/// A failed call unwinds without waiting for the peers that read its send buffers, because these peers may also be
-/// unwinding and waiting for this rank. The pool keeps the memory unchanged until the last peer has finished reading,
-/// and no failed call returns earlier. A rank waits for this only after it has aborted the communicator.
+/// Counts the send buffers of failed calls that peers still read. A failed call unwinds without waiting for these
+/// peers, because a peer may also be unwinding, and waiting for this rank. The pool keeps the memory of the buffers
+/// unchanged, and no failed call returns, until the last peer has finished reading. A rank waits for the peers only
+/// after it has aborted the communicator.
 class loans {
  public:
   [[nodiscard]] bool any() const noexcept { return count_ > 0; }
-  /// Call this when a failed call unwinds while a peer still reads one of its buffers.
+  /// Counts one more send buffer: to be called when a failed call unwinds while a peer still reads the buffer.
   void begin(pool& memory) noexcept {
     ++count_;
     memory.hold();
   }
-  /// Call this when the peer has finished reading.
+  /// Counts one send buffer less: to be called when the peer has finished reading the buffer.
   void end(pool& memory, scheduler& ready) noexcept {
     if (--count_ > 0) return;
     memory.release();
     while (operation_record* r = waiting_.first()) r->wake(ready);
   }
-  /// Resumes a coroutine once no peer reads.
+  /// Resumes the coroutine `waiting` once no peer reads a send buffer of a failed call.
   void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { waiting_.add(r, waiting); }
 
  private:
-  std::size_t count_ = 0; // messages that peers still read
+  std::size_t count_ = 0; // send buffers that peers still read
   waiting_list waiting_;
 };
 

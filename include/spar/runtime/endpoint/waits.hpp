@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The operations that the coroutines of a rank await, and the deadline after which an operation fails with `timeout`. A
-// transport wakes a waiting coroutine by `operation_record::complete`; here only a deadline or a failed rank does.
+// The operations that the coroutines of a rank await, and the deadline after which an operation fails with `timeout`.
+// When an operation ends, the transport resumes the waiting coroutine by `operation_record::complete`
+// (tasks/operation_record.hpp). The class `waits` resumes a coroutine only after a deadline, a mismatch or the failure
+// of a rank.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -18,17 +20,17 @@ namespace spar::detail {
 
 class waits {
  public:
-  /// Adds an operation that a coroutine awaits.
+  /// Adds the operation `r`, which has a deadline and which the coroutine `waiting` awaits.
   void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { active_.add(r, waiting); }
   [[nodiscard]] bool any() const noexcept { return active_.first() != nullptr; }
   /// The awaited operations that have a deadline, the longest awaited first.
   [[nodiscard]] waiting_list& active() noexcept { return active_; }
 
-  /// Adds an awaited operation without a deadline, which a peer may complete at any time.
+  /// Adds the operation `r`, which has no deadline, because a peer may complete the operation at any time.
   void await_idly(operation_record& r, std::coroutine_handle<> waiting) noexcept { idle_.add(r, waiting); }
   [[nodiscard]] bool any_idle() const noexcept { return idle_.first() != nullptr; }
 
-  /// Seconds for which an operation may be awaited.
+  /// The number of seconds for which a coroutine may await an operation before the operation fails with `timeout`.
   [[nodiscard]] double deadline() const noexcept { return deadline_; }
   void set_deadline(double seconds) noexcept { deadline_ = seconds; }
 
@@ -37,8 +39,8 @@ class waits {
     while (operation_record* r = active_.first()) r->wake(ready);
     while (operation_record* r = idle_.first()) r->wake(ready);
   }
-  /// Fails the longest awaited operation of the call with the number `sequence`, with the error `why`. Returns false if
-  /// the call awaits nothing.
+  /// Makes the longest awaited operation of the call with the number `sequence` fail with the error `why`. Returns
+  /// false if the call awaits no operation.
   bool fail_one(std::uint64_t sequence, const std::exception_ptr& why, scheduler& ready) {
     for (auto* r = active_.first(); r != nullptr; r = active_.after(*r)) {
       if (r->tag < 0 || sequence_of(r->tag) != sequence % max_in_flight) continue;
@@ -49,13 +51,13 @@ class waits {
     return false;
   }
 
-  /// Timestamps new waits with `now`, fails the longest awaited operation if its deadline has expired, and returns the
-  /// next deadline.
+  /// Timestamps new waits with `now`, makes the longest awaited operation fail if its deadline has expired, and returns
+  /// the time of the next deadline. Times are in seconds.
   double expire(double now, rank_t rank, scheduler& ready) {
     for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
     operation_record* longest = active_.first();
     if (longest == nullptr) return now + deadline_;
-    const double until = longest->since + deadline_; // computed once: rounding it twice could give two results
+    const double until = longest->since + deadline_; // rounded once, for the test and the result
     if (now >= until) fail_with_timeout(*longest, rank, ready);
     return until;
   }

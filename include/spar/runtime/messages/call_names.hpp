@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collectives that are matched by name, in whatever order ranks start them.
+// Names of collectives. Ranks match collectives that have names by name, so ranks may start these collectives in
+// different orders.
 #pragma once
 
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/runtime/messages/control_message.hpp>
-#include <spar/runtime/tasks/wait_list.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
 
 #include <array>
 #include <cstdint>
@@ -16,28 +17,29 @@
 namespace spar {
 
 /// The name of a collective. Ranks may start collectives with different names in different orders. A communicator has
-/// at most 2048 names; a name can be reused once its call has ended.
+/// at most 2048 names. A name can be reused once the call with this name has ended.
 struct named {
   std::string_view text;
 };
 
 namespace detail {
 
-/// Sequence numbers modulo `max_in_flight` belong to names from this number on, and to unnamed collectives below it.
+/// The smallest number, modulo `max_in_flight`, of a named collective. Unnamed collectives have smaller numbers.
 inline constexpr std::uint64_t first_named = max_in_flight / 2;
 
-/// The record of a name. A call waits for the number of its name in an operation, whose tag no message has.
+/// The record of a name. The record is also the operation in which a call waits for the number of its name; the tag of
+/// this operation, -1, is the tag of no message.
 struct call_name : operation_record {
   call_name* next = nullptr;
   std::string text;
   std::uint64_t hash = 0;
-  std::uint64_t number = 0; // sequence number, modulo `max_in_flight`, of the calls with this name; 0 until known
+  std::uint64_t number = 0; // the calls with this name have this number modulo `max_in_flight`; 0 until known
   std::uint64_t calls = 0;
   bool in_flight = false;
 };
 
-/// The names of a communicator. Rank 0 numbers the names in the order in which it first starts collectives with them,
-/// and sends the numbers to the other ranks.
+/// The names of the collectives on a communicator. Rank 0 numbers the names in the order in which rank 0 first uses
+/// them, and sends the numbers to the other ranks.
 class call_names {
  public:
   call_names() = default;
@@ -48,7 +50,8 @@ class call_names {
     }
   }
 
-  /// Finds or adds a name. Throws `invalid_argument` if there are too many names, or if two names have the same hash.
+  /// Returns the record of the name `text`, which is added if it is new. Throws `invalid_argument` if the communicator
+  /// already has 2048 names, or a different name with the same hash.
   call_name& find(std::string_view text) {
     call_name& name = find(fnv1a(text));
     if (name.text.empty()) name.text = text;
@@ -59,17 +62,18 @@ class call_names {
     return name;
   }
 
-  /// On rank 0, assigns the next number to a name. Returns the text of the control message to the other ranks.
-  [[nodiscard]] std::string give_number(call_name& name) {
+  /// Only on rank 0: assigns the next number to `name`, and returns the text of the control message that sends this
+  /// number to the other ranks.
+  [[nodiscard, gnu::cold]] std::string give_number(call_name& name) {
     name.number = next_++;
     std::string note(2 * sizeof(std::uint64_t), '\0');
     std::memcpy(note.data(), &name.hash, sizeof(name.hash));
     std::memcpy(note.data() + sizeof(name.hash), &name.number, sizeof(name.number));
     return note;
   }
-  /// Reads a number that rank 0 has assigned. Throws `corrupt_message` if the number is out of range, or if the name
-  /// has another number already.
-  call_name& take_number(std::string_view note) {
+  /// Reads `note`, the text of the control message in which rank 0 has sent the number of a name. Throws
+  /// `corrupt_message` if the number is out of range, or if the name already has a different number.
+  [[gnu::cold]] call_name& take_number(std::string_view note) {
     std::uint64_t hash = 0;
     std::uint64_t number = 0;
     if (note.size() == sizeof(hash) + sizeof(number)) {
@@ -77,13 +81,13 @@ class call_names {
       std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
     }
     if (number < first_named || number >= max_in_flight) {
-      raise<corrupt_message>({"a control message gives a named collective the number ", number,
+      raise<corrupt_message>({"a control message assigns to a named collective the number ", number,
                               "; expected a number in [", first_named, ", ", max_in_flight, ")"});
     }
     call_name& name = find(hash);
     if (name.number != 0 && name.number != number) {
-      raise<corrupt_message>(
-          {"a control message gives a named collective the number ", number, "; expected its number ", name.number});
+      raise<corrupt_message>({"a control message assigns the number ", number,
+                              " to a named collective that has the number ", name.number});
     }
     name.number = number;
     return name;
@@ -96,8 +100,8 @@ class call_names {
       if (n->hash == hash) return *n;
     }
     if (count_ >= max_in_flight - first_named) {
-      raise<invalid_argument>({"a communicator has at most ", max_in_flight - first_named,
-                               " names of collectives: reuse names whose calls have ended"});
+      raise<invalid_argument>({"too many names of collectives: a communicator has at most ",
+                               max_in_flight - first_named, "; reuse names whose calls have ended"});
     }
     ++count_;
     auto* name = new call_name;
@@ -106,7 +110,7 @@ class call_names {
     return *name;
   }
 
-  std::array<call_name*, 256> chains_{}; // hash table, chained by `next`
+  std::array<call_name*, 256> chains_{}; // hash table: lists linked by `next`
   std::uint64_t count_ = 0;
   std::uint64_t next_ = first_named;
 };

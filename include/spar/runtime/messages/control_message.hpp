@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Control messages: unrequested messages of 64 bytes about failed ranks, the numbers of named collectives, the rounds
-// of partial collectives, and the calls of peers.
+// Control messages, which have 64 bytes and which a rank handles without having started a receive. Control messages are
+// about failed ranks, the numbers of named collectives, the rounds of partial collectives, and the calls of peers.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -19,15 +19,16 @@
 
 namespace spar {
 
-/// One part of a text that a rank sends to another rank. The parts of a text are sent in order.
+/// A control message contains a text, or one part of a longer text, that a rank sends to another rank. The parts of a
+/// text are sent in order.
 struct control_message {
   enum class purpose : std::uint8_t {
     abort = 1, ///< the source has failed, for the reason in the text
-    gone = 2,  ///< the source has given up messages in flight, so their memory must not be read any more
+    gone = 2,  ///< the source has given up its messages in flight; the receiver must not read their memory any more
     name = 3,  ///< the source, rank 0, has assigned a number to the name of a collective
-    round = 4, ///< about a round of a partial collective, for the control_subscriber with the number in the text
-    call = 5,  ///< about the call of the source: see peer_query.hpp
-    left = 6   ///< the communicator of the source is dead, and all its messages have left
+    round = 4, ///< about a round of a partial collective; the text begins with the number of a control_subscriber
+    call = 5,  ///< describes a call of the source: see runtime/peer_query.hpp
+    left = 6   ///< the communicator of the source is dead, and all messages of the source have been sent
   };
 
   purpose what = purpose::abort;
@@ -36,22 +37,26 @@ struct control_message {
   std::uint8_t reserved = 0;
   rank_t source = 0;
   std::array<char, 52> text{};
-  std::uint32_t checksum = 0; ///< CRC-32C of the preceding bytes
+  std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes
 
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
     return crc32c(this, offsetof(control_message, checksum));
   }
-  /// Throws `corrupt_message` if a field or the checksum is invalid; `ranks` is the size of the communicator.
+  /// Throws `corrupt_message` if a field or the checksum of this message is invalid. `ranks` is the size of the
+  /// communicator.
   void validate(rank_t ranks) const {
     if (checksum != expected_checksum() || what < purpose::abort || what > purpose::left || last > 1 ||
         length > text.size() || source < 0 || source >= ranks) {
-      raise<corrupt_message>({"a control message has a wrong checksum or a field out of range"});
+      raise<corrupt_message>({"a control message has a wrong checksum or a field out of range: checksum ", checksum,
+                              " (expected ", expected_checksum(), "), purpose ", static_cast<unsigned>(what),
+                              " (1 to 6), last ", last, " (0 or 1), length ", length, " (at most ", text.size(),
+                              "), source ", source, " (0 to ", ranks - 1, ")"});
     }
   }
 };
 static_assert(sizeof(control_message) == 64 && std::is_trivially_copyable_v<control_message>);
 
-/// The part of `text` that begins at the offset `at`.
+/// Returns the control message from `source` with the part of `text` that begins at the offset `at`.
 inline control_message part_of(control_message::purpose what, rank_t source, std::string_view text, std::size_t at) {
   control_message part{.what = what, .source = source};
   const std::size_t rest = std::min(text.size(), max_text_length) - at;

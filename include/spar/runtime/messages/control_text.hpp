@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Assembles the texts of control messages from their parts.
+// Assembles texts that arrive in parts, each in one control message.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
@@ -8,7 +8,8 @@
 
 namespace spar::detail {
 
-/// Parts from the same source arrive in order; parts from different sources may be interleaved.
+/// The texts of which some parts have arrived. Parts from the same source arrive in order; parts from different sources
+/// may be interleaved.
 class texts {
  public:
   texts() = default;
@@ -17,11 +18,11 @@ class texts {
     while (begun* one = begun_.pop_front()) delete one;
   }
 
-  /// Returns the whole text, valid until the next call, if `part` is the last part of its text; else null. Throws
-  /// `corrupt_message` if the text is longer than any that a rank sends.
+  /// Adds `part` to its text. If `part` is the last part, returns the whole text, which is valid until the next call of
+  /// `add`; otherwise returns null. Throws `corrupt_message` if the text has more than `max_text_length` characters.
   [[gnu::cold]] const bounded_text* add(const control_message& part) {
     begun* one = begun_.take([&](const begun& b) { return b.source == part.source && b.what == part.what; });
-    if (one == nullptr && part.last != 0) { // the common case: allocates nothing
+    if (one == nullptr && part.last != 0) { // a text of one part, the common case, needs no allocation
       last_ = {};
       last_.add({part.text.data(), part.length});
       return &last_;
@@ -35,7 +36,9 @@ class texts {
     }
     last_ = one->whole;
     delete one;
-    if (!fits) raise<corrupt_message>({"the text of a control message exceeds the maximum length"});
+    if (!fits)
+      raise<corrupt_message>(
+          {"a text in control messages from rank ", part.source, " has more than ", max_text_length, " characters"});
     return &last_;
   }
 

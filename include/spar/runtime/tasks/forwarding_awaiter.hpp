@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Base of awaiters that extend an operation of the layer below.
+// The base class of awaiters that extend an operation of a transport.
 #pragma once
 
 #include <coroutine>
@@ -7,8 +7,8 @@
 
 namespace spar::detail {
 
-/// Owns an operation and forwards the three functions of an awaiter to it. Derived classes hide the functions that they
-/// change.
+/// Owns an operation, and forwards the three functions of an awaiter to the operation. A derived class hides the
+/// functions whose behaviour it changes.
 template <class Inner>
 class forwarding_awaiter {
  public:

@@ -9,7 +9,7 @@
 
 namespace spar::detail {
 
-/// A mutex whose holder can see whether other threads wait for it.
+/// A mutex that counts the threads that wait for it.
 class rank_mutex {
  public:
   void lock() {
@@ -18,7 +18,8 @@ class rank_mutex {
     --wanting_;
   }
   void unlock() { mutex_.unlock(); }
-  /// Yields the processor until no thread waits for the mutex, because mutexes are not fair.
+  /// Yields the processor until no thread waits for the mutex. A mutex is not fair: a thread that locks it again at
+  /// once could keep other threads waiting.
   void yield_to_waiters() const noexcept {
     while (wanting_ > 0) sched_yield();
   }
@@ -28,7 +29,7 @@ class rank_mutex {
   std::atomic<int> wanting_ = 0;
 };
 
-/// Holds the mutex of a rank for a scope; does nothing if the rank has only one thread.
+/// Locks the mutex of a rank for a scope. Does nothing if `shared` is null, because the rank has only one thread.
 class rank_lock {
  public:
   explicit rank_lock(rank_mutex* shared) : shared_(shared) {

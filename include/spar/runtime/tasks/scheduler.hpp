@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The queue of ready coroutines of a rank, which are resumed one after another from one place.
+// The scheduler of a rank: a queue of ready coroutines, which one loop resumes one after another.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -13,9 +13,9 @@
 
 namespace spar {
 
-/// Each rank has one, which its transport returns. Coroutines are resumed here and nowhere else: symmetric transfer is
-/// not a tail call without optimisation or under a sanitizer, whereas a queue keeps the stack flat. Only one thread at
-/// a time may use it.
+/// The queue of the ready coroutines of one rank. Only `run` resumes coroutines, so that the stack stays flat.
+/// Symmetric transfer would not keep the stack flat, because it is not a tail call without optimisation or under a
+/// sanitizer. Only one thread at a time may use a scheduler.
 class scheduler {
  public:
   explicit scheduler(pool& memory) : memory_(&memory) {}
@@ -23,7 +23,7 @@ class scheduler {
 
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }
 
-  /// Appends a suspended coroutine to the queue.
+  /// Appends the suspended coroutine `ready` to the queue.
   [[gnu::noinline]] void post(std::coroutine_handle<> ready) {
     if (end_ == queue_.size()) {
       buffer<std::coroutine_handle<>> larger(heap(), 2 * end_);
@@ -33,30 +33,31 @@ class scheduler {
     queue_.data()[end_++] = ready;
   }
 
-  /// Removes a coroutine that is about to be destroyed.
+  /// Removes the coroutine `gone`, which is about to be destroyed, from the queue.
   void forget(std::coroutine_handle<> gone) noexcept {
     for (auto& ready : queue_.span().subspan(next_, end_ - next_))
       if (ready == gone) ready = std::noop_coroutine();
   }
 
-  /// Resumes ready coroutines, including those that become ready meanwhile, until the queue is empty.
+  /// Resumes ready coroutines, including those that become ready meanwhile, until the queue is empty or the scheduler
+  /// is paused.
   void run() {
     const bool within = std::exchange(running_, true);
     while (next_ < end_ && !paused_) {
       const auto ready = queue_.data()[next_++];
-      if (next_ == end_) next_ = end_ = 0; // keeps the capacity: allocates nothing in the steady state
+      if (next_ == end_) next_ = end_ = 0; // reuses the space of resumed coroutines, so that the queue seldom grows
       ready.resume();
     }
     running_ = within;
   }
-  /// Whether a coroutine is being resumed.
+  /// Whether `run` is resuming a coroutine.
   [[nodiscard]] bool running() const noexcept { return running_; }
 
-  /// Whether there is nothing to resume.
+  /// Whether there is no coroutine that `run` would resume: none is ready, or the scheduler is paused.
   [[nodiscard]] bool idle() const noexcept { return next_ == end_ || paused_; }
 
-  /// While an object of this class exists, coroutines can become ready, but none is resumed. For a coroutine that must
-  /// wait for another rank without being suspended.
+  /// Pauses the scheduler while an object of this class exists: coroutines can become ready, but `run` resumes none.
+  /// Used by a coroutine that must wait for another rank without being suspended.
   class pause {
    public:
     explicit pause(scheduler& its) noexcept : its_(&its), before_(std::exchange(its.paused_, true)) {}

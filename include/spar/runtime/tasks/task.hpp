@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// task<T>: the coroutine type of every collective. A task starts at once and continues through the rank's ready queue.
+// The coroutine type `task<T>`, which every collective returns. A task starts when its function is called, and the
+// scheduler of its rank resumes the task after each suspension.
 #pragma once
 
 #include <spar/runtime/tasks/scheduler.hpp>
@@ -20,13 +21,14 @@ concept has_scheduler = requires(T& t) {
   { t.scheduler() } -> std::convertible_to<scheduler&>;
 };
 
-/// True for communicator_rank, whose transport has a scheduler.
+/// True for a communicator_rank, whose port (its transport) has a scheduler.
 template <class T>
 concept has_port = requires(T& t) {
   { t.port().scheduler() } -> std::convertible_to<scheduler&>;
 };
 
-/// The scheduler of the first parameter of a coroutine that has one: a communicator, a transport or a channel.
+/// Returns the scheduler of the first argument that has one. The arguments are the parameters of a coroutine, among
+/// which there must be a communicator, a transport or a channel.
 template <class First, class... Rest>
 scheduler& scheduler_among(First& first, Rest&... rest) {
   if constexpr (has_scheduler<First>) {
@@ -34,19 +36,21 @@ scheduler& scheduler_among(First& first, Rest&... rest) {
   } else if constexpr (has_port<First>) {
     return first.port().scheduler();
   } else {
-    static_assert(sizeof...(Rest) > 0, "a coroutine that returns spar::task needs a transport or a channel among its "
-                                       "parameters, whose scheduler resumes the coroutine");
+    static_assert(sizeof...(Rest) > 0,
+                  "a coroutine that returns spar::task needs a communicator, a transport or a channel among its "
+                  "parameters, whose scheduler resumes the coroutine");
     return scheduler_among(rest...);
   }
 }
 
-/// Rejects awaiters that GCC 12 would destroy twice: aggregate temporaries, if the full expression suspends.
+/// Rejects types of awaiters that GCC 12 would destroy twice: aggregates with a non-trivial destructor. GCC 12 makes
+/// this error if a temporary of such a type is awaited and the coroutine suspends.
 template <class Awaiter>
 concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
                        std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;
 
-/// Awaits an object in place, because GCC 12 copies awaiters that are lvalues. The object, even a temporary, lives
-/// until the end of the full expression that awaits it.
+/// An awaiter that refers to another awaiter, because GCC 12 copies awaiters that are lvalues. The other awaiter, even
+/// a temporary, lives until the end of the full expression with `co_await`.
 template <class Awaiter>
 class by_reference {
  public:
@@ -63,9 +67,9 @@ class promise_base {
  public:
   explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) {}
 
-  // Frames come from the rank's pool. A prefix in front of the frame stores the pool, because `operator delete` does
-  // not get the parameters. Inlined because GCC takes a template and a plain function for a mismatched pair, and warns
-  // in the user's code.
+  // Allocates the frame of a coroutine from the pool of its rank. A prefix in front of the frame stores the pool,
+  // because `operator delete` does not get the parameters of the coroutine. Always inlined, because GCC otherwise warns
+  // in user code: it takes this template and the plain `operator delete` for a mismatched pair.
   template <class... Args>
   [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
     pool& memory = scheduler_among(args...).memory();
@@ -83,7 +87,7 @@ class promise_base {
 
   [[nodiscard]] std::suspend_always final_suspend() noexcept {
     finished_ = true;
-    if (continuation_) scheduler_->post(continuation_); // resumed later, from the queue
+    if (continuation_) scheduler_->post(continuation_); // `run` resumes the awaiting coroutine later
     return {};
   }
 
@@ -101,12 +105,14 @@ class promise_base {
     if (error_) throw_error();
   }
 
-  /// Destroys a coroutine that may still be waiting.
+  /// Destroys the coroutine `self`, which may still be suspended.
   void end(std::coroutine_handle<> self) noexcept {
     scheduler* const ready = finished_ ? nullptr : scheduler_;
-    if (ready != nullptr) ready->forget(self); // destructors may make progress
+    // The scheduler must not resume `self`: destructors in the frame may make progress and so run the scheduler.
+    if (ready != nullptr) ready->forget(self);
     self.destroy();
-    if (ready != nullptr) ready->forget(self); // and cancelling one operation may end another
+    // Once more: a destructor that cancels one operation may end another, which makes `self` ready again.
+    if (ready != nullptr) ready->forget(self);
   }
 
   scheduler* scheduler_;
@@ -158,9 +164,9 @@ class promise<void> : public promise_base {
 
 } // namespace detail
 
-/// A running or finished coroutine on one rank. Await it once, as an rvalue: this returns the result or throws the
-/// exception of the coroutine. Destroying an unfinished task destroys the coroutine at its suspension point; the
-/// destructors of the operations for which it waits cancel these operations.
+/// A running or finished coroutine on one rank. Await a task once, as an rvalue: `co_await` returns the result of the
+/// coroutine or throws its exception. Destroying an unfinished task destroys the coroutine at its suspension point, and
+/// so cancels the operations that the coroutine awaits.
 template <class T = void>
 class [[nodiscard]] task {
  public:
@@ -182,7 +188,7 @@ class [[nodiscard]] task {
 
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
 
-  /// The result of a finished task, or its exception; call this once.
+  /// Returns the result of a finished task, or throws its exception. Call `result` only once.
   T result() { return coroutine_.promise().result(); }
 
   [[nodiscard]] bool await_ready() const noexcept { return done(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Waits for several awaitables: tasks, pending calls, sends and receives.
+// Waiting for several awaitables at once: tasks, pending calls, sends and receives.
 #pragma once
 
 #include <spar/runtime/tasks/task.hpp>
@@ -10,7 +10,7 @@ namespace spar {
 
 namespace detail {
 
-/// Waits for the end of an awaitable, and leaves the result or the error in the awaitable.
+/// An awaiter that waits until an awaitable has ended, and leaves its result or error in the awaitable.
 template <class Awaitable>
 class until_ended : public by_reference<Awaitable> {
  public:
@@ -20,13 +20,13 @@ class until_ended : public by_reference<Awaitable> {
 
 } // namespace detail
 
-/// Ends when all of `work` has ended, with or without errors. Await it at once. Afterwards take each result, or error,
-/// from its own awaitable, which no longer waits. All awaitables started when they were created, so they run
-/// concurrently.
+/// Returns a task that ends when all awaitables in `work` have ended, with or without errors; await this task at once.
+/// The awaitables have started when they were created, so they run concurrently. After the task has ended, await each
+/// awaitable, which no longer waits, to get its result or error.
 template <class Net, class... Awaitables>
   requires(detail::has_scheduler<Net> || detail::has_port<Net>)
 task<void> when_all(Net& net, Awaitables&... work) {
-  (void)net; // its scheduler resumes this coroutine
+  (void)net; // a parameter only because its scheduler resumes this coroutine
   ((co_await detail::until_ended<Awaitables>(work)), ...);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Branch-free building blocks of the kernels: selection by mask, and conversion of bitmaps to positions.
+// Branch-free building blocks of the kernels: choosing one of two values, and converting bitmaps to positions.
 #pragma once
 
 #include <bit>
@@ -27,16 +27,17 @@ using bits_of = typename unsigned_of<sizeof(T)>::type;
 template <class T>
 concept has_bits = requires { typename bits_of<T>; };
 
-/// An optimization barrier: returns `value`, but the compiler cannot deduce anything about it.
+/// An optimization barrier: returns `value`, and prevents the compiler from deducing anything about the result.
 template <class U>
 [[gnu::always_inline]] inline U opaque(U value) {
   __asm__("" : "+r"(value));
   return value;
 }
 
-/// `*out = condition ? yes : no` by a conditional move; a branch would be mispredicted every second time on random
-/// indices. Compilers still produce a branch if it saves an operation, or a move between floating-point and integer
-/// registers, so both values become integers behind an optimization barrier, and stay integers up to the store.
+/// Stores `condition ? yes : no` in `*out` by a conditional move, because a branch would be mispredicted half of the
+/// time on random indices. Compilers still produce a branch if that saves an operation, or a move between
+/// floating-point and integer registers. To prevent such a branch, both values become integers behind an optimization
+/// barrier, and stay integers up to the store.
 template <class T>
 [[gnu::always_inline]] inline void store_select(T* out, bool condition, T yes, T no) {
   if constexpr (has_bits<T>) {
@@ -48,14 +49,16 @@ template <class T>
   }
 }
 
-/// `*out = a < b ? left : b < a ? right : both`, by conditional moves as in `store_select`.
+/// Stores `a < b ? left : b < a ? right : both` in `*out` by conditional moves, because branches would be mispredicted
+/// on random indices.
 template <class T, class Index>
 [[gnu::always_inline]] inline void store_merged(T* out, Index a, Index b, T left, T right, T both) {
   if constexpr (has_bits<T>) {
     const auto left_bits = opaque(std::bit_cast<bits_of<T>>(left));
     const auto right_bits = opaque(std::bit_cast<bits_of<T>>(right));
     const auto both_bits = opaque(std::bit_cast<bits_of<T>>(both));
-    // Without the barrier, the compiler deduces the second comparison from the first, and replaces it by a branch.
+    // Hides the value of b from the compiler, which would otherwise deduce the comparison a == b from a < b and replace
+    // the comparison by a branch.
     const Index again = opaque(b);
     bits_of<T> chosen = __builtin_expect_with_probability(a < b, 1, 0.5) ? left_bits : right_bits;
     chosen = __builtin_expect_with_probability(a == again, 1, 0.5) ? both_bits : chosen;
@@ -65,7 +68,8 @@ template <class T, class Index>
   }
 }
 
-/// The number of one bits. The baseline x86-64 has no instruction for this, so GCC's builtin is a function call there.
+/// The number of one bits in `word`, computed by arithmetic on the baseline x86-64. The baseline has no popcount
+/// instruction, and GCC's builtin would call a function.
 [[gnu::always_inline]] inline unsigned popcount(std::uint64_t word) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
   word -= (word >> 1) & 0x5555555555555555u;
@@ -77,7 +81,8 @@ template <class T, class Index>
 #endif
 }
 
-/// Bit e of the result is `bytes[e]`, each 0 or 1, for 64 bytes: eight at a time by a multiplication.
+/// Packs 64 bytes, each 0 or 1, into a mask: bit e is `bytes[e]`. On little-endian machines, one multiplication packs
+/// eight bytes.
 [[gnu::always_inline]] inline std::uint64_t mask_of_bytes(const std::uint8_t* bytes) {
   std::uint64_t mask = 0;
   for (std::size_t e = 0; e < 64; e += 8) {
@@ -93,17 +98,18 @@ template <class T, class Index>
   return mask;
 }
 
-/// The number of words that `bit_positions` processes per call, such that a position fits into 16 bits and the result
-/// fits into the first-level cache.
+/// The largest number of words that `bit_positions` processes per call. With 64 words, a position fits into 16 bits,
+/// and the result fits into the first-level cache.
 inline constexpr std::size_t position_words = 64;
-/// The room that `bit_positions` needs: it writes a few more positions than it returns.
+/// The length of the output array that `bit_positions` needs. `bit_positions` writes positions four at a time, and thus
+/// up to three positions more than it returns.
 inline constexpr std::size_t position_room = 64 * position_words + 8;
 
-/// Writes the positions of the one bits of `words[0, count)` in ascending order, `count <= position_words`. Returns
-/// their number.
+/// Writes the positions of the one bits of `words[0, count)` in ascending order, for `count <= position_words`. Returns
+/// the number of positions.
 inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::size_t count,
                                  std::uint16_t* __restrict positions) {
-  constexpr auto guard = std::uint64_t{1} << 63; // countr_zero(0) would need a branch
+  constexpr auto guard = std::uint64_t{1} << 63; // keeps the argument of countr_zero nonzero: 0 would need a branch
   std::size_t written = 0;
   for (std::size_t w = 0; w < count; ++w) {
     std::uint64_t word = words[w];
@@ -112,8 +118,8 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
     const unsigned ones = popcount(word);
     std::uint16_t* at = positions + written;
     written += ones;
-    // A loop that ends at the last bit is mispredicted once per word; most words of a sparse bitmap need only this
-    // fixed loop.
+    // Always writes four positions: most words of a sparse bitmap have at most four one bits, and a loop that ends at
+    // the last one bit would be mispredicted once per word.
     for (unsigned e = 0; e < 4; ++e) {
       at[e] = static_cast<std::uint16_t>(base + static_cast<unsigned>(std::countr_zero(word | guard)));
       word &= word - 1;
@@ -128,7 +134,7 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
   return written;
 }
 
-/// Copies `count` elements between arrays that do not overlap. Unlike memcpy, allows null pointers if `count` is 0.
+/// Copies `count` elements between arrays that do not overlap. Unlike memcpy, accepts null pointers if `count` is 0.
 template <class T>
 void copy(T* out, const T* in, std::size_t count) {
   if (count != 0) std::memcpy(static_cast<void*>(out), in, count * sizeof(T));

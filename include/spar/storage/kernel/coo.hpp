@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A view of a coordinate stream, the operand of the local kernels (SparCML, section 5.1).
+// A view of a coordinate stream, the operand type of the kernels (SparCML, section 5.1).
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -11,16 +11,15 @@
 namespace spar::kernel {
 
 /// Entries `(indices[e], values[e])`, sorted by index, without duplicates; both spans have the same length. The kernels
-/// do not check this; `first_bad_index` does.
+/// do not check the indices; `first_bad_index` does.
 template <element T, index_type Index>
 struct coo_span {
   std::span<const Index> indices;
   std::span<const T> values;
 
-  /// The number of entries.
   constexpr std::size_t size() const { return indices.size(); }
   constexpr bool empty() const { return indices.empty(); }
-  /// The `count` entries that start at entry `first`.
+  /// Returns a view of `count` entries, starting at entry `first`.
   constexpr coo_span subspan(std::size_t first, std::size_t count) const {
     return {indices.subspan(first, count), values.subspan(first, count)};
   }

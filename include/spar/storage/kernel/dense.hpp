@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels on dense vectors: reduce sparse or dense operands into them, and find nonzeros (SparCML, section 5.1).
+// Kernels on dense vectors: reduce sparse or dense operands into a dense vector, and find nonzeros (SparCML, section
+// 5.1).
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -13,14 +14,16 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// The number of entries that are checked together for adjacent indices.
+/// The number of entries that `for_entries` tests at once for adjacent indices; entries with adjacent indices are
+/// processed like dense values.
 inline constexpr std::size_t dense_block = 16;
-/// The number of values of a pointwise inner loop. GCC's -O2 vectorises only loops of constant length, and its -O3
-/// unrolls loops of 16 values or fewer before it can vectorise them.
+/// The number of values in the inner loop of a pointwise kernel. The number is constant, because GCC's -O2 vectorises
+/// only loops of constant length. It exceeds 16, because GCC's -O3 unrolls loops of 16 values or fewer before it can
+/// vectorise them.
 inline constexpr std::size_t pointwise_block = 32;
 
-/// Calls `f(offset, value)` for single entries, and `run(offset, values)` for blocks of `dense_block` entries with
-/// adjacent indices.
+/// Calls `run(offset, values)` for each block of `dense_block` entries with adjacent indices, and `f(offset, value)`
+/// for each other entry. The offset is the index minus `begin`.
 template <class T, class Index, class F, class Run>
 [[gnu::always_inline]] inline void for_entries(coo_span<T, Index> stream, std::uint64_t begin, F f, Run run) {
   const Index* indices = stream.indices.data();
@@ -29,8 +32,8 @@ template <class T, class Index, class F, class Run>
   std::size_t e = 0;
   for (; e + dense_block <= count; e += dense_block) {
     const auto first = static_cast<std::size_t>(indices[e] - begin);
-    // The indices are sorted and unique, so the first and the last one show whether all indices between them are
-    // present.
+    // Because the indices are sorted and unique, the difference between the first and the last index shows whether all
+    // indices between them are present.
     if (indices[e + dense_block - 1] - indices[e] == dense_block - 1) {
       run(first, values + e);
     } else {
@@ -40,7 +43,7 @@ template <class T, class Index, class F, class Run>
   for (; e < count; ++e) f(static_cast<std::size_t>(indices[e] - begin), values[e]);
 }
 
-/// True if `value` is neither +0 nor -0; NaN, infinities and denormals are nonzero.
+/// Returns whether `value` is neither +0 nor -0; NaN, infinities and denormals count as nonzero.
 template <class T>
 [[gnu::always_inline]] inline bool is_nonzero(T value) {
   if constexpr (is_floating<T>)
@@ -49,7 +52,8 @@ template <class T>
     return !(value == T{});
 }
 
-/// Bit e is set if `values[e]` is nonzero, for 64 values. Comparing into bytes vectorises.
+/// Returns a mask of 64 values: bit e is set if `values[e]` is nonzero. The comparisons write bytes, because compilers
+/// vectorise such a loop.
 template <class T>
 inline std::uint64_t nonzero_mask(const T* __restrict values) {
   std::uint8_t bytes[64];
@@ -59,8 +63,8 @@ inline std::uint64_t nonzero_mask(const T* __restrict values) {
 
 } // namespace detail
 
-/// `dense[i - begin] = op(dense[i - begin], v)` for each entry (i, v). All indices must be in
-/// [begin, begin + length of dense).
+/// Reduces the entries (i, v) of `stream` into a dense array: `dense[i - begin] = op(dense[i - begin], v)`. Each index
+/// i must be at least `begin`, and below `begin` + the length of `dense`.
 template <element T, index_type Index, reduction<T> Op>
 [[gnu::noinline]] void scatter(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense, Op op) {
   detail::for_entries(
@@ -71,7 +75,8 @@ template <element T, index_type Index, reduction<T> Op>
       });
 }
 
-/// `dense[i - begin] = v` for each entry (i, v).
+/// Stores the entries (i, v) of `stream` in a dense array: `dense[i - begin] = v`. Each index i must be at least
+/// `begin`, and below `begin` + the length of `dense`.
 template <element T, index_type Index>
 [[gnu::noinline]] void scatter_assign(coo_span<T, Index> stream, std::uint64_t begin, T* __restrict dense) {
   detail::for_entries(
@@ -79,7 +84,7 @@ template <element T, index_type Index>
       [&](std::size_t at, const T* __restrict values) { detail::copy<T>(dense + at, values, detail::dense_block); });
 }
 
-/// `out[e] = op(left[e], right[e])`; `out` overlaps neither operand.
+/// Computes `out[e] = op(left[e], right[e])` for all e in [0, n). `out` must overlap neither operand.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void combine(T* __restrict out, const T* __restrict left, const T* __restrict right, std::size_t n,
                                Op op) {
@@ -89,7 +94,8 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) out[e] = op(left[e], right[e]);
 }
 
-/// `inout[e] = op(inout[e], right[e])`, by the operation's own member `reduce(inout, right, n)` if there is one.
+/// Computes `inout[e] = op(inout[e], right[e])` for all e in [0, n), by the member `op.reduce(inout, right, n)` if the
+/// operation has this member.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
   if constexpr (requires { op.reduce(inout, right, n); }) return op.reduce(inout, right, n);
@@ -99,7 +105,8 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) inout[e] = op(inout[e], right[e]);
 }
 
-/// `inout[e] = op(left[e], inout[e])`, by the operation's own member `reduce_left(inout, left, n)` if there is one.
+/// Computes `inout[e] = op(left[e], inout[e])` for all e in [0, n), by the member `op.reduce_left(inout, left, n)` if
+/// the operation has this member.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
   if constexpr (requires { op.reduce_left(inout, left, n); }) return op.reduce_left(inout, left, n);
@@ -109,7 +116,7 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) inout[e] = op(left[e], inout[e]);
 }
 
-/// The number of values that are neither +0 nor -0.
+/// Returns the number of values that are neither +0 nor -0.
 template <element T>
 std::size_t count_nonzero(const T* dense, std::size_t n) {
   std::size_t count = 0, e = 0;
@@ -122,8 +129,8 @@ std::size_t count_nonzero(const T* dense, std::size_t n) {
   return count;
 }
 
-/// Writes `(begin + e, dense[e])` for every value that is neither +0 nor -0, in ascending order. Returns their number,
-/// `count_nonzero(dense, n)`; the output needs room for as many entries.
+/// Writes the entry `(begin + e, dense[e])` for every value that is neither +0 nor -0, in ascending order of e. Returns
+/// the number of entries, `count_nonzero(dense, n)`; the output arrays need room for as many entries.
 template <element T, index_type Index>
 std::size_t gather_nonzero(const T* dense, std::size_t n, std::uint64_t begin, Index* __restrict out_i,
                            T* __restrict out_v) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the exact threshold of the k largest magnitudes of a vector, and moves these entries out.
+// Finds the k-th largest magnitude of a vector exactly, and moves the k largest entries out of the vector.
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -15,21 +15,22 @@
 
 namespace spar::kernel {
 
-/// Describes the k largest entries of a vector, without zeros: all entries whose magnitude exceeds `threshold`, and the
-/// first `ties` of the `equal` entries whose magnitude is the threshold.
+/// Describes the k largest nonzero entries of a vector: all entries whose magnitude exceeds `threshold`, and the first
+/// `ties` of the `equal` entries whose magnitude equals `threshold`.
 template <ranked T>
 struct cut {
   magnitude<T> threshold = greatest_magnitude<T>; // never 0
-  std::size_t count = 0;                          // total: k, or the number of nonzeros if smaller
+  std::size_t count = 0;                          // number of selected entries: k, or all nonzeros if fewer
   std::size_t ties = 0;
   std::size_t equal = 0;
 };
 
 namespace detail {
 
-/// A radix search from the upper digits of the magnitudes: each histogram counts the values that agree in the digits
-/// known so far. As soon as these values are few enough for `scratch`, they are copied there. `x` may lie at the
-/// beginning of `scratch`, and is then overwritten.
+/// Finds the cut of the `k` largest values by a radix search of the k-th largest magnitude, from its upper digits down.
+/// Each histogram counts the values that agree with the digits found so far. Once at most half of the values agree, and
+/// fit into `scratch`, the agreeing values are copied to `scratch`, to shorten the following passes. `x` may start at
+/// the beginning of `scratch`, and is then overwritten.
 template <ranked T>
 [[gnu::noinline]] cut<T> largest_by_digits(const T* x, std::size_t n, std::size_t k, std::span<T> scratch) {
   using M = magnitude<T>;
@@ -40,13 +41,13 @@ template <ranked T>
   for (; e + 64 <= n; e += 64)
     for (std::size_t b = 0; b < 64; ++b) all = static_cast<M>(all | magnitude_of(x[e + b]));
   for (; e < n; ++e) all = static_cast<M>(all | magnitude_of(x[e]));
-  M known = 0, upper = 0; // the known digits of the k-th largest, and a mask of them
+  M known = 0, upper = 0; // digits of the k-th largest magnitude found so far, and their mask
   std::size_t above = 0, equal = n;
   for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
     shift = std::max(shift - digit, 0);
-    // Two histograms, because neighbouring values are often similar, and a single counter would wait for its own
-    // update. Values with other upper digits are counted in the second half, because a branch on this would be
-    // unpredictable.
+    // Alternates between two histograms, because neighbouring values are often similar, and a single counter would wait
+    // for its own update. Counts values with other upper digits in the second half of each histogram, because a branch
+    // that skips such values would be unpredictable.
     std::size_t histogram[2][2 << digit] = {};
     const auto count = [&](std::size_t which, T value) {
       const M m = magnitude_of(value);
@@ -74,25 +75,27 @@ template <ranked T>
       n = kept;
     }
   }
-  if (known == 0) return {1, above, above, above}; // fewer nonzeros than k: all ties are included
+  if (known == 0) return {1, above, above, above}; // fewer than k nonzeros: selects all nonzeros
   return {known, k, k - above, equal};
 }
 
-/// A position in [0, range), scattered, but the same in every call.
+/// Returns a position in [0, range) that looks random but depends only on `i` and `range`.
 constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
-  return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // range < 2^32
+  return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // requires range < 2^32
 }
 
-/// The number of values from which on `largest` takes a sample. Below this number, histograms of all values are faster.
+/// The smallest length of a vector that `largest` samples. For shorter vectors, histograms of all values are faster.
 inline constexpr std::size_t sampled_from = 1 << 14;
 
 } // namespace detail
 
-/// Finds the cut of the `k` largest entries of `x`, or of all nonzeros if there are fewer. A sample, one value from a
-/// scattered place in each of many equal parts, yields a magnitude that somewhat more than k values reach; only these
-/// values enter the histograms. If the sample was misleading, all values do, so the result is always exact. Up to
-/// `threads` threads, in [1, max_threads], share the pass after the sample, but only as many as have room in a buffer
-/// of n / 2 values.
+/// Finds the cut of the `k` largest entries of `x`, or of all nonzeros if `x` has fewer than k nonzeros. A sample,
+/// which consists of one value from a scattered place in each of about 4 sqrt(n) equal parts, yields an estimate that
+/// somewhat more than k magnitudes reach. Only the values that reach the estimate enter the histograms. If the estimate
+/// was misleading, all values enter the histograms, so the result is always exact.
+///
+/// Up to `threads` threads, in [1, max_threads], share the pass that compares the values with the estimate. The number
+/// of threads is limited by their room in a buffer of n / 2 values.
 template <ranked T>
 cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads = 1) {
   const std::size_t n = x.size();
@@ -100,7 +103,8 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   const std::size_t parts = std::size_t{4} << (std::bit_width(n) / 2); // about 4 sqrt(n)
   const std::size_t length = n / parts;
   const std::size_t expected = length == 0 ? 0 : wanted / length;
-  // The rank in the sample: at least three standard deviations above the expected one.
+  // The rank in the sample whose magnitude is the estimate: at least three standard deviations above the expected rank
+  // of the k-th largest magnitude.
   const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
   const std::size_t room = 2 * rank * length;
   const bool sampled = n >= detail::sampled_from && room <= n / 2;
@@ -121,14 +125,15 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   return detail::largest_by_digits(x.data(), n, wanted, values.span());
 }
 
-/// Moves the entries of `where`, which must be the cut of `x`, to `(begin + index, value)` in ascending order of the
-/// indices, and leaves zeros behind. Returns their number, `where.count`. `threads` threads share the pass up to the
-/// last tie; each needs room for part_room(where.count, n, threads) entries in the output.
+/// Moves the entries of `where`, which must be the cut of `x`, to the output arrays as `(begin + position, value)`, in
+/// ascending order of the positions, and leaves zeros in `x`. Returns the number of entries, `where.count`. `threads`
+/// threads share the pass up to the last tie that is selected; each needs room for part_room(where.count, n, threads)
+/// entries in the output.
 template <ranked T, index_type Index>
 std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v,
                          int threads = 1) {
   if (where.count == 0) return 0;
-  std::size_t last = x.size(); // from here on, ties are not taken
+  std::size_t last = x.size(); // from this position on, ties are not selected
   if (where.ties < where.equal) {
     std::size_t ties = 0;
     detail::for_at_least(x.data(), last, where.threshold,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds, in one pass over dense values, those whose magnitude reaches a threshold (Ok-Topk, section 3.1.3).
+// Finds the values whose magnitude reaches a threshold, in one pass over a dense vector (Ok-Topk, section 3.1.3).
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -14,17 +14,17 @@
 
 namespace spar::kernel {
 
-/// An element type with a magnitude. The concept rejects types defined by the program: the bits of a struct have no
-/// order.
+/// An element type with a magnitude, that is, a floating-point or integer type. Rejects types defined by the program,
+/// because the bits of a struct have no order.
 template <class T>
 concept ranked = element<T> && (is_floating<T> || std::integral<T>);
 
-/// |x| as an unsigned integer of the same size.
+/// The type of the magnitude of a T: an unsigned integer with the size of T.
 template <ranked T>
 using magnitude = detail::bits_of<T>;
 
-/// The magnitude of x, ordered like |x|; 0 only for zeros. For a floating-point number, these are its bits without the
-/// sign; NaN ranks highest.
+/// Returns the magnitude of x as an integer that is ordered like |x|; only zeros have magnitude 0. The magnitude of a
+/// floating-point number is its bits without the sign, so NaN ranks highest.
 template <ranked T>
 constexpr magnitude<T> magnitude_of(T x) noexcept {
   using M = magnitude<T>;
@@ -36,7 +36,8 @@ constexpr magnitude<T> magnitude_of(T x) noexcept {
   }
 }
 
-/// The greatest magnitude of T: that of a NaN, of the most negative integer, or of the largest unsigned integer.
+/// The greatest magnitude of any value of type T: that of a NaN, of the most negative integer, or of the largest
+/// unsigned integer.
 template <ranked T>
 inline constexpr auto greatest_magnitude =
     static_cast<magnitude<T>>(is_floating<T>            ? static_cast<magnitude<T>>(-1) >> 1
@@ -47,7 +48,8 @@ namespace detail {
 
 #if defined(__SSE2__)
 
-/// 16 bytes of elements, as signed integers, in the vector types of GCC and clang; the baseline x86-64 supports them.
+/// Vectors of 16 bytes with lanes of `Bytes` bytes: `type` has signed integers. Uses the vector extension of GCC and
+/// clang; the baseline x86-64 supports these vectors.
 template <std::size_t Bytes>
 struct lanes_of {};
 template <>
@@ -71,8 +73,8 @@ struct lanes_of<8> {
   using unsigned_type [[gnu::vector_size(16)]] = std::uint64_t;
 };
 
-/// The sign of each lane is set if the magnitude in that lane is at least `threshold`, which is in
-/// [1, greatest_magnitude<T>].
+/// Compares 16 bytes of values with `threshold`, which must be in [1, greatest_magnitude<T>]. A lane of the result is
+/// negative if the magnitude of its value is at least `threshold`.
 template <class T>
 [[gnu::always_inline]] inline typename lanes_of<sizeof(T)>::type at_least(const T* values, magnitude<T> threshold) {
   using lanes = typename lanes_of<sizeof(T)>::type;
@@ -87,12 +89,13 @@ template <class T>
     const auto sign = std::bit_cast<unsigned_lanes>(x >> (8 * static_cast<int>(sizeof(T)) - 1));
     m = (m ^ sign) - sign;
   }
-  // The difference is in [-2^b, 2^b - 1], so its sign is right; SSE2 cannot compare 64-bit integers.
+  // Subtracts, because SSE2 cannot compare 64-bit integers. In a lane of b + 1 bits, the difference is in
+  // [-2^b, 2^b - 1], so its sign is correct.
   return std::bit_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
 }
 
-/// Bit e is set if the magnitude of `values[e]` is at least `threshold`, for 16 values. Packing saturates, so it keeps
-/// the signs.
+/// Returns a mask of 16 values: bit e is set if the magnitude of `values[e]` is at least `threshold`. Packs the lanes
+/// with saturation, which keeps their signs.
 template <class T>
 [[gnu::always_inline]] inline unsigned at_least_16(const T* values, magnitude<T> threshold) {
   using shorts = lanes_of<2>::type;
@@ -105,7 +108,7 @@ template <class T>
     low = __builtin_ia32_packssdw128(part(0), part(4));
     high = __builtin_ia32_packssdw128(part(8), part(12));
   } else {
-    const auto upper = [&](std::size_t e) { // the upper halves of four lanes
+    const auto upper = [&](std::size_t e) { // the upper halves of four 64-bit lanes
       using floats = lanes_of<4>::float_type;
       return std::bit_cast<lanes_of<4>::type>(
           __builtin_ia32_shufps(std::bit_cast<floats>(part(e)), std::bit_cast<floats>(part(e + 2)), 0xdd));
@@ -117,7 +120,7 @@ template <class T>
       __builtin_ia32_pmovmskb128(std::bit_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
 }
 
-/// Bit e is set if the magnitude of `values[e]` is at least `threshold`, for 64 values.
+/// Returns a mask of 64 values: bit e is set if the magnitude of `values[e]` is at least `threshold`.
 template <class T>
 [[gnu::always_inline]] inline std::uint64_t at_least_mask(const T* values, magnitude<T> threshold) {
   return at_least_16(values, threshold) | std::uint64_t{at_least_16(values + 16, threshold)} << 16 |
@@ -136,11 +139,12 @@ template <class T>
 
 #endif
 
-/// Like `bit_positions`, for words that mostly have at most two bits: a branch on whether a word has a bit would be
-/// mispredicted half the time.
+/// Writes the positions of the one bits of `mask`, and returns their number, like `bit_positions`. Optimised for words
+/// with at most two one bits, and without a branch per word, because on such words the branch would be mispredicted
+/// half of the time.
 template <std::size_t Words>
 [[gnu::always_inline]] inline std::size_t few_positions(const std::uint64_t* mask, std::uint16_t* positions) {
-  constexpr auto guard = std::uint64_t{1} << 63; // countr_zero(0) would be a branch
+  constexpr auto guard = std::uint64_t{1} << 63; // keeps the argument of countr_zero nonzero: 0 would need a branch
   std::uint64_t any = 0, more = 0;
   for (std::size_t w = 0; w < Words; ++w) any |= mask[w];
   if (any == 0) return 0;
@@ -156,15 +160,15 @@ template <std::size_t Words>
   return more == 0 ? written : bit_positions(mask, Words, positions);
 }
 
-/// Calls `found(base, positions, count)` for consecutive parts of `x`, until `found` returns false; the values at
-/// `base + positions[i]` have a magnitude of at least `threshold`. Zeros are never found. Returns the number of values
-/// that were examined.
+/// Calls `found(base, positions, count)` for consecutive ranges of `x`, until `found` returns false. The nonzero values
+/// with a magnitude of at least `threshold` are at `base + positions[i]` for i in [0, count). Returns the number of
+/// values examined before `found` returned false, or n.
 template <class T, class Found>
 [[gnu::always_inline]] inline std::size_t for_at_least(const T* x, std::size_t n, magnitude<T> threshold, Found found) {
   if (threshold > greatest_magnitude<T>) return n;
   threshold = std::max<magnitude<T>>(threshold, 1);
-  constexpr std::size_t words = 4;                // few enough to finish before the next ones arrive from memory
-  constexpr std::size_t ahead = 4096 / sizeof(T); // pauses for the found values would stop hardware prefetching
+  constexpr std::size_t words = 4;                // 256 values: processed before the next values arrive from memory
+  constexpr std::size_t ahead = 4096 / sizeof(T); // prefetches 4 KiB ahead: pauses in `found` stop hardware prefetching
   constexpr std::size_t line = 64 / sizeof(T);
   std::uint64_t mask[words];
   std::uint16_t positions[64 * words + 8];
@@ -186,16 +190,16 @@ template <class T, class Found>
 
 } // namespace detail
 
-/// What `take_at_least` did: the number of entries moved, and the number of values examined, which is less than n if
-/// the room was too small.
+/// The result of `take_at_least`: the number of entries moved, and the number of values examined. `seen` is less than n
+/// if the room in the output was too small.
 struct taken {
   std::size_t count = 0;
   std::size_t seen = 0;
 };
 
-/// Moves the entries whose magnitude is at least `threshold`, except zeros, to `(begin + index, value)` in ascending
-/// order of the indices, and leaves zeros behind. If there are more than `room` such entries, stops up to 255 entries
-/// before the room is full.
+/// Moves the nonzero values with a magnitude of at least `threshold` to the output arrays as entries
+/// `(begin + position, value)`, in ascending order of the positions, and leaves zeros in `x`. If there are more than
+/// `room` such values, stops early, with up to 255 entries of the room unused.
 template <ranked T, index_type Index>
 [[gnu::noinline]] taken take_at_least(T* x, std::size_t n, magnitude<T> threshold, std::uint64_t begin, Index* out_i,
                                       T* out_v, std::size_t room) {
@@ -214,7 +218,8 @@ template <ranked T, index_type Index>
   return all;
 }
 
-/// Copies the values that `take_at_least` would move.
+/// Copies the nonzero values with a magnitude of at least `threshold` to `out`, in ascending order of their positions.
+/// If there are more than `room` such values, stops early, with up to 255 values of the room unused.
 template <ranked T>
 [[gnu::noinline]] taken copy_at_least(const T* x, std::size_t n, magnitude<T> threshold, T* __restrict out,
                                       std::size_t room) {
@@ -228,7 +233,7 @@ template <ranked T>
   return all;
 }
 
-/// The number of values, except zeros, whose magnitude is at least `threshold`.
+/// Returns the number of nonzero values whose magnitude is at least `threshold`.
 template <ranked T>
 [[gnu::noinline]] std::size_t count_at_least(const T* x, std::size_t n, magnitude<T> threshold) {
   std::size_t count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Merges two coordinate streams, the sum of SparCML's section 5.1, without branches on the indices.
+// Merges two coordinate streams, the sum in SparCML's section 5.1, without branches on single indices.
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -14,19 +14,22 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// The number of entries that are checked together for a run from one side, or for equal indices.
+/// The number of entries that `merger` tests at once: for a run of entries that come only from one operand, or for a
+/// run of indices that are equal in both operands.
 inline constexpr std::size_t merge_run = 64;
-/// The number of inputs that four lanes merge together, small enough that the result is still in the first-level cache
-/// when the gaps between the lanes' results are closed.
+/// The number of input entries that `merger::block` merges at a time in four lanes. With 4096 entries, the result is
+/// still in the first-level cache when the gaps between the results of the lanes are closed.
 inline constexpr std::size_t merge_block = 4096;
 
-/// The progress of a merge: the entries taken from the left and the right, and the entries written.
+/// The progress of a merge: the number of entries read from the left and from the right operand, and the number of
+/// entries written.
 struct merge_position {
   std::size_t left = 0, right = 0, out = 0;
   constexpr std::size_t taken() const { return left + right; }
 };
 
-/// The number of leading `indices[0, count)` below `bound`, if the first `merge_run` are: a galloping search.
+/// Returns the number of the ascending `indices[0, count)` that are below `bound`, by a galloping search. The first
+/// `merge_run` indices must be below `bound`.
 template <class Index>
 [[gnu::noinline]] std::size_t run_length(const Index* indices, std::size_t count, Index bound) {
   std::size_t low = merge_run, step = merge_run;
@@ -37,8 +40,9 @@ template <class Index>
   return low + lower_bound(std::span<const Index>(indices + low, indices + std::min(count, low + step)), bound);
 }
 
-/// The operands and the output. If `fold` is true, equal indices become one entry, otherwise two, the left one first.
-/// `fold` is not a template parameter, so that only the innermost loops are compiled twice.
+/// The operands and the output of a merge. If `fold` is true, two entries with equal indices become one entry;
+/// otherwise both entries are written, the left one first. `fold` is not a template parameter, so that only the
+/// innermost loops are compiled twice.
 template <class T, class Index, class Op>
 struct merger {
   const Index* __restrict left_index;
@@ -50,7 +54,7 @@ struct merger {
   Op op;
   bool fold;
 
-  /// Writes one entry; requires that neither side is at its end.
+  /// Writes one entry and advances `at`; neither operand may be at its end.
   template <bool Fold>
   [[gnu::always_inline]] inline void step(merge_position& at) const {
     const Index a = left_index[at.left], b = right_index[at.right];
@@ -64,7 +68,8 @@ struct merger {
     at.right += Fold ? b <= a : b < a;
     ++at.out;
   }
-  /// Takes `count` steps at each of the positions in turn.
+  /// Takes `count` merge steps at each of the positions `at`, alternating between the positions so that their loads
+  /// overlap.
   template <class... Positions>
   [[gnu::always_inline]] inline void steps(std::size_t count, Positions&... at) const {
     if (fold)
@@ -73,8 +78,9 @@ struct merger {
       for (; count > 0; --count) (step<false>(at), ...);
   }
 
-  /// The position after the first `taken` inputs from `from`, or one input more if `taken` would separate two equal
-  /// indices. Both sides must have more than `taken` inputs left. Binary search along the diagonal ("merge path").
+  /// Returns the position after `taken` input entries from `from`, or after `taken` + 1 if `fold` is true and two equal
+  /// indices would be separated. Each operand must have more than `taken` entries left. Uses a binary search along the
+  /// diagonal ("merge path").
   [[gnu::noinline]] merge_position split(merge_position from, std::size_t taken) const {
     const Index* left = left_index + from.left;
     const Index* right = right_index + from.right;
@@ -90,21 +96,24 @@ struct merger {
     return {from.left + low, from.right + high, from.out + low + high};
   }
 
-  /// Merges `taken` inputs (a multiple of four) in four lanes, because a single lane would wait for its own loads.
+  /// Merges `taken` input entries, a multiple of four, in four interleaved lanes, because a single lane would wait for
+  /// its own loads.
   merge_position block(merge_position from, std::size_t taken) const {
-    const merger self = *this; // stores of values might alias *this
+    const merger self = *this; // a local copy, because stores of values might alias *this
     const merge_position m1 = split(from, taken / 4), m2 = split(from, taken / 2), m3 = split(from, taken / 4 * 3);
     const merge_position m4 = split(from, taken);
     merge_position a = from, b = m1, c = m2, d = m3;
     for (;;) {
-      // A step takes one or two inputs, so half as many steps as there are inputs left need no check for the end.
+      // Computes how many steps each lane can take without a check for its end: a step reads at most two entries if
+      // `fold` is true, and one entry otherwise.
       const std::size_t least = std::min(std::min(m1.taken() - a.taken(), m2.taken() - b.taken()),
                                          std::min(m3.taken() - c.taken(), m4.taken() - d.taken()));
       const std::size_t safe = self.fold ? least / 2 : least;
       if (safe < 8) break;
       self.steps(safe, a, b, c, d);
     }
-    // Beyond its end, a lane sees only larger indices, which do not change the comparison: no other bound is needed.
+    // Merges the rest of each lane. A lane may read entries after its end, but their indices are larger and do not
+    // change the comparison, so no other bound is needed.
     finish(a, m1);
     finish(b, m2);
     finish(c, m3);
@@ -115,19 +124,19 @@ struct merger {
     return {m4.left, m4.right, a.out};
   }
 
-  /// Takes `count` steps in one lane.
+  /// Takes `count` merge steps at the position `at`.
   [[gnu::noinline]] void lane(merge_position& at, std::size_t count) const {
     const merger self = *this;
-    merge_position here = at; // stores of values might alias `at`
+    merge_position here = at; // a local copy, because stores of values might alias `at`
     self.steps(count, here);
     at = here;
   }
-  /// Continues to `end`, which is a few entries away.
+  /// Merges the last entries of a lane, from `at` to `end`.
   void finish(merge_position& at, merge_position end) const {
     while (at.taken() < end.taken()) lane(at, (end.taken() - at.taken() + 1) / 2);
   }
 
-  /// Moves the entries [first, last) of the result down to `end`, and advances `end` past them.
+  /// Closes a gap in the output: moves the entries [first, last) down to position `end`, and advances `end` past them.
   [[gnu::noinline]] void close(std::size_t& end, std::size_t first, std::size_t last) const {
     if (end != first && last != first) {
       std::memmove(static_cast<void*>(out_index + end), out_index + first, (last - first) * sizeof(Index));
@@ -150,7 +159,7 @@ struct merger {
     at.out += count;
   }
 
-  /// Whether the next `merge_run` indices of both sides are equal.
+  /// Whether the next `merge_run` indices are the same in both operands.
   bool same_run(merge_position at) const {
     const Index* left = left_index + at.left;
     const Index* right = right_index + at.right;
@@ -201,10 +210,10 @@ struct merger {
 
 } // namespace detail
 
-/// Merges two streams. If an index is in both, its value is `op(left, right)`; other entries are copied bit for bit.
-/// The output arrays need room for `left.size() + right.size()` entries, and must not overlap the operands. Returns the
-/// number of entries written. Runs from one side are copied as a whole, and runs of equal indices are folded without
-/// comparing each index.
+/// Merges two streams. If both streams have an entry at an index, the value at this index is `op(left, right)`; all
+/// other entries are copied bit for bit. The output arrays need room for `left.size() + right.size()` entries, and must
+/// not overlap the operands. Returns the number of entries written. Runs of entries from one operand are copied as a
+/// whole, and runs of equal indices are folded without a merge step per entry.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_i, T* out_v, Op op) {
   const detail::merger<T, Index, Op> work{

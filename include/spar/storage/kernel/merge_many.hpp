@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Merges many coordinate streams of one index range: the step of the owner in a split phase (SparCML, section 5.3.2).
+// Merges many coordinate streams of one index range, as an owner does in a split phase (SparCML, section 5.3.2).
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -15,8 +15,8 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// Uninitialised memory from a memory resource, released at the end of the scope; `take` returns one array after the
-/// other.
+/// Uninitialised memory from a memory resource, released at the end of the scope. Each call of `take` returns the next
+/// array of this memory.
 class scratch_memory {
  public:
   template <class T>
@@ -42,16 +42,17 @@ class scratch_memory {
   std::byte* free_;
 };
 
-/// The number of indices that one pass of the dense strategy covers, chosen so that the accumulator stays in the
+/// The number of indices that `merge_dense` processes per pass, chosen so that the accumulator stays in the
 /// second-level cache.
 inline constexpr std::uint64_t merge_window = 1u << 15;
-/// The number of indices per entry and per level of the merge tree up to which the dense strategy is used. Measured:
-/// the dense strategy takes about 2.2 ns per entry and 0.085 ns per index of the range, the tree 2 to 2.9 ns per entry
-/// and level.
+/// `merge_many` uses the dense strategy up to this number of indices per entry and per level of the merge tree.
+/// Measured: the dense strategy takes about 2.2 ns per entry and 0.085 ns per index of the range; the tree strategy
+/// takes 2 to 2.9 ns per entry and level.
 inline constexpr std::uint64_t merge_sparsity = 18;
 
-/// Folds the entries of one stream that lie in [begin, begin + merge_window) into the accumulator: stores the first
-/// value at an index; later values are right operands of `op`.
+/// Folds the entries of `part` with indices in [begin, end), which start at entry `from`, into the accumulator `sums`:
+/// stores the first value at an index, and passes later values to `op` as right operands. Bit i of `seen` is set if
+/// `sums` has a value at index `begin` + i. Returns the position after the last entry folded.
 template <class T, class Index, class Op>
 std::size_t accumulate(coo_span<T, Index> part, std::size_t from, std::uint64_t begin, std::uint64_t end,
                        std::uint64_t* __restrict seen, T* __restrict sums, const Op& op) {
@@ -83,7 +84,8 @@ std::size_t tree_bytes(std::size_t parts, std::size_t total) {
          scratch_memory::bytes<coo_span<T, Index>>(parts);
 }
 
-/// The dense strategy: an accumulator and a bitmap, window by window.
+/// The dense strategy of `merge_many`: folds all parts into an accumulator, with a bitmap of the indices that have a
+/// value, one window of indices after the other.
 template <class T, class Index, class Op>
 std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end,
                         Index* __restrict out_i, T* __restrict out_v, Op op, scratch_memory& scratch) {
@@ -114,8 +116,8 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
   return written;
 }
 
-/// The tree strategy: stable two-way merges keep entries with equal indices separate, in the order of the parts; a
-/// final pass folds them.
+/// The tree strategy of `merge_many`: pairwise merges, level by level, keep entries with equal indices separate, in the
+/// order of the parts. A final pass folds entries with equal indices.
 template <class T, class Index, class Op>
 std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t total, Index* __restrict out_i,
                        T* __restrict out_v, Op op, scratch_memory& scratch) {
@@ -156,13 +158,14 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
 
 } // namespace detail
 
-/// Merges `parts`, all of whose indices are in [begin, end). The value at an index is the left fold of its values in
-/// the order of the parts, whichever strategy is used, so the bits of the result depend only on the data. The output
-/// arrays need room for the entries of all parts, and must not overlap the parts. Returns the number of entries
-/// written.
+/// Merges `parts`, all of whose indices must be in [begin, end). The value at an index is the left fold of the values
+/// of all parts at this index, in the order of the parts. Both strategies give this result, so its bits depend only on
+/// the data. The output arrays need room for the entries of all parts, and must not overlap the parts. Returns the
+/// number of entries written.
 ///
-/// Uses a dense accumulator with a bitmap if the range is not much larger than the number of entries, otherwise a merge
-/// tree. Scratch memory comes from `scratch`, and is returned before the call ends.
+/// Uses a dense accumulator with a bitmap if the range has at most `merge_sparsity` indices per entry and per level of
+/// a merge tree, otherwise a merge tree. Scratch memory comes from `scratch`, and is released before the function
+/// returns.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end, Index* out_i,
                        T* out_v, Op op, std::pmr::memory_resource& scratch) {
@@ -183,7 +186,8 @@ std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t 
   if (filled == 2) return merge(parts[used[0]], parts[used[1]], out_i, out_v, op);
   std::uint64_t levels = 0;
   while ((std::size_t{1} << levels) < filled) ++levels;
-  // Also enough for fewer entries, which may use the other strategy: a call with fewer entries never needs more memory.
+  // Allocates for either strategy: a call with fewer entries may use the other strategy, and must never need more
+  // memory than a call with more entries.
   const std::uint64_t range = end - begin;
   const std::size_t most_in_tree = std::min<std::size_t>(total, range / (2 * detail::merge_sparsity));
   detail::scratch_memory room(scratch, std::max(detail::dense_bytes<T>(parts.size(), range),

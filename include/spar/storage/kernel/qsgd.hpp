@@ -29,14 +29,15 @@ namespace detail {
 using spar::detail::splitmix_finalize;
 using spar::detail::splitmix_step;
 
-/// 16 uniform random bits for each position, a pure function of (seed, call, position): wyrand (Wang Yi, wyhash), whose
-/// single 64-bit multiplication yields the bits of four positions.
+/// Generates 16 uniform random bits for each position of a vector, as a pure function of (seed, call, position). The
+/// generator is wyrand (Wang Yi, wyhash): one 64-bit multiplication yields the bits of four positions.
 class position_random {
  public:
   constexpr position_random(std::uint64_t seed, std::uint64_t call)
       : key_(splitmix_finalize(splitmix_finalize(seed + splitmix_step) + call * splitmix_step)) {}
 
-  /// The bits of `Count` positions (a multiple of four), starting at `position` rounded down to a multiple of four.
+  /// Writes the random bits of `Count` positions, 16 bits each, to `out`. The first position is `position`, rounded
+  /// down to a multiple of four. `Count` must be a multiple of four.
   template <std::size_t Count>
   [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint16_t* __restrict out) const {
     std::uint64_t state = key_ + position / 4 * step;
@@ -57,11 +58,12 @@ class position_random {
   std::uint64_t key_;
 };
 
-/// The number of entries that are encoded at once.
+/// The number of entries that `encode_bucket` rounds and packs at a time.
 inline constexpr std::size_t qsgd_block = 64;
 
-/// Rounds fixed-point numbers with 16 fractional bits to levels in [-Most, Most]: each rounded up or down by its random
-/// bits. A number may exceed the largest level by a rounding error.
+/// Rounds `qsgd_block` fixed-point numbers with 16 fractional bits to integer levels: adds to each number its 16 random
+/// bits, and drops the fraction. Clamps each level to [-Most, Most], because a rounding error may make a number exceed
+/// the largest level.
 template <int Most>
 [[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
                                                 std::uint8_t* __restrict codes) {
@@ -90,27 +92,28 @@ template <int Most>
 
 } // namespace detail
 
-/// The QSGD code with `Bits` bits. An entry x of a bucket becomes the level floor(x / scale * s + u) in [-s, s], where
-/// s = 2^(Bits-1) - 1, scale is the largest |x| of the bucket, and u is uniform in [0, 1). The error is below
-/// scale / s, and an entry with |x| = scale is exact. The expectation of the decoded value is x, except for the
-/// rounding errors of the arithmetic (relative 2^-22, for double 2^-51) and for 2^-17 * scale / s, because u has 16
-/// bits.
+/// The QSGD code with `Bits` bits per entry. An entry x of a bucket becomes the level floor(x / scale * s + u) in
+/// [-s, s], where s = 2^(Bits-1) - 1, scale is the largest |x| of the bucket, and u is uniform in [0, 1). The error is
+/// below scale / s, and an entry with |x| = scale is exact. The expectation of the decoded value is x, except for two
+/// errors: rounding errors of the arithmetic (relative 2^-22, for double 2^-51), and 2^-17 * scale / s, because u has
+/// 16 bits.
 ///
-/// Layout: one bucket after the other; each has the scale as a T (unaligned), then its levels in two's complement, the
-/// first entry in the lowest bits of the first byte, padded to whole bytes. So a range of whole buckets is a range of
-/// bytes.
+/// Layout: the buckets follow one another. A bucket has its scale as a T (unaligned), followed by its levels in two's
+/// complement, with the first entry in the lowest bits of the first byte, padded to whole bytes. A range of whole
+/// buckets is therefore a range of bytes.
 ///
-/// The code -2^(Bits-1) means NaN: a NaN stays NaN in its place and does not affect the other entries. If a bucket
-/// contains an infinity, its scale is infinite, infinities stay, and its finite entries become 0. A zero of either sign
+/// The code -2^(Bits-1) means NaN: a NaN is decoded as NaN, and does not affect the other entries. If a bucket contains
+/// an infinity, the scale is infinite, infinities stay infinite, and finite entries become 0. A zero of either sign
 /// becomes +0.
 template <int Bits>
   requires(Bits == 2 || Bits == 4 || Bits == 8)
 struct qsgd_codec {
   static constexpr std::size_t default_bucket = 1024;
-  /// The largest level, s.
+  /// The largest level, s = 2^(Bits-1) - 1.
   static constexpr int levels = (1 << (Bits - 1)) - 1;
 
-  /// The bytes of `count` entries in buckets of `bucket` entries: ceil(entries * Bits / 8) + sizeof(T) for each bucket.
+  /// Returns the bytes of `count` entries in buckets of `bucket` entries: each bucket takes ceil(entries * Bits / 8) +
+  /// sizeof(T) bytes. Throws `invalid_argument` if `bucket` is 0.
   template <element T>
   static constexpr std::size_t encoded_bytes(std::size_t count, std::size_t bucket = default_bucket) {
     check(bucket);
@@ -119,8 +122,8 @@ struct qsgd_codec {
   }
 
   /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the index of x[0] in the whole
-  /// vector. Rounding depends only on (seed, call, position), so encoding a vector in several calls gives the same
-  /// bytes.
+  /// vector. Rounding depends only on (seed, call, position), so encoding a vector bucket by bucket gives the same
+  /// bytes as a single call.
   template <element T>
     requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
@@ -137,7 +140,7 @@ struct qsgd_codec {
     }
   }
 
-  /// Decodes `count` entries. Any bytes are valid input: levels times scale / s, for any scale.
+  /// Decodes `count` entries: a level becomes level * scale / s. Any bytes are valid input, with any scale.
   template <element T>
     requires is_floating<T>
   static void decode(const std::byte* in, std::size_t count, std::size_t bucket, T* out) {
@@ -176,18 +179,19 @@ struct qsgd_codec {
     return x - x == 0;
   }
 
-  /// For scales below this, s / scale overflows, or the scale is denormal and has lost bits.
+  /// The entries of a bucket with a scale below `small` are magnified, because s / scale might overflow, or the scale
+  /// might be denormal and have lost bits.
   template <class Real>
   static constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
 
-  /// The factor that converts the entries of a bucket with this scale, which is at least `small`, to levels with 16
-  /// fractional bits.
+  /// Returns the factor that converts the entries of a bucket to levels with 16 fractional bits. `scale` is the scale
+  /// of the bucket, and must be at least `small`.
   template <class Real>
   static Real factor_of(Real scale) {
     constexpr auto limit = static_cast<Real>(levels << 16);
     const Real factor = limit / scale;
-    // Rounded up so that the largest entry reaches the largest level; otherwise it would be rounded down once in about
-    // 10^5 draws.
+    // Rounds the factor up so that the largest entry reaches the largest level. With a smaller factor, the largest
+    // entry would get a lower level once in about 10^5 draws.
     return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
   }
 
@@ -206,7 +210,7 @@ struct qsgd_codec {
       return;
     }
     const bool usual = !nan && scale < infinity && scale >= small<real_type>;
-    // Entries of a bucket with a small scale are magnified, and with an infinite scale they become 0.
+    // Magnifies the entries of a bucket with a scale below `small`. If the scale is infinite, finite entries become 0.
     const real_type magnify = scale == infinity ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
     const real_type factor = factor_of(scale > 0 && scale < infinity ? scale * magnify : real_type(1));
     std::array<float, block> scaled;
@@ -214,7 +218,8 @@ struct qsgd_codec {
     std::array<std::uint16_t, block + 4> bits;
     for (std::size_t e = 0; e < count; e += block) {
       const std::size_t length = std::min(block, count - e);
-      random.fill<block + 4>(position + e, bits.data()); // early, because loading just-stored words as vectors is slow
+      // Stores the random words early, because loading words as vectors just after storing them is slow.
+      random.fill<block + 4>(position + e, bits.data());
       if (usual && length == block) {
         for (std::size_t b = 0; b < block; ++b)
           scaled[b] = static_cast<float>(static_cast<real_type>(x[e + b]) * factor);
@@ -234,8 +239,8 @@ struct qsgd_codec {
     }
   }
 
-  /// The largest |x| that is not NaN; sets `nan` if there is a NaN. Without their signs, floating-point numbers are
-  /// ordered like their bits as signed integers, with NaN ranking highest, so the loop vectorises on every processor.
+  /// Returns the largest |x| that is not NaN, and sets `nan` if there is a NaN. Compares the bits of |x| as signed
+  /// integers, which have the same order as |x|, with NaN ranking highest. This loop vectorises on every processor.
   template <class T>
   static T largest(const T* __restrict x, std::size_t count, bool& nan) {
     using bits = std::make_signed_t<magnitude<T>>;
@@ -254,7 +259,7 @@ struct qsgd_codec {
     return std::bit_cast<T>(top);
   }
 
-  /// Sets the codes of NaN and of infinities.
+  /// Overwrites the codes of the entries of `x` that are NaN or infinite.
   template <class T>
   static void put_special(const T* x, std::size_t count, std::uint8_t* codes) {
     for (std::size_t e = 0; e < count; ++e) {
@@ -266,26 +271,26 @@ struct qsgd_codec {
     }
   }
 
-  /// Converts between the machine's byte order and little-endian.
+  /// Converts a word between the byte order of the machine and little-endian.
   static constexpr std::uint64_t little_endian(std::uint64_t word) {
     return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
   }
 
-  /// A mask of the lowest `bits` bits in every `width` bits of a word.
+  /// Returns a mask of the lowest `bits` bits of each field of `width` bits in a word.
   static constexpr std::uint64_t fields(int bits, int width) {
     std::uint64_t all = 0;
     for (int at = 0; at < 64; at += width) all |= ((std::uint64_t{1} << bits) - 1) << at;
     return all;
   }
 
-  /// Packs the lowest `Bits` bits of the codes without gaps; the codes after the first `count` must be 0.
+  /// Packs the lowest `Bits` bits of each code without gaps. The codes from `count` on must be 0.
   [[gnu::always_inline]] inline static void pack(const std::array<std::uint8_t, block>& codes, std::size_t count,
                                                  std::byte* __restrict out) {
     if constexpr (Bits == 8) {
       std::memcpy(out, codes.data(), count);
     } else {
-      // Eight codes at a time: first neighbouring fields are joined to pairs, then pairs to fours, then fours to
-      // eights.
+      // Packs eight codes at a time: joins neighbouring codes to pairs, then pairs to groups of four, then two groups
+      // of four to one word.
       std::array<std::byte, block / per_byte> bytes;
       for (std::size_t e = 0; e < block; e += 8) {
         std::uint64_t word;
@@ -300,7 +305,7 @@ struct qsgd_codec {
     }
   }
 
-  /// The value of the level with this code; a level of 0 is 0 even if the scale is infinite.
+  /// Returns the decoded value of a code. A level of 0 is decoded as 0 even if the scale is infinite.
   template <class Real>
   static constexpr Real value_of(unsigned code, Real scale) {
     if (code == nan_code) return std::numeric_limits<Real>::quiet_NaN();
@@ -324,7 +329,7 @@ struct qsgd_codec {
     in += sizeof(T);
     const auto scale = static_cast<real_type>(stored);
     std::size_t e = 0;
-    if constexpr (Bits == 8) { // a table of 256 values for each bucket would cost more than it saves
+    if constexpr (Bits == 8) { // no table of 256 values, which would cost more per bucket than it saves
       const bool finite = is_finite(scale);
       for (; finite && e < count; ++e)
         out[e] = static_cast<T>(scale * fractions<real_type>[static_cast<std::size_t>(in[e])]);

@@ -17,10 +17,11 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// The number of values of an inner loop; a constant, so that compilers vectorise the loop.
+/// The number of values in an inner loop; a constant, so that compilers vectorise the loop.
 inline constexpr std::size_t short_block = 32;
 
-/// All bits set if the condition holds. Selection by masks vectorises on every processor.
+/// Returns a mask with all bits set if the condition holds, otherwise 0. `select` uses masks, because such a selection
+/// vectorises on every processor.
 constexpr std::int32_t mask_of(bool condition) noexcept { return -static_cast<std::int32_t>(condition); }
 constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t no) noexcept {
   return (yes & mask) | (no & ~mask);
@@ -28,9 +29,9 @@ constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t 
 
 } // namespace detail
 
-/// bfloat16: 8 bits of precision over the range of float. NaN stays NaN. A double is first rounded to float.
+/// bfloat16: 8 bits of precision, with the range of float. NaN stays NaN. A double is first rounded to float.
 struct bfloat16_code {
-  /// Finite values of at least this magnitude would become infinite.
+  /// Finite values whose magnitude is at least `limit` would become infinite.
   static constexpr float limit = 0x1.ffp127F;
   static constexpr double relative_error = 0x1p-8;
 
@@ -44,8 +45,8 @@ struct bfloat16_code {
   static float decode(std::uint16_t code) { return std::bit_cast<float>(static_cast<std::uint32_t>(code) << 16); }
 };
 
-/// binary16: 11 bits of precision up to 65504, and multiples of 2^-24 below 2^-14. Values of magnitude `limit` or more
-/// become infinite.
+/// IEEE binary16: 11 bits of precision for magnitudes up to 65504; magnitudes below 2^-14 are rounded to multiples of
+/// 2^-24. Values whose magnitude is at least `limit` become infinite.
 struct half_code {
   static constexpr float limit = 65520;
   static constexpr double relative_error = 0x1p-10;
@@ -54,7 +55,7 @@ struct half_code {
     const auto bits = std::bit_cast<std::int32_t>(x);
     const std::int32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     const std::int32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13;
-    // Next to 0.5, floats are 2^-24 apart, so adding 0.5 rounds to a multiple of 2^-24.
+    // Between 0.5 and 1, floats are 2^-24 apart, so adding 0.5 rounds a magnitude below 2^-14 to a multiple of 2^-24.
     const std::int32_t small = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000;
     const std::int32_t finite = detail::select(detail::mask_of(magnitude < 0x38800000), small, normal);
     const std::int32_t special = 0x7c00 | (0x200 & detail::mask_of(magnitude > 0x7f800000));
@@ -90,7 +91,7 @@ inline bool is_aligned(const std::byte* at) noexcept {
 
 } // namespace detail
 
-/// Encodes x[0, n) into two bytes per value. An unaligned `out` is allowed, but slower.
+/// Encodes x[0, n), two bytes per value, to `out`. An unaligned `out` is allowed, but slower.
 template <class Code, element T>
   requires is_floating<T>
 void encode_short(const T* x, std::size_t n, std::byte* out) {
@@ -112,7 +113,7 @@ void decode_short(const std::byte* in, std::size_t n, T* out) {
   }
 }
 
-/// The largest finite |x[i]|, or 0 if no value is finite.
+/// Returns the largest finite |x[i]|, or 0 if no value is finite.
 template <element T>
   requires is_floating<T>
 [[gnu::noinline]] auto largest_finite(const T* x, std::size_t n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the part of a coordinate stream that lies in an index range (the split of SparCML's split-allgather, section
-// 5.3.2).
+// Finds the part of a coordinate stream that lies in an index range, for the split phase of SparCML's split-allgather
+// (section 5.3.2).
 #pragma once
 
 #include <spar/storage/kernel/coo.hpp>
@@ -11,7 +11,8 @@
 
 namespace spar::kernel {
 
-/// The position of the first of the sorted `indices` that is at least `bound`, or `indices.size()` if there is none.
+/// Returns the position of the first index in the sorted `indices` that is at least `bound`, or `indices.size()` if all
+/// indices are below `bound`.
 template <index_type Index>
 constexpr std::size_t lower_bound(std::span<const Index> indices, std::uint64_t bound) {
   std::size_t first = 0;
@@ -24,8 +25,8 @@ constexpr std::size_t lower_bound(std::span<const Index> indices, std::uint64_t 
   return first;
 }
 
-/// The entries of `stream` with `begin <= index < end`; empty if `end <= begin`. Takes O(log count) time and copies
-/// nothing.
+/// Returns a view of the entries of `stream` with `begin <= index < end`; the view is empty if `end <= begin`. Takes
+/// O(log count) time.
 template <element T, index_type Index>
 constexpr coo_span<T, Index> slice(coo_span<T, Index> stream, std::uint64_t begin, std::uint64_t end) {
   const std::size_t first = lower_bound(stream.indices, begin);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matches arrived messages with posted receives by (source, tag), in order, for the in-process transports.
+// Matches arrived messages with posted receives of the same source and tag, for `threads` and the simulator.
+// MPI matches the messages of `mpi` itself.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
 
 namespace spar::detail {
 
-/// Holds the receives of a rank that wait for a message, records with members `peer` and `tag`, and the messages that
-/// wait for a receive, records with `source` and `tag`. Both queues are short, so a scan is faster than a hash table.
+/// Two queues of one rank: posted receives that wait for a message, and arrived messages that wait for a receive. A
+/// `Receive` has the members `peer` and `tag`, an `Arrival` has `source` and `tag`. Both queues are short, so a linear
+/// search is faster than a hash table.
 template <class Arrival, class Receive>
 class matching {
  public:
-  /// Returns the receive that waits for `arrived`. If there is none, queues the message and returns null.
+  /// Removes and returns the oldest receive that waits for the message `arrived`. If no receive waits for `arrived`,
+  /// queues the message and returns null.
   Receive* arrive(Arrival* arrived) {
     Receive* found =
         receives_.take([=](const Receive& r) { return r.peer == arrived->source && r.tag == arrived->tag; });
@@ -19,7 +22,8 @@ class matching {
     return found;
   }
 
-  /// Returns the message for which `posted` waits. If there is none, queues the receive and returns null.
+  /// Removes and returns the oldest message that matches the receive `posted`. If no message matches, queues the
+  /// receive and returns null.
   Arrival* post(Receive* posted) {
     Arrival* found = arrivals_.take([=](const Arrival& a) { return a.source == posted->peer && a.tag == posted->tag; });
     if (found == nullptr) receives_.push_back(posted);

@@ -4,7 +4,7 @@
 
 #include <spar/core/error.hpp>
 
-// Leaves out the C++ bindings, which MPI 3.0 removed: they only cost compile time and cause warnings.
+// Excludes MPI's C++ bindings, which MPI 3.0 removed, because they increase compile time and cause warnings.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -18,7 +18,7 @@
 
 namespace spar::detail {
 
-/// Throws `transport_error`, naming the MPI function `call`, unless `code` is MPI_SUCCESS.
+/// Throws `transport_error` with the name `call` of an MPI function and MPI's error text, unless `code` is MPI_SUCCESS.
 inline void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -27,7 +27,8 @@ inline void check_mpi(int code, const char* call) {
   throw transport_error(std::string(call) + " failed: " + text.data());
 }
 
-/// Throws `invalid_argument` unless several threads may call MPI at the same time.
+/// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, so that several threads may call MPI
+/// at the same time.
 inline void require_thread_multiple() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);
@@ -36,7 +37,7 @@ inline void require_thread_multiple() {
                            provided == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
                            : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
                                                              : "MPI_THREAD_SERIALIZED",
-                           ": request MPI_THREAD_MULTIPLE from MPI_Init_thread"});
+                           ": call MPI_Init_thread with MPI_THREAD_MULTIPLE"});
 }
 
 } // namespace spar::detail

@@ -9,7 +9,8 @@
 
 namespace spar::detail {
 
-/// Owns an MPI communicator and frees it when destroyed. Errors on the communicator are returned, not fatal.
+/// Owns an MPI communicator, which the destructor frees. MPI functions on the communicator return error codes instead
+/// of ending the program.
 class owned_communicator {
  public:
   static owned_communicator duplicate(MPI_Comm comm) {
@@ -22,7 +23,8 @@ class owned_communicator {
                                               : "MPI is finalised already: construct a spar::mpi before MPI_Finalize");
     }
     if (comm == MPI_COMM_NULL)
-      raise<invalid_argument>({"a spar::mpi cannot be constructed from MPI_COMM_NULL, which has no ranks"});
+      raise<invalid_argument>({"a spar::mpi cannot be constructed from MPI_COMM_NULL, which has no ranks; pass a "
+                               "communicator to which this process belongs"});
     owned_communicator own;
     check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
@@ -32,8 +34,7 @@ class owned_communicator {
     owned_communicator own;
     check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
     if (own.comm_ == MPI_COMM_NULL)
-      raise<invalid_argument>(
-          {"a communicator was split with the colour MPI_UNDEFINED: expected a non-negative colour"});
+      raise<invalid_argument>({"split was called with the colour MPI_UNDEFINED; expected a colour of 0 or more"});
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }
@@ -43,8 +44,8 @@ class owned_communicator {
     MPI_Finalized(&finalised);
     if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
   }
-  /// Gives up the communicator without freeing it.
-  void let_go() noexcept { comm_ = MPI_COMM_NULL; }
+  /// Gives up ownership of the communicator without freeing the communicator.
+  void forget() noexcept { comm_ = MPI_COMM_NULL; }
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
   [[nodiscard]] rank_t rank() const noexcept {
     int r = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Control messages over MPI: they travel on a separate communicator, where a receive from any source is always posted.
+// Control messages over MPI, sent on a separate communicator, where a receive from any source is always posted.
 #pragma once
 
 #include <spar/core/error.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/messages/control_message.hpp>
 #include <spar/runtime/transport_concept.hpp>
 #include <spar/transport/mpi/communicator.hpp>
@@ -15,13 +16,13 @@
 
 namespace spar::detail {
 
-/// The control messages of one rank. Also records which ranks have sent their last word, and provides a barrier that
-/// ends if a rank fails.
+/// Sends and receives the control messages of one rank. Also records from which ranks the last control message, `gone`
+/// or `left`, has arrived, and provides a barrier that throws if a rank fails.
 class mpi_control {
  public:
-  static constexpr int notes = 0; ///< the tag of control messages
+  static constexpr int notes = 0; ///< the MPI tag of control messages
 
-  /// Duplicates `beside`; collective over `beside`.
+  /// Duplicates the communicator `beside` and posts a receive for control messages; collective over `beside`.
   explicit mpi_control(const owned_communicator& beside) : comm_(owned_communicator::duplicate(beside.get())) {
     last_words_.assign(static_cast<std::size_t>(beside.size()), nothing);
     receive();
@@ -34,8 +35,9 @@ class mpi_control {
     withdraw(request_);
   }
 
-  /// Takes the next control message that has arrived; returns false if there is none. The last words of ranks, `gone`
-  /// and `left`, are recorded and not returned. Throws `corrupt_message` if a message is damaged.
+  /// Stores the next control message that has arrived in `note`; returns false if none has arrived. Records the
+  /// messages `gone` and `left`, each the last message of its source, instead of returning them. Throws
+  /// `corrupt_message` if a message is damaged or if its source is not a rank from 0 to `ranks` - 1.
   bool take(control_message& note, rank_t ranks) {
     while (has_ended(request_)) {
       note = arriving_;
@@ -47,8 +49,9 @@ class mpi_control {
     return false;
   }
 
-  /// Sends the last word of this rank to all others, unless one has been sent before: `left` if all its messages have
-  /// left, or `gone` if it has given up messages in flight.
+  /// Sends `last_word` to all other ranks as the last control message of this rank, unless this rank has sent a last
+  /// message before. `last_word` is `left` if all messages of this rank have left, or `gone` if this rank has given up
+  /// messages in flight.
   template <class Net>
   void end_with(control_message::purpose last_word, Net& net) noexcept {
     control_message::purpose& own = last_words_[static_cast<std::size_t>(net.rank())];
@@ -66,11 +69,12 @@ class mpi_control {
     return true;
   }
 
-  /// A barrier: waits until all ranks of `net`, the transport of these control messages, have called it. Throws
-  /// `peer_failed` or `timeout` like a collective, and the communicator is dead then. Runs the dissemination barrier
-  /// (Hensgen, Finkel and Manber 1988) twice: a rank that the others have given up before it arrived may pass the first
-  /// barrier, but not the second. During the second barrier, the pending calls of this rank make no progress, because
-  /// one of them might fail; `look()` only handles control messages.
+  /// A barrier: waits until all ranks of `net` have called `meet`; `net` is the transport to which these control
+  /// messages belong. Throws `peer_failed` if a rank fails, and `timeout` if a rank is missing at the deadline; the
+  /// communicator is dead after either error. Runs the dissemination barrier (Hensgen, Finkel and Manber 1988) twice: a
+  /// late rank may pass the first barrier although the other ranks no longer wait, but not the second barrier. During
+  /// the second barrier, the pending calls of this rank make no progress, because a call might fail; `look()` handles
+  /// only control messages.
   template <class Net, class Look>
   void meet(Net& net, Look look) {
     const rank_t rank = net.rank(), size = net.size();
@@ -105,13 +109,13 @@ class mpi_control {
     }
   }
 
-  /// Gives up the communicator without freeing it.
-  void let_go() noexcept { comm_.let_go(); }
+  /// Gives up ownership of the communicator without freeing the communicator.
+  void forget() noexcept { comm_.forget(); }
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_.get(); }
 
  private:
-  static constexpr int meeting = 1;                                // the tag of the messages of `meet`
-  static constexpr auto nothing = control_message::purpose::abort; // stands for no last word yet
+  static constexpr int meeting = 1;                                // the MPI tag of the messages of `meet`
+  static constexpr auto nothing = control_message::purpose::abort; // in `last_words_`: no `gone` or `left` yet
 
   void receive() {
     check_mpi(MPI_Irecv(&arriving_, sizeof(arriving_), MPI_BYTE, MPI_ANY_SOURCE, notes, comm_.get(), &request_),
@@ -130,7 +134,7 @@ class mpi_control {
   owned_communicator comm_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   control_message arriving_;
-  std::vector<control_message::purpose> last_words_; // of each rank
+  std::vector<control_message::purpose> last_words_; // the last message, `gone` or `left`, of each rank
 };
 
 } // namespace spar::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The envelope of a message on the wire: its header and, if they fit, its pieces.
+// The envelope of an MPI message: its header and, if the padded payload is at most 4096 bytes long, its payload.
 #pragma once
 
 #include <spar/runtime/endpoint.hpp>
@@ -14,33 +14,35 @@
 
 namespace spar {
 
-/// The largest payload that travels in the envelope with its header, in bytes, with each piece padded to 16 bytes.
+/// The largest payload, in bytes with each piece padded to a multiple of 16 bytes, that is sent in the same MPI message
+/// as its header.
 inline constexpr std::size_t enclosed_bytes = 4096;
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
-/// Whether the pieces of a message travel in its envelope.
+/// Whether the payload of the message with the header `h` is part of its envelope.
 inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.lengths, max_pieces) <= enclosed_bytes; }
 
-/// The short form of the header of a message of few dense values. A message of some 24 bytes travels faster than one of
-/// 80, as it shares a cache line with MPI's own header. The tag and the length of the message give the remaining
-/// fields; the digest, which ranks compare, stands for the dimension. Layout in bits, from the lowest: magic number 8,
-/// element 4, index 4, the part of the sequence number that the tag lacks 16; CRC-32C of all other bits 32; digest 64.
+/// A header of 16 instead of 64 bytes, for messages with one piece of at most 4096 bytes of dense values. A message of
+/// 24 bytes is faster than a message of 80 bytes, because 24 bytes share a cache line with MPI's own header. The
+/// receiver computes the remaining fields from the tag and the length of the message. A short header has no dimension;
+/// the digest, which ranks compare, covers the dimension. Layout in bits, from the lowest: magic number 8, element 4,
+/// index 4, the part of the sequence number that is not in the tag 16; CRC-32C of all other bits 32; digest 64.
 class short_header {
  public:
   static constexpr std::uint32_t expected_magic = 0xB2;
   static constexpr std::uint32_t magic_of_version_1 = 0x5D;
 
-  /// Whether the bytes read are a short header. A full header has another value in the byte that holds the magic number
-  /// of a short one, in either byte order.
+  /// Whether this object was read from a short header. In a full header of either byte order, the byte that a short
+  /// header uses for its magic number has another value.
   [[nodiscard]] bool is_short() const noexcept { return (fields_ & 0xFF) == expected_magic; }
-  /// Whether the bytes read are a short header of version 1 of the wire format.
+  /// Whether this object was read from a short header of version 1 of the wire format.
   [[nodiscard]] bool is_old() const noexcept { return (fields_ & 0xFF) == magic_of_version_1; }
 
-  /// Whether a short header can represent `h`.
+  /// Whether a short header can represent the full header `h`.
   [[nodiscard]] static bool suffices(const header& h) noexcept {
     return h.format == wire_format::dense && h.lengths[1] == 0 && h.lengths[2] == 0 &&
            h.lengths[0] == h.count * size_of(h.element) && h.lengths[0] > 0 && h.lengths[0] <= enclosed_bytes &&
-           h.checksum == 0; // the channel sets the checksums of the header and the payload together
+           h.checksum == 0; // otherwise `h` contains a payload checksum, for which a short header has no field
   }
 
   short_header() = default;
@@ -51,16 +53,21 @@ class short_header {
     checksum_ = expected_checksum();
   }
 
-  /// Writes to `h` the full header of a message with `payload` bytes of payload. Throws `corrupt_message` if the header
-  /// is damaged or does not match the payload.
+  /// Writes to `h` the full header that this short header represents; `payload` is the number of bytes of the payload.
+  /// Throws `corrupt_message` if this header is damaged or does not match `payload`.
   void expand(header& h, std::size_t payload) const {
     const auto element = static_cast<element_code>(fields_ >> 8 & 0xF);
     const std::size_t size = size_of(element);
-    if (checksum_ != expected_checksum()) raise<corrupt_message>({"the checksum of a message's header is wrong"});
-    // A larger payload is never enclosed, so the receiver would wait for further messages with its pieces.
+    if (checksum_ != expected_checksum()) {
+      raise<corrupt_message>({"a message is damaged: the checksum of its short header is ", checksum_, ", expected ",
+                              expected_checksum()});
+    }
+    // Rejects payloads of more than `enclosed_bytes` bytes: the receiver would wait for their pieces in further
+    // messages.
     if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
-      raise<corrupt_message>({"a message with a short header has ", payload, " bytes of payload, but its values have ",
-                              size, " bytes each"});
+      raise<corrupt_message>({"a message with a short header has ", payload,
+                              " bytes of payload; expected a multiple of its value size, ", size, " bytes, of at most ",
+                              enclosed_bytes, " bytes"});
     }
     h.format = wire_format::dense;
     h.sequence = static_cast<std::uint16_t>(fields_ >> 16);
@@ -81,8 +88,8 @@ class short_header {
 };
 static_assert(sizeof(short_header) == 16 && std::is_trivially_copyable_v<short_header>);
 
-/// Writes the header of `out` with its checksum and, if they are enclosed, its pieces to `to`, which has room for
-/// `envelope_bytes` bytes. Returns the number of bytes written.
+/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if they are enclosed, the
+/// pieces. `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
 inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noexcept {
   if (short_header::suffices(out.head)) {
     const short_header brief(out.head);
@@ -98,8 +105,8 @@ inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noex
   return sizeof(h) + padded_bytes(h.lengths, max_pieces);
 }
 
-/// Reads an envelope that `write_envelope` wrote: stores the header in `h` and returns the pieces as views of `bytes`,
-/// or empty views if the pieces are not enclosed. `bytes` must begin at a multiple of 16 bytes. Throws
+/// Reads an envelope that `write_envelope` wrote. Stores the header in `h`. Returns the pieces of the payload as views
+/// of `bytes`, or empty views if the pieces are not enclosed. `bytes` must begin at a multiple of 16 bytes. Throws
 /// `corrupt_message` if the envelope is damaged or malformed.
 inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) {
   payload_views pieces{};
@@ -111,16 +118,19 @@ inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) 
     return pieces;
   }
   if (brief.is_old()) {
-    raise<corrupt_message>({"a message has version 1 of the wire format; this is version ", header::current_version});
+    raise<corrupt_message>(
+        {"a message has version 1 of the wire format, but this rank has version ", header::current_version});
   }
   if (bytes.size() < sizeof(header)) {
-    raise<corrupt_message>({"a message of ", bytes.size(), " bytes is too short for its header"});
+    raise<corrupt_message>(
+        {"a message has ", bytes.size(), " bytes; expected at least a header of ", sizeof(header), " bytes"});
   }
   std::memcpy(&h, bytes.data(), sizeof(header));
   h.validate();
   const std::size_t payload = is_enclosed(h) ? padded_bytes(h.lengths, max_pieces) : 0;
   if (bytes.size() != sizeof(header) + payload) {
-    raise<corrupt_message>({"a message has ", bytes.size(), " bytes, but its header gives ", sizeof(header) + payload});
+    raise<corrupt_message>(
+        {"a message has ", bytes.size(), " bytes, but its header requires ", sizeof(header) + payload, " bytes"});
   }
   for (std::size_t i = 0; payload > 0 && i < max_pieces; ++i) {
     pieces[i] = bytes.subspan(sizeof(header) + padded_bytes(h.lengths, i), h.lengths[i]);

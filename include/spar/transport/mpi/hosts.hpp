@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which ranks of a communicator share a host.
+// Finds out which ranks of a communicator share a host.
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -12,8 +12,8 @@
 
 namespace spar {
 
-/// Returns for each rank of `comm` the first rank that shares memory with it, as `tree_of_hosts` expects. Collective
-/// over `comm`.
+/// Returns, for each rank r of `comm`, the lowest rank that shares memory with r, that is, runs on the same host. The
+/// result is an argument of `tree_of_hosts`. Collective over `comm`.
 inline std::vector<rank_t> hosts_of(MPI_Comm comm) {
   MPI_Comm host = MPI_COMM_NULL;
   detail::check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");

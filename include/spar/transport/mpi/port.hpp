@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport of an MPI rank: non-blocking point-to-point messages on a separate communicator.
+// The transport of an MPI rank: non-blocking point-to-point messages on a communicator of spar's own.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/checked_cast.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/operation.hpp>
-#include <spar/runtime/peer_query.hpp>
+#include <spar/runtime/progress.hpp>
 #include <spar/transport/mpi/communicator.hpp>
 #include <spar/transport/mpi/control.hpp>
 #include <spar/transport/mpi/envelope.hpp>
@@ -26,61 +27,62 @@
 
 namespace spar {
 
-/// The transport of a rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of payload;
-/// a larger payload follows in segments, which are sent from the caller's memory under the same tag. The receiver
-/// learns the size from the envelope, and needs no MPI_Probe. The size of a message is not limited to MPI's int.
-/// Control messages have a separate communicator. Waits poll, so that a failed or silent rank ends the wait; a long
-/// wait yields the core to other threads.
+/// The transport of one rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of
+/// payload. A larger payload follows in segments, which are sent from the caller's memory under the same tag. The
+/// receiver learns the size of the payload from the envelope, so it needs no MPI_Probe, and the size may exceed the
+/// range of MPI's int. Control messages have a separate communicator. A waiting rank polls MPI, so that a failed or
+/// silent peer ends the wait; after 128 polls, the rank yields its core to other threads between polls.
 class mpi_port : public endpoint {
  public:
   mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
         options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()),
-        requests_(room() * detail::mpi_segments::window) { // unused pages cost nothing
+        requests_(room() * detail::mpi_segments::window) { // a large reserve takes no memory until its pages are used
     set_network(network);
     leaving_.reserve(max_leaving);
   }
 
-  /// Waits up to a second for the last messages to leave. On a dead communicator, also receives messages until all
-  /// ranks have announced that their own messages have left.
+  /// Waits up to one second for the last messages of this rank to leave. If the communicator is dead, also receives
+  /// messages until all ranks have announced that their own messages have left.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised == 0) {
       const double end = patience();
       try {
-        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) hear(); // notices a failed peer
+        // Polls for 50 microseconds, to notice a peer that has just failed.
+        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) try_poll_control();
         for (;; sched_yield()) {
           look_after_leaving();
-          hear();
+          try_poll_control();
           if (dead()) drain();
           if (dead() && leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
           if (now() >= end || (leaving_.empty() && (!dead() || control_.all_have_ended()))) break;
         }
-      } catch (...) { // after an error, the last messages may not leave
+      } catch (...) { // a destructor cannot report that the last messages have not left
       }
     }
-    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still access the envelopes
-    // On a dead communicator, collectives such as MPI_Comm_free may hang.
+    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still access the envelopes' memory
+    // MPI_Comm_free is collective, so on a dead communicator it may wait for a failed rank for ever.
     if (dead()) {
-      comm_.let_go();
-      control_.let_go();
+      comm_.forget();
+      control_.forget();
     }
   }
 
-  /// Throws `invalid_argument` unless several threads may call MPI at the same time.
+  /// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, which a progress thread needs.
   void share() const { detail::require_thread_multiple(); }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   [[nodiscard]] const detail::owned_communicator& communicator() const noexcept { return comm_; }
   [[nodiscard]] const mpi_options& options() const noexcept { return options_; }
-  /// A barrier over all ranks, see `mpi_control::meet`.
+  /// A barrier over all ranks that throws `peer_failed` or `timeout`, see `mpi_control::meet`.
   void meet() {
-    control_.meet(*this, [this] { look_around(); });
+    control_.meet(*this, [this] { poll_control(); });
   }
   void compute(std::uint64_t) const noexcept {}
-  /// Seconds by the clock of MPI, which is virtual if MPI is simulated.
+  /// Seconds by MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
 
  private:
@@ -90,43 +92,42 @@ class mpi_port : public endpoint {
     alignas(16) std::array<std::byte, envelope_bytes> bytes;
   };
 
-  /// The operation that owns requests of the wait set.
+  /// A send or receive in flight, which owns requests in the wait set.
   struct request_owner : detail::operation_record {
     request_owner* next = nullptr;
-    std::size_t outstanding = 0; // requests that have not completed
+    std::size_t outstanding = 0; // number of requests of this operation that have not completed
     envelope* cover = nullptr;
-    std::size_t piece = max_pieces; // the piece of the next segment to post
-    std::size_t at = 0;             // the offset of that segment in its piece
-    std::size_t posted = 0;         // segments posted so far
-    payload_views pieces{};         // of a send
-    // Of a receive:
-    bool opened = false; // the envelope has arrived
-    message_buffer* into = nullptr;
+    std::size_t piece = max_pieces; // index of the piece that contains the next segment to post
+    std::size_t at = 0;             // byte offset of the next segment in its piece
+    std::size_t posted = 0;         // number of segments posted so far
+    payload_views pieces{};         // sends only: the payload
+    bool opened = false;            // receives only: whether the envelope has arrived
+    message_buffer* into = nullptr; // receives only: the destination
   };
   using wait_set = detail::mpi_wait_set<request_owner>;
 
-  /// A message in flight whose whole payload is in its envelope. A short message counts as sent at once, unless many
-  /// messages are in flight: MPI normally sends a short message without further calls by the sender; if MPI does not,
-  /// the message is late, but not lost. A longer message has an operation, and its request joins the wait set when a
-  /// coroutine awaits the operation.
+  /// A message in flight whose whole payload is in its envelope. A message of at most `eager_bytes` bytes counts as
+  /// sent at once, unless `max_leaving` messages are in flight: MPI normally sends such a short message without further
+  /// calls by the sender, and otherwise the message is late, but not lost. A longer message has an operation, whose
+  /// request joins the wait set when a coroutine awaits the operation.
   struct departure {
     MPI_Request request;
     envelope* cover;
     request_owner* owner;
   };
-  static constexpr std::size_t eager_bytes = 1024; // below the eager limits of Open MPI and MPICH
+  static constexpr std::size_t eager_bytes = 1024; // bytes, below the eager limits of Open MPI and MPICH
   static constexpr std::size_t max_leaving = 64;
 
  public:
   operation<mpi_port, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
-    if (cut_ > 0) post_all(peer, tag); // this message must not overtake earlier ones
+    if (cut_ > 0) post_all(peer, tag); // the new message must not overtake segments of earlier messages
     envelope* cover = envelopes_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check_mpi(
         MPI_Isend(cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
         "MPI_Isend");
-    if (is_enclosed(out.head)) { // the whole message is in the envelope, which this rank owns
+    if (is_enclosed(out.head)) { // nothing is sent from the caller's memory: the envelope belongs to this rank
       request_owner* s = nullptr;
       if (bytes > eager_bytes || leaving_.size() >= max_leaving) {
         s = begin(false, peer, tag, nullptr);
@@ -153,9 +154,9 @@ class mpi_port : public endpoint {
     return operation<mpi_port, request_owner>(*this, r);
   }
 
-  /// Polls MPI once or, if `block` is true, until an operation has ended; then resumes the coroutines that are ready.
+  /// Polls MPI once or, if `block` is true, until an operation has ended, then resumes the coroutines that are ready.
   /// Throws `deadlock` if `block` is true but nothing is in flight for which this rank could wait. On any other error,
-  /// aborts, which ends every pending call.
+  /// aborts the communicator, which ends every pending call.
   void progress(bool block) {
     try {
       poll(block);
@@ -184,7 +185,7 @@ class mpi_port : public endpoint {
   }
 
  private:
-  /// The number of operations for which this port reserves memory: enough that a typical call allocates none.
+  /// The number of operations for which this port reserves memory, enough for a typical call to allocate none.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
@@ -198,25 +199,28 @@ class mpi_port : public endpoint {
     return r;
   }
 
-  /// Polls once or, if `block` is true, until an operation has ended.
+  /// Polls MPI once or, if `block` is true, until an operation has ended or the communicator is dead.
   void poll(bool block) {
-    if (scheduler().idle()) look_after_leaving(); // before a wait, which hides the cost
+    if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of these tests
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
       if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead()) {
-        raise<deadlock>({"rank ", rank(), " waits, but no message is in flight"});
+        raise<deadlock>({"rank ", rank(), " would wait for ever, because it has no call or message in flight"});
       }
       const bool news =
           requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
-      if (++polls_ % 32 == 0 || !block || requests_.empty()) look_around(); // this rank may await control messages only
-      // Non-blocking polls may be rare, so they check deadlines more often than blocking ones; but not each time,
-      // because MPI may need some polls to notice a message that has arrived.
+      // A blocking wait checks for control messages at every 32nd poll only; but a rank without requests checks at
+      // every poll, because it may await a control message.
+      if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
+      // A program may poll rarely by non-blocking calls, so such calls check deadlines at every 4th poll, and blocking
+      // calls at every 1024th. MPI may need several polls to notice a message that has arrived, so a check at every
+      // poll could report a timeout although the message has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
     }
   }
 
-  /// Recycles the envelopes of messages that have left. Moves the requests of awaited messages to the wait set.
+  /// Recycles the envelopes of sent messages. Requests of messages that a coroutine awaits move to the wait set.
   void look_after_leaving() {
     int failure = MPI_SUCCESS;
     for (std::size_t i = 0; i < leaving_.size();) {
@@ -249,7 +253,7 @@ class mpi_port : public endpoint {
     ++owner->outstanding;
   }
 
-  /// Starts to send or receive the pieces of `r`.
+  /// Starts to send or receive the payload of the operation `r` in segments.
   void begin_segments(request_owner* r) {
     r->piece = 0;
     r->at = 0;
@@ -258,7 +262,7 @@ class mpi_port : public endpoint {
     post_segments(r, detail::mpi_segments::window);
   }
 
-  /// Posts the next segments of `r`, until `most` requests are in flight.
+  /// Posts segments of the operation `r` until `most` of its requests are in flight or all segments are posted.
   void post_segments(request_owner* r, std::size_t most) {
     const std::size_t segment = segments_[r->peer];
     while (r->piece < max_pieces) {
@@ -286,9 +290,9 @@ class mpi_port : public endpoint {
     --cut_;
   }
 
-  /// Posts the remaining segments of earlier sends to `peer` under `tag`.
+  /// Posts the remaining segments of earlier sends to `peer` under `tag`, which a new message must not overtake.
   void post_all(rank_t peer, tag_t tag) {
-    for (std::size_t i = 0; i < requests_.size(); ++i) { // an operation with segments to post has a request here
+    for (std::size_t i = 0; i < requests_.size(); ++i) { // an operation with segments to post owns a request
       request_owner* s = requests_[i].owner;
       if (!s->receives && s->piece < max_pieces && s->peer == peer && s->tag == tag) {
         post_segments(s, std::numeric_limits<std::size_t>::max());
@@ -296,8 +300,8 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Handles the control messages that have arrived; only some polls do this.
-  void look_around() {
+  /// Handles the control messages that have arrived. Polls call this function rarely, to save calls of MPI.
+  void poll_control() {
     for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
   }
 
@@ -306,7 +310,7 @@ class mpi_port : public endpoint {
     --r->outstanding;
     if (r->done) return; // the operation has failed already
     try {
-      detail::check_mpi(status.MPI_ERROR, "an MPI message");
+      detail::check_mpi(status.MPI_ERROR, "the transfer of an MPI message");
       if (r->receives && its.is_envelope) open(r, status);
       if (r->piece < max_pieces) post_segments(r, detail::mpi_segments::window);
       if (r->outstanding == 0 && (r->opened || !r->receives)) r->complete(scheduler());
@@ -316,7 +320,7 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Reads the envelope that has arrived for the receive `r`, and takes or requests its payload.
+  /// Reads the envelope that has arrived for the receive `r`, then takes its payload or starts to receive the segments.
   void open(request_owner* r, const MPI_Status& status) {
     r->opened = true;
     int arrived = 0;
@@ -324,12 +328,12 @@ class mpi_port : public endpoint {
     const std::span<const std::byte> bytes(r->cover->bytes.data(), static_cast<std::size_t>(std::max(arrived, 0)));
     const payload_views pieces = read_envelope(bytes, r->into->arrived());
     if (!r->into->fits()) {
-      cancel(r); // this rank expects other sizes: the call ends in `mismatch`
+      cancel(r); // this rank expects pieces of other sizes: the call ends in `mismatch`
     } else if (!is_enclosed(r->into->head())) {
-      look_around(); // a sender that has failed meanwhile may have given up its pieces
+      poll_control(); // to notice if the sender has failed, because its segments may then never arrive
       if (!dead()) return begin_segments(r);
       cancel(r);
-      r->opened = false; // so that the receive does not count as complete
+      r->opened = false; // otherwise the receive would count as complete
     } else if (r->into->placed()) {
       r->into->copy_from(pieces);
     } else {
@@ -342,16 +346,18 @@ class mpi_port : public endpoint {
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends the requests of `r` although their messages are incomplete: cancels receives, and waits up to a second for
-  /// in-flight sends from borrowed buffers. MPI may still read a buffer whose send has not completed within the second.
+  /// Ends all requests of the operation `r`, whose messages are incomplete: cancels receives, and waits up to one
+  /// second for in-flight sends from borrowed buffers. If a send has not completed after one second, MPI may still read
+  /// its buffer.
   void cancel(request_owner* r) noexcept {
     for (departure& d : leaving_) {
-      if (d.owner == r) d.owner = nullptr; // the message leaves without its operation
+      if (d.owner == r) d.owner = nullptr; // the message leaves, but completes no operation
     }
-    for (std::size_t i = requests_.size(); i-- > 0;) { // last first: no later receive must match a segment in flight
+    // Cancels the last receive first: otherwise a segment in flight could match a later receive of the same operation.
+    for (std::size_t i = requests_.size(); i-- > 0;) {
       if (requests_[i].owner != r) continue;
       if (r->receives) {
-        MPI_Cancel(&requests_.request(i)); // fails if the message is arriving, perhaps from a rank that is now silent
+        MPI_Cancel(&requests_.request(i)); // fails if a part of the message has arrived; its sender may now be silent
         if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
         leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
@@ -365,14 +371,14 @@ class mpi_port : public endpoint {
     r->piece = max_pieces;
   }
 
-  /// Waits for an in-flight send of a piece whose buffer is being reclaimed. If the piece has not left, aborts, so that
-  /// the other ranks know that the message stays incomplete. While waiting, receives the messages sent to this rank;
-  /// ranks that learn of the failure do the same.
+  /// Waits for the in-flight send `piece`, whose buffer is being reclaimed. If the piece has not left, aborts, so that
+  /// the other ranks know that the message stays incomplete. While waiting, receives and discards the messages sent to
+  /// this rank. Ranks that learn of the failure do the same, so that the sends of all ranks complete.
   void await_departure(MPI_Request& piece) noexcept {
     int left = 0;
     MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
     if (left != 0) return;
-    detail::abort(*this, "a call has ended before its messages had left");
+    detail::abort(*this, "a call has ended before all of its messages were sent");
     for (const double end = patience(); left == 0 && now() < end; sched_yield()) {
       MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
       drain();
@@ -380,8 +386,8 @@ class mpi_port : public endpoint {
     if (left == 0) control_.end_with(control_message::purpose::gone, *this);
   }
 
-  /// Tests a request until the request completes or this rank gives up its messages. Returns whether the request has
-  /// completed.
+  /// Tests `request` until the request completes, or until this rank gives up its messages at the time `patience()`.
+  /// Returns whether the request has completed.
   bool ends(MPI_Request& request) noexcept {
     int ended = 0;
     do {
@@ -390,24 +396,24 @@ class mpi_port : public endpoint {
     return ended != 0;
   }
 
-  /// The time at which this rank gives up its messages: one second after the first call of this function.
+  /// The time at which this rank gives up its messages: one second after the first call of `patience`.
   double patience() noexcept {
     if (given_up_ == 0) given_up_ = now() + 1;
     return given_up_;
   }
 
-  void hear() noexcept {
+  void try_poll_control() noexcept {
     try {
-      look_around();
-    } catch (...) { // ignores a damaged control message
+      poll_control();
+    } catch (...) { // ignores a damaged control message, because the callers cannot throw
     }
   }
 
   /// Receives and discards the messages that peers have sent for failed calls, so that the peers' sends complete. Skips
-  /// peers that have given up their messages, and stops when this rank gives up: a message could arrive after its
-  /// memory has been freed.
+  /// peers that have given up their messages, because the peers may have freed the memory of the messages. Stops when
+  /// this rank gives up its own messages.
   void drain() noexcept {
-    hear();
+    try_poll_control();
     for (rank_t peer = 0; peer < size(); ++peer) {
       for (int there = 1; there != 0 && !control_.is_gone(peer) && now() < patience();) {
         MPI_Status status;
@@ -420,7 +426,7 @@ class mpi_port : public endpoint {
         if (nowhere == nullptr) return;
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Irecv(nowhere, bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
-        if (!ends(request)) return; // MPI may still write to the memory
+        if (!ends(request)) return; // does not free memory to which MPI may still write
         ::operator delete(nowhere);
       }
     }
@@ -429,15 +435,15 @@ class mpi_port : public endpoint {
   detail::owned_communicator comm_;
   detail::mpi_control control_;
   std::uint32_t polls_ = 0;
-  bool lost_ = false;   // whether MPI could not cancel a receive
-  double given_up_ = 0; // see `patience`; 0 before its first call
+  bool lost_ = false;   // whether a receive is still in flight because MPI could not cancel it
+  double given_up_ = 0; // the result of `patience`; 0 before its first call
   mpi_options options_;
   detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;
   detail::slab<envelope> envelopes_;
   std::vector<departure> leaving_;
   wait_set requests_;
-  std::size_t cut_ = 0; // operations with segments still to be posted
+  std::size_t cut_ = 0; // number of operations with segments still to be posted
 };
 
 } // namespace spar

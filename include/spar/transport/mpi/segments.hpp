@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The size of the segments into which a large payload is cut for MPI, so that both directions of a link stay busy.
+// The size of the segments in which payloads of more than 4 KiB are sent over MPI, chosen so that both directions of a
+// link stay busy.
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -15,35 +16,41 @@
 
 namespace spar {
 
-/// Options of `mpi`.
+/// Options of the transport `mpi`.
 struct mpi_options {
-  /// Size in bytes of the segments in which a large payload is sent. 0 means 1 GiB between ranks of one host and 16 KiB
-  /// between hosts, the most that two ranks can send each other at the same time over TCP. On networks that do not
-  /// queue like TCP, a larger size may be faster. If ranks give different sizes, the smallest one other than 0 applies.
+  /// Size in bytes of the segments in which a payload of more than 4 KiB is sent. 0 means 1 GiB between ranks of one
+  /// host and 16 KiB between hosts: over TCP, two ranks can send each other at most 16 KiB at the same time without a
+  /// handshake. On networks where a handshake does not queue behind data, a larger size may be faster. If ranks pass
+  /// different sizes, the smallest size other than 0 applies to all ranks.
   std::size_t segment_bytes = 0;
-  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< upstream of the rank's pool
+  /// Upstream resource of the rank's memory pool.
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
 namespace detail {
 
-/// The segment size for each peer, the same on both ranks of a pair: the smallest size that any rank was given,
-/// otherwise a size that depends on whether the two ranks share a host.
+/// The segment size in bytes for each peer, equal on both ranks of a pair: the smallest `segment_bytes` that any rank
+/// has set or, if none has, a size that depends on whether the two ranks share a host.
 class mpi_segments {
  public:
-  /// The size within a host, where smaller segments gain nothing. Larger ones are impossible: MPI counts with an int.
+  /// The segment size in bytes between ranks of one host, where smaller segments are not faster. Twice this size is
+  /// impossible, because MPI counts bytes with an int.
   static constexpr std::size_t largest = std::size_t{1} << 30;
-  /// A size that Open MPI and MPICH send over TCP without a handshake. For longer messages, the handshake queues behind
-  /// the data that flows in the same direction, so the two directions of a link take turns.
+  /// The segment size in bytes between hosts. Open MPI and MPICH send messages of up to this size over TCP without a
+  /// handshake. The handshake of a longer message would queue behind the data that flows in the same direction, so that
+  /// the two directions of a link would take turns.
   static constexpr std::size_t between_hosts = 16384;
-  /// Segments of a message in flight at once: enough to bridge the time until the next segments are posted.
+  /// The number of segments of a message that are in flight at the same time, enough to keep the link busy until this
+  /// rank posts the next segments.
   static constexpr std::size_t window = 32;
-  /// One segment in this many completes only when it is received. The others complete when MPI has taken the data:
-  /// without a limit, MPI would buffer the whole message of a sender that is ahead of its receiver.
+  /// One segment in 16 is sent by MPI_Issend, which completes only when the segment is received. The others are sent by
+  /// MPI_Isend, which completes when MPI has taken the data: if all were, MPI would buffer the whole message of a
+  /// sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
-  /// Collective over `comm`. `wanted` is the size that this rank was given, or 0 for none. Throws `mismatch` if a rank
-  /// has an older version of the wire format, or if this machine is big-endian and the machine of another rank is
-  /// little-endian.
+  /// Collective over `comm`. `wanted` is the option `segment_bytes` of this rank, in bytes, or 0. Throws `mismatch` if
+  /// another rank has an older version of the wire format, or if this machine is big-endian and the machine of another
+  /// rank is little-endian.
   mpi_segments(MPI_Comm comm, std::size_t wanted) {
     constexpr auto none = static_cast<std::int64_t>(largest) + 1;
     const std::int64_t least = agree(comm, wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none);
@@ -59,9 +66,11 @@ class mpi_segments {
     for (const rank_t h : host) is_far_.push_back(h != own);
   }
 
-  /// Returns the smallest wish of all ranks. One number per rank is compared: the wish in the low 32 bits, above them
-  /// the byte order and the version of the wire format, so that the smallest number belongs to a rank with the oldest
-  /// version. Version 1 sent the wish alone.
+  /// Returns the smallest `wish`, a segment size in bytes, of all ranks. MPI_Allreduce computes the minimum of one
+  /// number per rank: the low 32 bits hold `wish`, the bits above hold the byte order and the version of the wire
+  /// format. The minimum therefore comes from a rank with the oldest version. Version 1 of the wire format sent `wish`
+  /// alone. Throws `mismatch` if another rank has an older version than `version`, or is little-endian while this rank
+  /// is big-endian.
   static std::int64_t agree(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
     constexpr std::int64_t big_endian = std::endian::native == std::endian::big ? 1 : 0;
     constexpr int order_at = 32, version_at = 33;
@@ -73,8 +82,8 @@ class mpi_segments {
                        " of the wire format, this rank has version ", version});
     }
     if ((least >> order_at & 1) != big_endian) {
-      raise<mismatch>(
-          {"ranks run on machines of different byte orders, but spar needs the same byte order on all ranks"});
+      raise<mismatch>({"this rank is on a big-endian machine and another rank on a little-endian one; spar needs the "
+                       "same byte order on all ranks"});
     }
     return least & ((std::int64_t{1} << order_at) - 1);
   }
@@ -84,9 +93,9 @@ class mpi_segments {
   }
 
  private:
-  std::size_t near_ = largest;
-  std::size_t far_ = between_hosts;
-  std::vector<bool> is_far_; // empty if all ranks are on one host
+  std::size_t near_ = largest;      // segment size for peers on this rank's host
+  std::size_t far_ = between_hosts; // segment size for peers on other hosts
+  std::vector<bool> is_far_;        // whether each rank is on another host; empty if all ranks are on one host
 };
 
 } // namespace detail

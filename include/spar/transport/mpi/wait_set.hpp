@@ -12,7 +12,8 @@
 
 namespace spar::detail {
 
-/// Requests of operations of type Owner. An operation may own several requests: its envelope and its segments.
+/// The MPI requests of a rank's sends and receives, whose records have the type `Owner`. A record may own several
+/// requests: one for the envelope and one for each segment.
 template <class Owner>
 class mpi_wait_set {
  public:
@@ -21,7 +22,7 @@ class mpi_wait_set {
     bool is_envelope;
   };
 
-  /// Reserves memory for `requests` requests.
+  /// Reserves memory for `requests` requests, so that adding up to this number allocates no memory.
   explicit mpi_wait_set(std::size_t requests) {
     requests_.reserve(requests);
     slots_.reserve(requests);
@@ -40,11 +41,11 @@ class mpi_wait_set {
     slots_.push_back({owner, is_envelope});
   }
 
-  /// Tests all requests, removes the completed ones, and calls `on_complete(slot, status)` for each of them. Returns
-  /// whether any request has completed. Throws `transport_error` if MPI_Testsome fails as a whole.
+  /// Tests all requests, removes the completed ones, and calls `on_complete(slot, status)` for each completed request.
+  /// Returns whether any request has completed. Throws `transport_error` if MPI_Testsome itself fails.
   template <class F>
   bool test(F&& on_complete) {
-    if (requests_.size() == 1) { // the usual case of a blocking call
+    if (requests_.size() == 1) { // the usual case: a blocking call awaits one message
       MPI_Status status;
       int completed = 0;
       status.MPI_ERROR = MPI_Test(requests_.data(), &completed, &status);
@@ -64,7 +65,7 @@ class mpi_wait_set {
       check_mpi(code, "MPI_Testsome");
       for (int i = 0; i < count; ++i) statuses_[static_cast<std::size_t>(i)].MPI_ERROR = MPI_SUCCESS;
     }
-    if (count <= 0) return false; // MPI_UNDEFINED if there are no requests
+    if (count <= 0) return false; // without requests, MPI sets `count` to MPI_UNDEFINED
     completed_.clear();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       slot& its = slots_[static_cast<std::size_t>(indices_[i])];
@@ -76,7 +77,7 @@ class mpi_wait_set {
     return true;
   }
 
-  /// Removes the requests of `owner` without completing or cancelling them.
+  /// Removes the requests of `owner` from the set, without completing or cancelling the requests.
   void remove(const Owner* owner) noexcept {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -90,10 +91,10 @@ class mpi_wait_set {
 
  private:
   std::vector<MPI_Request> requests_;
-  std::vector<slot> slots_;  // one per request
-  std::vector<int> indices_; // scratch of `test`, as are the next two
-  std::vector<MPI_Status> statuses_;
-  std::vector<std::pair<slot, MPI_Status>> completed_;
+  std::vector<slot> slots_;                            // the owner of each request
+  std::vector<int> indices_;                           // scratch memory of `test`
+  std::vector<MPI_Status> statuses_;                   // scratch memory of `test`
+  std::vector<std::pair<slot, MPI_Status>> completed_; // scratch memory of `test`
 };
 
 } // namespace spar::detail

@@ -11,14 +11,14 @@
 
 namespace spar::detail {
 
-/// A number of cores that all simulated ranks share. If the number is 0, each rank has a core of its own.
+/// The cores that all simulated ranks share, `count` in number. If `count` is 0, each rank has a core of its own.
 class sim_cores {
  public:
   explicit sim_cores(std::size_t count) : free_from_(count, 0.0) {}
 
-  /// Returns when `seconds` of work end that a rank starts at the time `begin`. The work runs on the idle core that
-  /// became free last, which is often the core that the rank used just before. If all cores are busy, the work waits
-  /// for the first one that becomes free.
+  /// Assigns `seconds` of work, which a rank starts at the time `begin`, to a core, and returns the time at which the
+  /// work ends. The work runs on the idle core that became free last, which is often the core that the rank used just
+  /// before. If all cores are busy, the work waits for the core that becomes free first.
   [[nodiscard]] double done_at(double begin, double seconds) noexcept {
     if (free_from_.empty() || seconds <= 0) return begin + seconds;
     const auto order = [=](double free) { return std::pair(free > begin, std::fabs(free - begin)); };
@@ -27,7 +27,7 @@ class sim_cores {
   }
 
  private:
-  std::vector<double> free_from_; // when each core becomes free
+  std::vector<double> free_from_; // the virtual time, in seconds, at which each core becomes free
 };
 
 } // namespace spar::detail

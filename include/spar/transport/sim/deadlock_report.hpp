@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The message of a `deadlock` in the simulator: which rank waits for which.
+// The error message of a `deadlock` in the simulator, which lists the rank for which each rank waits.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -10,7 +10,8 @@
 
 namespace spar::detail {
 
-/// Lists the ranks that wait for a message, then the messages for which no receive is posted; at most 32 in all.
+/// Lists the receives that wait for a message, then the messages for which no receive is posted. The list ends after 32
+/// receives and messages in all.
 template <class Ranks>
 [[gnu::cold]] std::string sim_deadlock_report(const Ranks& ranks) {
   std::string text = "no rank can make progress:";
@@ -31,7 +32,7 @@ template <class Ranks>
       add(r.rank(), " has posted no receive for a message from rank ", m->source, m->tag);
     }
   }
-  return named > 0 ? text : text + " no message is in flight";
+  return named > 0 ? text : text + " no rank waits for a message, and no message is in flight";
 }
 
 } // namespace spar::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The event queue of a simulation, in order of virtual time.
+// The queue of the simulator's events, in order of virtual time.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -10,21 +10,21 @@
 
 namespace spar::detail {
 
-/// What happens on a rank of the simulator.
+/// The kinds of events. Each event concerns one rank of the simulator.
 enum class sim_event_kind {
   start,    ///< the program of the rank begins
-  leave,    ///< a message reaches its first link
-  left,     ///< a message has left its first link
-  reach,    ///< a message reaches a later link
-  arrive,   ///< a message has arrived
-  control,  ///< a control message has arrived
-  deadline, ///< a deadline of the rank may have expired
-  alarm,    ///< a time passed to `wake_at` has come
-  awake     ///< a sleep of a coroutine has ended
+  leave,    ///< a message reaches the first link of its path
+  left,     ///< a send ends: its message has left the first link or, if sends are synchronous, has been received
+  reach,    ///< a message reaches a later link of its path
+  arrive,   ///< a message has arrived at its receiver
+  control,  ///< a control message has arrived at its receiver
+  deadline, ///< the deadline of a waiting call of the rank may have expired
+  alarm,    ///< the time that was passed to `sim_port::wake_at` has come
+  awake     ///< the sleep of a coroutine has ended
 };
 
-/// A priority queue. Events at the same time are in order of their ties, which depend on the seed; events with equal
-/// ties are in the order in which they were scheduled.
+/// A priority queue of events by time. Events at the same time are in order of the number `tie`, which depends on the
+/// seed; events with equal time and `tie` are in the order in which they were scheduled.
 template <class Rank, class Message>
 class sim_events {
  public:
@@ -35,7 +35,7 @@ class sim_events {
     Message* message;
     std::uint64_t tie = 0;
     std::uint64_t serial = 0;
-    friend bool operator<(const event& a, const event& b) noexcept { // reversed: a heap pops the largest
+    friend bool operator<(const event& a, const event& b) noexcept { // reversed: std::pop_heap takes the largest event
       if (a.time != b.time) return a.time > b.time;
       if (a.tie != b.tie) return a.tie > b.tie;
       return a.serial > b.serial;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The links of a simulated network, which serve messages first come, first served (see simulator_options).
+// The links of a simulated network, each of which transmits messages in the order in which they reach the link (see
+// simulator_options).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -13,18 +14,19 @@
 
 namespace spar::detail {
 
-/// Computes when each message leaves the links of its path, reaches the next ones and arrives.
+/// Computes the times at which a message leaves each link of its path, reaches the next link, and arrives at its
+/// receiver.
 class sim_network {
  public:
   /// The position of a message on its path.
   struct way {
     bool begun = false;
-    bool down = false;    // below the lowest common ancestor of sender and receiver
-    std::size_t link = 0; // of this node to its parent
-    double through = 0;   // when the last byte has passed all links so far
+    bool down = false;    // whether the next link leads down from the lowest common ancestor of sender and receiver
+    std::size_t link = 0; // the tree node whose link to its parent comes next
+    double through = 0;   // the time at which the last byte has passed all links so far
   };
-  /// The result of passing a link. `left` is when the message has left the link. `next` is when its first byte reaches
-  /// the next link or, if `arrives`, when its last byte arrives at the receiver.
+  /// The times, in virtual seconds, at which a message passes a link. `left`: the message has left the link. `next`:
+  /// the first byte reaches the next link or, if `arrives` is true, the last byte arrives at the receiver.
   struct passage {
     double left;
     double next;
@@ -45,7 +47,7 @@ class sim_network {
 
   /// Returns `options`. Throws `invalid_argument` if `size` ranks cannot be simulated with these options.
   static const simulator_options& checked(const simulator_options& options, rank_t size) {
-    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, not ", size});
+    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, but its size is ", size});
     if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
       raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
                                options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
@@ -58,36 +60,40 @@ class sim_network {
     check(options.tree, size);
     return options;
   }
-  /// Throws `invalid_argument` if the tree is malformed or has another number of ranks. A tree without nodes means that
-  /// there is no tree.
+  /// Throws `invalid_argument` if `tree` is malformed or its number of ranks is not `ranks`. Accepts a tree without
+  /// nodes, which means that the network is not a tree.
   static void check(const network_tree& tree, rank_t ranks) {
     if (tree.nodes.empty()) return;
     if (tree.at.size() != static_cast<std::size_t>(ranks)) {
-      raise<invalid_argument>(
-          {"a simulator has ", ranks, " ranks, but the number of ranks in its tree is ", tree.at.size()});
+      raise<invalid_argument>({"a simulator has ", ranks,
+                               " ranks, but the number of ranks in simulator_options::tree is ", tree.at.size()});
     }
     std::vector<bool> inner(tree.nodes.size());
     for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
       const network_tree::node& n = tree.nodes[i];
       if (i > 0 ? n.parent >= i : n.parent != 0)
         raise<invalid_argument>(
-            {"in a network tree each parent precedes its children, and the root, node 0, is its own parent; but node ",
+            {"invalid network tree: the parent of the root, node 0, must be 0, and the parent of any "
+             "other node must have a smaller number than the node; but node ",
              i, " has parent ", n.parent});
       if (!(n.bandwidth > 0 && n.latency >= 0)) {
-        raise<invalid_argument>({"the link of node ", i, " has bandwidth ", n.bandwidth, " B/s and latency ", n.latency,
+        raise<invalid_argument>({"the link of node ", i, " of the network tree has bandwidth ", n.bandwidth,
+                                 " B/s and latency ", n.latency,
                                  " s; expected a bandwidth above 0 and a latency of at least 0"});
       }
       if (i > 0) inner[n.parent] = true;
     }
     for (const std::size_t at : tree.at) {
       if (at >= tree.nodes.size() || inner[at]) {
-        raise<invalid_argument>(
-            {"a rank is at node ", at, ", which has children or does not exist; expected a leaf of the network tree"});
+        raise<invalid_argument>({"a rank is at node ", at,
+                                 " of the network tree, which has children or does not exist; expected the number of "
+                                 "a node without children, below ",
+                                 tree.nodes.size()});
       }
     }
   }
 
-  /// Upper bounds of the cost of a message: latency in seconds, and seconds per byte.
+  /// Upper bounds, over all pairs of ranks, of the latency of a message in seconds and of its seconds per byte.
   [[nodiscard]] std::pair<double, double> message() const {
     if (tree().nodes.empty()) return {options_->latency, 1 / options_->bandwidth};
     double alpha = 0, beta = 0;
@@ -100,7 +106,8 @@ class sim_network {
     return {alpha, beta};
   }
 
-  /// The message reaches the next link of its path at the time `now`.
+  /// Computes how a message of `bytes` bytes passes the next link of its path, which the message reaches at the time
+  /// `now`. Advances `on`, the position of the message on the path.
   passage pass(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
     if (!tree().nodes.empty()) return climb(now, on, source, destination, bytes);
     const double occupied = options_->overhead + static_cast<double>(bytes) / options_->bandwidth;
@@ -109,7 +116,7 @@ class sim_network {
       double& last =
           last_between_[static_cast<std::size_t>(source) * static_cast<std::size_t>(options_->ranks_per_host) +
                         static_cast<std::size_t>(destination % options_->ranks_per_host)];
-      last = std::max(left + options_->latency, last); // messages within a host pass no link that keeps them in order
+      last = std::max(left + options_->latency, last); // within a host, no link keeps messages in order
       return {left, last, true};
     }
     double& free = on.begun ? incoming_[host(destination)] : outgoing_[host(source)];
@@ -120,7 +127,7 @@ class sim_network {
     return {free, begun + options_->latency, false};
   }
 
-  /// Seconds until the first byte arrives if all links are idle.
+  /// The seconds that the first byte of a message takes from `source` to `destination` if all links are idle.
   [[nodiscard]] double latency(rank_t source, rank_t destination) const noexcept {
     if (tree().nodes.empty()) return options_->latency;
     const std::size_t to = at(destination);
@@ -134,7 +141,8 @@ class sim_network {
   }
 
  private:
-  /// Passes one link of a tree: up to the lowest common ancestor of sender and receiver, then down.
+  /// Computes how a message passes the next link of its path in a tree, which leads up to the lowest common ancestor of
+  /// sender and receiver, then down to the receiver.
   passage climb(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
     if (!on.begun) on = {.begun = true, .link = at(source)};
     const network_tree::node& node = tree().nodes[on.link];
@@ -157,9 +165,9 @@ class sim_network {
   }
 
   const simulator_options* options_;
-  std::vector<double> outgoing_; // when the link of each host, or node of the tree, becomes free
-  std::vector<double> incoming_;
-  std::vector<double> last_between_; // latest arrival from each rank at each rank of its host
+  std::vector<double> outgoing_;     // the time at which each host's, or tree node's, outgoing link becomes free
+  std::vector<double> incoming_;     // the time at which each host's, or tree node's, incoming link becomes free
+  std::vector<double> last_between_; // the time of the latest arrival from each rank at each rank of the same host
 };
 
 } // namespace spar::detail

@@ -10,27 +10,30 @@
 
 namespace spar {
 
-/// The simulated machine and the order of events. A message with L bytes of payload occupies the outgoing link of its
-/// sender's host for overhead + L / bandwidth seconds. Its first byte reaches the incoming link of the receiver's host
-/// after `latency`, and the message occupies that link equally long. The ranks of a host share its links, first come,
-/// first served. Between ranks of one host, a message uses no link and takes latency + overhead + L / bandwidth. The
-/// time of a message's header counts as part of the latency.
+/// The simulated machine and the order of events. A message with L bytes of payload occupies the outgoing link of the
+/// sender's host for `overhead` + L / `bandwidth` seconds. The first byte of the message reaches the incoming link of
+/// the receiver's host after `latency`, and the message occupies the incoming link equally long. The ranks of a host
+/// share the links of the host, which transmit messages in the order in which they reach the link. Between ranks of one
+/// host, a message uses no link and takes `latency` + `overhead` + L / `bandwidth`. The latency includes the time for
+/// the header of a message.
 ///
-/// With a `tree`, a message goes up and down the links of the tree. It occupies each link for overhead + L / bandwidth
-/// of the link, and its first byte reaches the next link after the latency of the link.
+/// With a `tree`, a message travels up and down the links of the tree. The message occupies each link for `overhead` +
+/// L / b seconds, where b is the bandwidth of the link. The first byte of the message reaches the next link after the
+/// latency of the link.
 struct simulator_options {
-  double latency = 1e-6;    ///< alpha, seconds
-  double bandwidth = 1e9;   ///< 1 / beta, bytes per second of each link and direction
-  double overhead = 0;      ///< seconds that each message occupies a link, in addition to the time of its bytes
-  double compute = 0;       ///< gamma, seconds per entry of local work
-  int cores = 0;            ///< cores shared by all ranks for local work, in the order of events; 0: one core per rank
-  double jitter = 0;        ///< largest random delay of a message, seconds
-  std::uint64_t seed = 0;   ///< if not 0, events at the same time happen in a random order
-  bool synchronous = false; ///< a send ends only when its message has been received
-  rank_t ranks_per_host = 1;
-  network_tree tree = {}; ///< if it has nodes, replaces latency, bandwidth and ranks_per_host
-  bool record = false;    ///< record all messages, see `simulator::trace`
-  std::pmr::memory_resource* memory = std::pmr::new_delete_resource(); ///< upstream of the pool that all ranks share
+  double latency = 1e-6;     ///< alpha, in seconds
+  double bandwidth = 1e9;    ///< 1 / beta, in bytes per second for each link and direction
+  double overhead = 0;       ///< seconds for which each message occupies a link in addition to the time for its bytes
+  double compute = 0;        ///< gamma, in seconds of local work per entry
+  int cores = 0;             ///< cores shared by all ranks for local work, assigned in order of events; 0: one per rank
+  double jitter = 0;         ///< largest random delay of a message, in seconds
+  std::uint64_t seed = 0;    ///< if not 0, events at the same time happen in a random order that depends on `seed`
+  bool synchronous = false;  ///< if true, a send ends only when its message has been received
+  rank_t ranks_per_host = 1; ///< ranks r with equal r / ranks_per_host are on the same host
+  network_tree tree = {};    ///< a tree with nodes replaces the options latency, bandwidth and ranks_per_host
+  bool record = false;       ///< whether `simulator::trace` returns all messages
+  /// Upstream resource of the memory pool that all ranks share.
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
 } // namespace spar

@@ -7,6 +7,7 @@
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/transport/in_process/matching.hpp>
+#include <spar/transport/sim/deadlock_report.hpp>
 #include <spar/transport/sim/network.hpp>
 
 #include <coroutine>
@@ -18,7 +19,7 @@ namespace spar {
 
 class simulator;
 
-/// The transport of a rank of a simulator.
+/// The transport of one rank of a `simulator`, with a clock of virtual time.
 class sim_port : public endpoint {
  public:
   sim_port(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory);
@@ -35,13 +36,13 @@ class sim_port : public endpoint {
 
   struct shipment : detail::operation_record {
     shipment* next = nullptr;
-    rank_t source = 0; // peer is the destination
+    rank_t source = 0; // the sender; the member `peer` is the receiver
     header head;
     buffer<std::byte> payload;
     payload_views pieces{};
     sim_port* sender = nullptr;
     detail::sim_network::way way{};
-    int holders = 0; // references from the operation, the network and the receiver's buffer
+    int holders = 0; // references from the operation, the event `left`, and the network or the receiver's buffer
   };
   struct expectation : detail::operation_record {
     expectation* next = nullptr;
@@ -55,7 +56,8 @@ class sim_port : public endpoint {
   void post(const control_message& note, rank_t peer);
   void await(detail::operation_record& r, std::coroutine_handle<> waiting);
 
-  /// For decorators that act later: the simulator calls `act(context)` at each virtual time passed to `wake_at`.
+  /// For decorators that must act at a later time: the simulator calls `act(context)` at each virtual time that was
+  /// passed to `wake_at`.
   void on_alarm(void (*act)(void*), void* context) noexcept {
     alarm_ = act;
     alarm_context_ = context;
@@ -66,8 +68,9 @@ class sim_port : public endpoint {
   /// still handles arriving messages.
   auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
 
-  /// Processes one event. Throws `error` if called to block inside a simulated program, which must co_await instead,
-  /// and `deadlock` if no event is left.
+  /// Processes one event of the simulator. Inside a simulated program, which must `co_await` instead, does nothing or,
+  /// if `block` is true, throws `error`. Outside of programs, throws `deadlock` if `block` is true and no event is
+  /// left.
   void progress(bool block);
 
   void abandon(shipment* s) noexcept;
@@ -79,11 +82,12 @@ class sim_port : public endpoint {
  private:
   void deliver(shipment* s, expectation* r);
 
-  /// Completes an operation at the time of the current event. If a coroutine awaits the operation, the clock of this
-  /// rank advances to that time.
+  /// Completes the operation `ended` at the time of the current event. If a coroutine awaits the operation, advances
+  /// the clock of this rank to the time of the event.
   void complete(detail::operation_record& ended);
 
-  /// Ends the longest awaited operation in `timeout` if its deadline has expired at the time of the current event.
+  /// Ends the operation that has been awaited longest in `timeout`, if its deadline has expired at the time of the
+  /// current event.
   void check_deadline();
 
   class sleeping {
@@ -118,7 +122,7 @@ class sim_port : public endpoint {
     std::coroutine_handle<> program;
   };
   std::vector<sleeper> sleepers_;
-  pool_requests requests_; // requests of this rank to the pool that all ranks share
+  pool_requests requests_; // counts the requests of this rank to the memory pool that all ranks share
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 };

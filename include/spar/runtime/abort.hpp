@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ends the calls of all ranks after one rank has failed: the failed rank sends its reason to the other ranks, and each
+// rank resumes its waiting coroutines with an error. `endpoint/failure.hpp` records the reason.
+#pragma once
+
+#include <spar/runtime/transport_concept.hpp>
+
+#include <exception>
+#include <string_view>
+
+namespace spar {
+
+namespace detail {
+
+/// Sends `reason` to all other ranks and marks the communicator as dead, like `spar::abort`, but does not unwind
+/// pending calls. The caller holds the lock of the rank.
+template <transport Net>
+[[gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
+  if (net.node().dead()) return;
+  broadcast_text(net, control_message::purpose::abort, reason);
+  net.node().mark_dead(net.rank(), reason);
+}
+
+/// Aborts the communicator, then unwinds this rank's pending calls, so that peers regain the send buffers that these
+/// calls were reading. If a coroutine calls this function, the calls unwind when this coroutine is suspended. The
+/// caller holds the lock of the rank.
+template <transport Net>
+[[gnu::cold]] void abort_and_unwind(Net& net, std::string_view reason) noexcept {
+  detail::abort(net, reason);
+  if (!net.scheduler().running()) net.scheduler().run();
+}
+
+/// Waits until no peer reads memory of a failed call of this rank. If a peer still reads such memory, first aborts the
+/// communicator.
+template <transport Net>
+void await_loans(Net& net) {
+  if (net.node().loans().any()) detail::abort(net, "a call failed before other ranks had received its messages");
+  while (net.node().loans().any()) net.progress(true);
+}
+
+} // namespace detail
+
+/// Aborts the communicator with the message of the exception that is being handled, and rethrows this exception. The
+/// peers receive the reason before this rank cancels the operations of the call, because cancelling an operation may
+/// need the help of a peer.
+template <transport Net>
+[[noreturn, gnu::cold]] void abort_and_rethrow(Net& net) {
+  detail::abort(net, message_of(std::current_exception()));
+  throw;
+}
+
+} // namespace spar

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Dispatches control messages to the subscribers on a rank, by the number with which each message begins.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/memory/record_queue.hpp>
+#include <spar/core/util/bounded_text.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace spar::detail {
+
+/// A subscriber to control messages on one rank, for example a partial collective. The thread that makes progress on
+/// the rank calls `on_message(self, source, text)` for each control message whose text begins with `number`.
+struct control_subscriber {
+  std::uint32_t number = 0; // equal on all ranks, which add their subscribers in the same order
+  void (*on_message)(void* self, rank_t source, std::string_view text) = nullptr;
+  void* self = nullptr;
+  control_subscriber* next = nullptr;
+};
+
+class control_subscribers {
+ public:
+  control_subscribers() = default;
+  control_subscribers(const control_subscribers&) = delete;
+  ~control_subscribers() {
+    while (early_message* note = early_.pop_front()) delete note;
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
+  /// The number that `add` assigns to the next subscriber.
+  [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
+  /// Assigns the next number to the subscriber `l`, and delivers the messages that have already arrived for this
+  /// number. If the callback `on_message` throws, the subscriber is not added.
+  void add(control_subscriber& l) {
+    l.number = next_++;
+    while (early_message* note =
+               early_.take([&](const early_message& n) { return subscriber_number(n.text.view()) == l.number; })) {
+      const early_message came = *note;
+      delete note;
+      l.on_message(l.self, came.source, came.text.view());
+    }
+    all_.push_back(&l);
+  }
+  void remove(control_subscriber& l) noexcept {
+    all_.take([&](const control_subscriber& other) { return &other == &l; });
+  }
+
+  /// Delivers a message to the subscriber with whose number `text` begins. Keeps the message if no subscriber has had
+  /// this number yet, and drops the message if the subscriber has been removed.
+  void deliver(rank_t source, std::string_view text) {
+    const std::uint32_t number = subscriber_number(text);
+    if (number >= next_) return early_.push_back(new early_message(source, text));
+    for (control_subscriber* l = all_.first(); l != nullptr; l = l->next) {
+      if (l->number == number) return l->on_message(l->self, source, text);
+    }
+  }
+
+ private:
+  struct early_message {
+    early_message(rank_t from, std::string_view what) noexcept : source(from) { text.add(what); }
+    rank_t source;
+    bounded_text text{};
+    early_message* next = nullptr;
+  };
+  static std::uint32_t subscriber_number(std::string_view text) noexcept {
+    std::uint32_t number = 0;
+    if (text.size() >= sizeof(number)) std::memcpy(&number, text.data(), sizeof(number));
+    return number;
+  }
+
+  record_queue<control_subscriber> all_;
+  record_queue<early_message> early_; // messages for subscribers that other ranks have added before this rank
+  std::uint32_t next_ = 0;
+};
+
+} // namespace spar::detail

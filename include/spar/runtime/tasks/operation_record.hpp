@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The part of the record of a send or a receive that is common to all transports. A transport that completes an
+// operation resumes the coroutine that awaits the operation.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/memory/link.hpp>
+#include <spar/runtime/tasks/scheduler.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+namespace spar::detail {
+
+/// The base class of the records in which transports keep their sends and receives. Only the thread of the rank that
+/// started an operation accesses the record.
+struct operation_record : link {
+  bool done = false;
+  bool receives = false;
+  rank_t peer = 0; // the source of a receive, the destination of a send
+  tag_t tag = 0;
+  double since = -1;      // time in seconds of the first check of the wait; -1 before the first check
+  std::uint8_t asked = 0; // how often this rank has sent the peer a description of its call
+  std::exception_ptr error;
+  std::coroutine_handle<> waiting;
+
+  void begin(bool is_receive, rank_t other, tag_t its_tag) noexcept {
+    done = false;
+    receives = is_receive;
+    peer = other;
+    tag = its_tag;
+    error = nullptr;
+  }
+  /// Makes the waiting coroutine, if any, ready to be resumed, even if the operation has not ended.
+  void wake(scheduler& ready) {
+    if (!waiting) return;
+    leave();
+    ready.post(std::exchange(waiting, nullptr));
+  }
+  void complete(scheduler& ready) {
+    done = true;
+    wake(ready);
+  }
+  void fail(scheduler& ready, std::exception_ptr why) {
+    error = std::move(why);
+    complete(ready);
+  }
+  /// Removes the waiting coroutine, which is being destroyed, from this record.
+  void forget() noexcept {
+    if (!waiting) return;
+    leave();
+    waiting = nullptr;
+  }
+};
+
+} // namespace spar::detail
