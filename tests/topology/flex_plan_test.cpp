@@ -269,14 +269,12 @@ TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
   EXPECT_EQ(with([](auto& l) { l[0].chain = {0, 0}; }),
             "call 0 of a plan has rank 0 twice in its chain; expected each rank at most once");
   EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks in its chain; expected at least 1");
-  EXPECT_EQ(
-      with([](auto& l) { l[0].chain = {0}; }),
-      "call 1 of a plan (call 1 of its level) begins at value 6, but the first value that rank 1 holds and no earlier "
-      "call of the level includes is 0; each value must be in exactly one call of a level");
-  EXPECT_EQ(
-      with([](auto& l) { l[1].range.begin = 5; }),
-      "call 1 of a plan (call 1 of its level) begins at value 5, but the first value that rank 0 holds and no earlier "
-      "call of the level includes is 6; each value must be in exactly one call of a level");
+  EXPECT_EQ(with([](auto& l) { l[0].chain = {0}; }),
+            "call 1 of a plan (call 1 of its level) begins at value 6, but the first value of rank 1 that no earlier "
+            "call of the level includes is 0; each value must be in exactly one call of a level");
+  EXPECT_EQ(with([](auto& l) { l[1].range.begin = 5; }),
+            "call 1 of a plan (call 1 of its level) begins at value 5, but the first value of rank 0 that no earlier "
+            "call of the level includes is 6; each value must be in exactly one call of a level");
   EXPECT_EQ(with([](auto& l) { l.pop_back(); }),
             "on level 0 of a plan, the calls of rank 0 end at 6, but the values that the rank holds end at 12; each "
             "value must be in exactly one call of a level");
@@ -286,7 +284,8 @@ TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
   calls alone = good;
   alone.push_back({{{6, 12}, {0}}});
   EXPECT_EQ(refusal(alone),
-            "call 2 of a plan has the range [6, 12) and only rank 0 in its chain, but rank 0 holds the values [0, 6)");
+            "call 2 of a plan has the range [6, 12) and only rank 0 in its chain, but rank 0 holds the values [0, 6); "
+            "expected a rank that holds all values of the range");
 }
 
 /// Equation 12: the next range of a learner meets ceil(the learner's portion / the smallest portion) boundaries of each

@@ -103,7 +103,7 @@ TEST(tree, bad_ones_are_refused_with_the_place) {
             "a tree has rank 0 twice; expected each rank from 0 to 2 once");
   EXPECT_EQ(error_of(branch({leaf(0), leaf(2)})), "a tree with 2 leaves has rank 2; expected the ranks from 0 to 1");
   EXPECT_EQ(error_of(branch({leaf(-7)})),
-            "root.children[0] of the tree has the invalid rank -7; expected a rank from 0, or -1 for a branch");
+            "root.children[0] of the tree has the invalid rank -7; expected a rank of at least 0, or -1 for a branch");
   for (const double bandwidth : {0.0, -1.0}) {
     const tree_node slow{.links = {.bandwidth = bandwidth}, .children = {leaf(0)}};
     EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links with a bandwidth of"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The protocol of algorithms: the members that a collective's struct must have, and how spar calls the struct.
-// Compositions follow this protocol, and a program's own structs can, too. Each algorithm fixes the order of reduction
-// by its schedule, never by the order in which messages arrive: of two sums, the sum of the lower ranks is the left
-// operand unless the algorithm documents another order, or one of the sums is dense (see storage/merge.hpp).
+// Compositions follow this protocol, and a program's own structs can, too. Each algorithm fixes the order of reduction,
+// which never depends on the order in which messages arrive: of two sums, the sum of the lower ranks is the left
+// operand, unless the algorithm documents another order or only one of the two sums is dense (see storage/merge.hpp).
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>
@@ -58,7 +58,7 @@ concept dense_allreduce =
       { algorithm(net, x, op) } -> std::same_as<task<void>>;
     };
 
-/// An allreduce that moves the entries that it sends out of the dense values `x` and leaves all other values in `x`.
+/// An allreduce that moves some entries out of the dense values `x`, sends them, and leaves all other values in `x`.
 /// Each call also takes a state, which changes from call to call, and writes a report. The concept rejects an algorithm
 /// that keeps the state in its own members, because a failed call would then change the state.
 template <class Algorithm, class Net, class T, class Index, class Op>
@@ -73,7 +73,7 @@ concept selecting_allreduce =
 
 namespace detail {
 
-/// Stops the compilation with one sentence if the algorithm's `name`, `options` or `validate` has a wrong form.
+/// Stops the compilation with a one-sentence error if the algorithm's `name`, `options` or `validate` has a wrong form.
 template <class Algorithm, class T, class Op>
 constexpr void check_protocol() {
   static_assert(

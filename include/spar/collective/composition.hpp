@@ -46,15 +46,16 @@ using verdict_of = decltype(detail::verdict<Selector, Storage, Topology, Schedul
 
 /// An allreduce made of a selector, a storage, a topology and a schedule (see `compose`). A composition holds only
 /// options and never changes. Values that change from call to call, such as a threshold that is reused, are in a
-/// `composition::state`. Error feedback and partial collectives keep such a state from call to call; a plain call
+/// `composition::state`. Error feedback and partial collectives keep such a state from call to call; any other call
 /// starts with a new state.
 ///
 /// A schedule reduces dense values, streams, or both. With the selector `everything`, a call on dense values reduces
 /// them as they are, or as a dense stream if the schedule reduces only streams. With a storage that has no stream
 /// codec, a call on a stream first converts the stream to dense values.
 ///
-/// Any other selector moves entries out of dense values, and the schedule reduces these entries as a stream. A plain
-/// call then overwrites the dense values with the result, which is zero at each index without an entry.
+/// A selector other than `everything` moves entries out of dense values, and the schedule reduces these entries as a
+/// stream. A call without error feedback then overwrites the dense values with the result, which is zero at each index
+/// without an entry.
 template <part_for<slot::selector> Selector, part_for<slot::storage> Storage, part_for<slot::topology> Topology,
           part_for<slot::schedule> Schedule>
 struct composition {
@@ -97,7 +98,7 @@ struct composition {
   /// Statistics of the last call on this rank.
   struct report {
     std::uint64_t selected = 0; ///< number of entries that the selector selected
-    double select_seconds = 0;  ///< seconds for computing the values and selecting entries
+    double select_seconds = 0;  ///< seconds for preparing the dense values and selecting entries
     [[no_unique_address]] report_of<Schedule> by{};
   };
 
@@ -135,8 +136,8 @@ struct composition {
     }
     validate_parts<T>(n, ranks);
   }
-  /// Throws `invalid_argument` if `validate` does. Also throws if the schedule reduces only streams and n is too large
-  /// for the 32-bit indices of the stream as which the schedule sends n dense values.
+  /// Throws `invalid_argument` if `validate` does. Also throws if the schedule reduces only streams, so that it sends
+  /// dense values as a stream, and n is too large for the 32-bit indices of this stream.
   template <transport Net, element T, class Op>
   void validate_values(std::uint64_t n, rank_t ranks, const Op& op) const {
     validate<T>(n, ranks, op);

@@ -15,7 +15,7 @@
 
 namespace spar {
 
-/// The result of an allreduce of selected entries on one rank.
+/// What one rank gets from an allreduce of selected entries.
 template <element T, index_type Index>
 struct selected_sum {
   selected_sum() = default;
@@ -24,7 +24,8 @@ struct selected_sum {
 
   /// The reduced entries, equal on all ranks.
   sparse_stream<T, Index> sum;
-  /// The entries that this rank contributed. In gTopk, other ranks may have added part of them to their residuals.
+  /// The entries that this rank contributed. In gTopk, some of these entries may be in other ranks' residuals instead
+  /// of in `sum`.
   sparse_stream<T, Index> contributed;
 };
 
@@ -63,9 +64,9 @@ void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>
   mine.shrink(kept);
 }
 
-/// Calls the selector of `parts`, which moves entries out of `x` into the returned stream. Writes the number of
-/// selected entries and the seconds that the selection took to `last`. Throws `invalid_argument` if the selector
-/// returns a malformed stream.
+/// Calls the selector of `parts`, which moves entries out of `x` into the returned stream. Writes to `last` the number
+/// of selected entries and the seconds that the selection took. Throws `invalid_argument` if the selector returns a
+/// malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
 sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
                                    typename Composition::report* last, std::span<T> x, const Prepare& prepare) {

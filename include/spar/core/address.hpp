@@ -30,7 +30,7 @@ constexpr tag_t make_tag(std::uint64_t sequence, std::uint8_t lane) noexcept {
 constexpr std::uint8_t lane_of(tag_t tag) noexcept {
   return static_cast<std::uint8_t>(static_cast<std::uint32_t>(tag) % max_lanes);
 }
-/// The number of the collective, modulo `max_in_flight`, whose messages have the tag `tag`.
+/// The number, modulo `max_in_flight`, of the collective whose messages have the tag `tag`.
 constexpr std::uint32_t sequence_of(tag_t tag) noexcept { return static_cast<std::uint32_t>(tag) / max_lanes; }
 
 } // namespace spar

@@ -15,8 +15,8 @@ namespace spar {
 
 namespace detail {
 
-/// A part of an error message: a text or a number. Only this class formats numbers, with `snprintf`, to keep compile
-/// times short: most functions of spar contain error messages, and every user compiles these functions.
+/// A part of an error message: a text or a number. Formats numbers with `snprintf` to keep compile times short: most
+/// functions of spar contain error messages, and every user compiles these functions.
 class sentence_part {
  public:
   sentence_part(const char* text) noexcept : kind_(kind::text), text_(text) {}
@@ -69,8 +69,8 @@ std::string sentence(const Parts&... parts) {
   return detail::join_sentence({detail::sentence_part(parts)...});
 }
 
-/// Throws an exception of type `Error` whose message consists of `parts`, which are texts and numbers. A separate
-/// function, so that the many places that throw contain little code.
+/// Throws an exception of type `Error` whose message consists of `parts`, which are texts and numbers. This is a
+/// separate function to keep the code at the many call sites small.
 template <class Error>
 [[noreturn, gnu::cold]] void raise(std::initializer_list<detail::sentence_part> parts) {
   throw Error(detail::join_sentence(parts));
@@ -81,7 +81,8 @@ struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown if a program passes an invalid argument to a call, before the call sends any message.
+/// Thrown if a program passes an invalid argument. A collective checks its arguments before it sends any message, but
+/// may detect only later that the storage cannot encode a value.
 struct invalid_argument : error {
   using error::error;
 };
@@ -114,7 +115,7 @@ struct deadlock : error {
   using error::error;
 };
 
-/// Thrown if the layer below spar reports an error, that is, an MPI call or an allocation of device memory.
+/// Thrown if the layer below spar reports an error, that is, if an MPI call fails.
 struct transport_error : error {
   using error::error;
 };

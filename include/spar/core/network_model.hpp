@@ -12,7 +12,7 @@ namespace spar {
 struct network_model {
   double alpha = 1e-6;        ///< seconds per message
   double beta = 1e-10;        ///< seconds per byte
-  double gamma_sparse = 2e-9; ///< seconds per merged entry; an entry added to a dense vector costs a third
+  double gamma_sparse = 2e-9; ///< seconds per merged entry; adding an entry to a dense vector costs a third as much
   double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector
 };
 

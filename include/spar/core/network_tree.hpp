@@ -12,8 +12,8 @@ namespace spar {
 struct network_tree {
   struct node {
     std::size_t parent = 0; ///< index of the parent in `nodes`
-    double bandwidth = 1e9; ///< of the link to the parent: bytes per second in each direction
-    double latency = 0;     ///< of the link to the parent: seconds
+    double bandwidth = 1e9; ///< bytes per second, in each direction, of the link to the parent
+    double latency = 0;     ///< seconds of latency of the link to the parent
   };
   std::vector<node> nodes;
   std::vector<std::size_t> at; ///< `at[r]` is the index in `nodes` of the node at which rank r is placed

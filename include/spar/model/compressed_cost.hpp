@@ -12,14 +12,14 @@
 
 namespace spar {
 
-/// The cost of a codec in the model: how many bytes an encoded value has, and how many seconds a codec needs per value.
+/// The cost of a codec in the model: the size of an encoded value, and the time to encode or decode a value.
 struct codec_model {
   double value_bytes = 4; ///< bytes of an encoded value
   double seconds = 0;     ///< seconds to encode one value, and also to decode one value
 };
 
-/// The cost of `codec` for values of T. The bytes per value are those of a block of 65536 values; the seconds are
-/// `cost<T>()` passes of `gamma_dense`, or one pass for a codec without `cost`.
+/// The cost of `codec` for values of T. The bytes per value are the average over a block of 65536 values. The seconds
+/// per value are `gamma_dense` times the codec's `cost<T>()`, or just `gamma_dense` for a codec without `cost`.
 template <class T, class Codec>
 codec_model model_of(const Codec& codec, const network_model& net) {
   constexpr std::size_t many = 65536;
@@ -29,7 +29,7 @@ codec_model model_of(const Codec& codec, const network_model& net) {
 }
 
 /// Expected seconds of the compressed ring, in which a rank encodes P blocks and decodes 2 P - 1 blocks. Assumes that
-/// coding and transfers do not overlap. Over a network, coding and transfers largely overlap, but between ranks of one
+/// coding and transfers do not overlap. Over a network, coding and transfers largely overlap, but between ranks on one
 /// host, both need the same processors.
 inline double seconds_compressed_ring(const network_model& net, const call_shape& p,
                                       const codec_model& codec) noexcept {
@@ -40,8 +40,7 @@ inline double seconds_compressed_ring(const network_model& net, const call_shape
   return 2 * (ranks - 1) * net.alpha + sending + coding;
 }
 
-/// Expected seconds of compressed recursive doubling, in which a rank encodes the vector once and decodes two vectors
-/// in each round.
+/// Expected seconds of compressed recursive doubling. In each round, a rank encodes one vector and decodes two.
 inline double seconds_compressed_doubling(const network_model& net, const call_shape& p,
                                           const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -51,8 +50,8 @@ inline double seconds_compressed_doubling(const network_model& net, const call_s
   return rounds * net.alpha + sending + coding;
 }
 
-/// Chooses the fastest dense allreduce by the model, with or without compression, and keeps the expected times as the
-/// reason for the choice.
+/// Chooses the dense allreduce that is fastest in the model, with or without compression, and keeps the expected times
+/// as the reason for the choice.
 struct compression_choice {
   enum class algorithm { plain, compressed_ring, compressed_doubling };
 

@@ -24,7 +24,7 @@ struct call_shape {
     return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1)));
   }
   [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
-  /// The share of a vector, divided evenly among the P ranks, that belongs to the other ranks: (P - 1) / P.
+  /// If a vector is divided evenly among the P ranks, the share that belongs to the other ranks: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
   /// n (1 - (1 - k / n)^count): the expected number of entries in the sum over `count` ranks that have k uniformly
   /// random entries each. Computed by repeated doubling, as the formula loses precision by cancellation if k is small.
@@ -63,8 +63,8 @@ struct call_shape {
   }
 };
 
-/// Expected seconds of sparse recursive doubling. In round t, from 0, a rank sends its sum over 2^t ranks, which costs
-/// alpha, plus beta for each byte of the sum, plus the time of merging two sums.
+/// Expected seconds of sparse recursive doubling. In round t (counted from 0), a rank sends its sum over 2^t ranks. The
+/// round takes alpha, plus beta for each byte of the sum, plus the time to merge two sums.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
@@ -84,16 +84,16 @@ inline double seconds_split(const network_model& net, const call_shape& p) noexc
   return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
 }
 
-/// Expected seconds of the SSAR split-allgather. In the split phase each rank merges P k / P = k entries into its
-/// block; in the allgather it copies and checks the entries of the result as they arrive.
+/// Expected seconds of the SSAR split-allgather. In the split phase, each rank merges P k / P = k entries of its block,
+/// in ceil(log2 P) levels. In the allgather, each rank copies and checks the entries of the result as they arrive.
 inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
   const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
          net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }
 
-/// Expected seconds of the DSAR split-allgather. In its second phase a value has `second_phase_bytes` bytes: 4 for
-/// floats, Bits / 8 for QSGD.
+/// Expected seconds of the DSAR split-allgather. In its second phase, each value takes `second_phase_bytes` bytes: 4
+/// for floats, Bits / 8 for QSGD.
 inline double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
   return seconds_split(net, p) + call_shape::scatter_seconds(net, p.k) +
          p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
@@ -106,8 +106,8 @@ inline double seconds_dense_recursive_doubling(const network_model& net, const c
   return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
 }
 
-/// Expected seconds of Rabenseifner's algorithm: a reduce-scatter by recursive halving and an allgather by doubling,
-/// both among the largest power of two of ranks, and a fold if P is not a power of two.
+/// Expected seconds of Rabenseifner's algorithm: a reduce-scatter by recursive halving and an allgather by recursive
+/// doubling, both among 2^floor(log2 P) ranks, plus a fold if P is not a power of two.
 inline double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept {
   const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
   const double rounds = static_cast<double>(std::bit_width(active) - 1);

@@ -9,10 +9,10 @@
 
 namespace spar {
 
-/// Expected seconds of an allreduce by `plan` with values of `value_bytes` bytes. Levels run one after the other, and
-/// the hops of a level too; all messages of a hop are sent at the same time. If `plan` was made for `topology`, and
-/// links are wider inside a branch than between branches, the result is equation 6 of FlexReduce, except that latencies
-/// are those of the paths of the messages.
+/// Expected seconds of an allreduce by `plan` with values of `value_bytes` bytes. Levels run one after the other, as do
+/// the hops of a level; all messages of a hop are sent at the same time. If `plan` was made for `topology`, and links
+/// inside a branch have more bandwidth than links between branches, the result is that of equation 6 of FlexReduce, but
+/// with the latency of each message's path.
 inline double seconds_of_plan(const tree& topology, const flex_plan& plan, double value_bytes) {
   tree_traffic links(topology);
   double seconds = 0;

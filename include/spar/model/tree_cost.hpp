@@ -34,7 +34,7 @@ inline std::vector<double> seconds_of_levels(const tree& topology, double bytes)
     if (nodes[x].children.empty()) continue;
     double bandwidth = nodes[nodes[x].children[0]].up.bandwidth;
     for (const std::size_t c : nodes[x].children) bandwidth = std::min(bandwidth, nodes[c].up.bandwidth);
-    double portion = bytes; // bytes that the ranks below x reduce on a level; the links of x transfer them
+    double portion = bytes; // bytes that the ranks below one child of x reduce on the level of y
     for (std::size_t y = x;; y = nodes[y].parent) {
       const auto degree = static_cast<double>(nodes[y].children.size());
       double& level = slowest[topology.levels() - 1 - nodes[y].depth];
@@ -55,10 +55,10 @@ inline double seconds_flexreduce(const tree& topology, double bytes) {
   return seconds;
 }
 
-/// For each level, the deepest first, the largest number of calls that have one rank as their root (FlexReduce,
-/// equation 12). The formula assumes that n is large compared with the number of ranks. The number of calls is one plus
-/// a term for each child of the branch: the rank's next portion divided by the smallest portion that a rank of the
-/// child holds, rounded up.
+/// For each level, the deepest first, the largest number of calls with the same root (FlexReduce, equation 12). The
+/// formula assumes that n is large compared with the number of ranks. The number of calls is 1 plus a term for each
+/// child of the branch: the portion that the root owns after the level, divided by the smallest portion that a rank
+/// below the child holds before the level, rounded up.
 inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   std::vector<double> portion(topology.leaves().size(), 1.0); // portion of the n values that each rank holds
   std::vector<std::size_t> most(topology.levels());
@@ -104,7 +104,7 @@ inline double seconds_ring(const tree& topology, double bytes) {
   return seconds;
 }
 
-/// Computes how long messages that are sent at the same time need over the links of a tree.
+/// Computes how long messages that are sent at the same time take to cross the links of a tree.
 class tree_traffic {
  public:
   explicit tree_traffic(const tree& topology)
@@ -148,8 +148,8 @@ class tree_traffic {
   double latency_ = 0;
 };
 
-/// Expected seconds of Rabenseifner's algorithm for `bytes` bytes over the links of a tree. The algorithm does not know
-/// the tree: each rank's partners follow from the numbers of the ranks.
+/// Expected seconds of Rabenseifner's algorithm for `bytes` bytes over the links of a tree. The algorithm ignores the
+/// tree: each rank's partners depend only on the numbers of the ranks.
 inline double seconds_rabenseifner(const tree& topology, double bytes) {
   tree_traffic links(topology);
   const rank_t ranks = topology.ranks();

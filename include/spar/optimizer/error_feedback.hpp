@@ -27,10 +27,11 @@ struct feedback_options {
   bool reject_nan = false; ///< true: throws `invalid_argument` if a value is NaN; false: NaN is selected first
 };
 
-/// Error feedback around the composition `Algorithm`. A call adds the caller's values to the residual, sums over all
-/// ranks the entries that the composition selects from the result, and keeps the unselected entries as the next
-/// residual. No value is lost: the sums and the residuals of all ranks together account for all values ever passed in.
-/// The residual and the state change only when a call succeeds. Each object supports one call at a time, and is not
+/// Error feedback around the composition `Algorithm`. A call adds the residual to the caller's values, lets the
+/// composition select entries of these accumulated values, and sums the selected entries of all ranks. The next
+/// residual consists of the entries that this call has not sent and of the rounding errors of this rank's encodings. No
+/// value is lost: the sums and the residuals of all ranks together account for all values ever passed in. The residual
+/// and the composition's state change only when a call succeeds. Each object supports one call at a time, and is not
 /// thread-safe.
 template <element T, class Algorithm, index_type Index = std::uint32_t>
 class error_feedback {
@@ -56,8 +57,8 @@ class error_feedback {
 
   /// Reduces in place: `x` holds this rank's values before the call and the sum after the call, with zeros where the
   /// sum has no entry. After an error, the values of `x` are unspecified. Throws `invalid_argument` before anything is
-  /// sent if an option is invalid, if `x` and the residual have different lengths, or if another call of this object
-  /// has not ended.
+  /// sent if an option is invalid, if `check_values(x)` throws (for example because `x` and the residual have different
+  /// lengths), or if another call of this object has not ended.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, std::span<T> x, Op op = {}) {
     begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
@@ -147,8 +148,8 @@ class error_feedback {
     return detail::to_bytes<T>(words.words, residual_, detail::names_of(algorithm_));
   }
   /// Restores a residual and a state that `save` returned. Throws `invalid_argument`, and changes nothing, if `saved`
-  /// is damaged, if `saved` comes from another value type, selector, storage, topology or schedule, or if a call has
-  /// not ended.
+  /// is damaged, if `saved` comes from a different value type, selector, storage, topology or schedule, if `saved` has
+  /// an old layout that lacks their names, or if a call has not ended.
   void load(std::span<const std::byte> saved) {
     check_idle();
     detail::saved_state<T> loaded = detail::from_bytes<T>(saved);
@@ -168,10 +169,10 @@ class error_feedback {
     state_ = std::move(now);
     hash_state();
   }
-  /// Adds the residual in `saved`, which a rank of an earlier job has saved, to this rank's residual. If the new job
-  /// has another number of ranks, each saved residual must go to exactly one rank of the new job, so that no value is
-  /// lost or added twice. Throws `invalid_argument` if `saved` is damaged, if its residual has another value type or
-  /// length, or if a call has not ended.
+  /// Adds the residual in `saved`, which a rank of an earlier job saved, to this rank's residual. If the new job has a
+  /// different number of ranks, each saved residual must go to exactly one rank of the new job, so that no value is
+  /// lost or added twice. Throws `invalid_argument` if `saved` is damaged, if its residual has a different value type
+  /// or length, or if a call has not ended.
   void take_over(std::span<const std::byte> saved) {
     check_idle();
     const std::vector<T> theirs = detail::from_bytes<T>(saved).residual;
@@ -337,7 +338,7 @@ class error_feedback {
   void make_room() noexcept {
     try {
       next_ = state_;
-    } catch (...) { // no error: the next call copies the state again before it sends anything
+    } catch (...) { // not an error: the next call copies the state again before it sends anything
     }
   }
 

@@ -40,8 +40,8 @@ std::string names_of(const Algorithm& algorithm) {
   return names.empty() ? std::string(Algorithm::name) : names;
 }
 
-/// Throws `invalid_argument` if a state was saved from other parts than those of this reducer. `saved` and `own` are
-/// the names of the parts, as `names_of` returns them.
+/// Throws `invalid_argument` if a state was saved by a reducer with other parts. `saved` names the parts of the reducer
+/// whose state was saved, and `own` the parts of this reducer, both as `names_of` returns them.
 inline void check_names(const std::string& saved, const std::string& own) {
   if (saved != own) raise<invalid_argument>({"the state was saved from ", saved, ", but this reducer is ", own});
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One step of data-parallel SGD, as two functions `sgd_step`. The function with error feedback serves top-k SGD,
+// Two overloads of `sgd_step`, a step of data-parallel SGD. The overload with error feedback serves top-k SGD,
 // quantised top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk, algorithm 2), which differ only in the
-// reduction; the other function makes a dense step.
+// reduction. The overload without error feedback makes a dense step.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -18,8 +18,8 @@
 
 namespace spar {
 
-/// Subtracts `update` from the weights: the second half of a step of SGD, for programs that start the reduction
-/// themselves:
+/// Subtracts `update` from the weights. A program that starts the reduction itself calls `descend` as the second half
+/// of a step of SGD:
 ///
 ///     auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);
 ///
@@ -58,7 +58,8 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 ///
 /// Returns the subtracted update, and this rank's contribution to the update (see `selected_sum`). `gradient` is
 /// unspecified afterwards; the weights and the residual change only when the call succeeds. Throws `invalid_argument`,
-/// before anything is sent, if the lengths of `weights`, `gradient` and the residual differ.
+/// before anything is sent, if the lengths of `weights` and `gradient` differ, or if the residual is not empty and has
+/// another length.
 template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,

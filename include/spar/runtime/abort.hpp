@@ -40,8 +40,8 @@ void await_loans(Net& net) {
 
 } // namespace detail
 
-/// Aborts the communicator with the message of the exception that is being handled, and rethrows this exception. The
-/// peers receive the reason before this rank cancels the operations of the call, because cancelling an operation may
+/// Aborts the communicator with the message of the exception that is being handled, and rethrows this exception. This
+/// rank sends the reason to its peers before it cancels the operations of the call, because cancelling an operation may
 /// need the help of a peer.
 template <transport Net>
 [[noreturn, gnu::cold]] void abort_and_rethrow(Net& net) {

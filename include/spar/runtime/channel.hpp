@@ -67,7 +67,7 @@ class channel {
     other.number_ = order.numbers[net_->rank()];
     return other;
   }
-  /// Returns a channel of this call for messages whose elements have the type T, if the vectors of the call have
+  /// Returns a channel of this call for messages whose elements have the type T, even if the vectors of the call have
   /// elements of another type.
   template <element T>
   [[nodiscard]] channel with_element() const noexcept {
@@ -86,8 +86,8 @@ class channel {
 
   /// Starts to send `what` to the rank `number`. The send borrows the pieces of `what` until the operation ends or,
   /// after an error, until the call ends. The pieces must be in memory of the pool of this rank, or in memory to which
-  /// the arguments of the call refer. They must not be in a container of a coroutine, which is destroyed before the
-  /// call ends, nor in a received message, whose memory returns to its sender.
+  /// the arguments of the call refer. They must not be in a container of a coroutine, because the container is
+  /// destroyed before the call ends, nor in a received message, whose memory returns to its sender.
   auto send(rank_t number, const payload& what) const {
     check_address(number);
     const rank_t peer = rank_of(number);
@@ -98,7 +98,7 @@ class channel {
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
       out.head.payload_checksum = checksum_of(out.pieces);
-      out.head.checksum = out.head.expected_checksum(); // also for transports that do not serialise headers
+      out.head.checksum = out.head.expected_checksum(); // `check` needs this checksum over every transport
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
     ++call_->cost.messages_sent; // after starting the send, so that counting overlaps with the transfer
@@ -113,8 +113,9 @@ class channel {
   }
 
   /// Starts to receive a message from the rank `number` into `in`, which must not move until the operation ends.
-  /// Awaiting the operation throws `mismatch` if the sender's call or the size of the message differs from this rank's,
-  /// and, with checksums on, `corrupt_message` if the message is damaged or an earlier message is missing.
+  /// Awaiting the operation throws `mismatch` if the sender's call differs from this rank's call, or if the message has
+  /// another size than `in` expects. With checksums on, awaiting the operation also throws `corrupt_message` if the
+  /// message is damaged or an earlier message is missing.
   auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
@@ -184,7 +185,7 @@ class channel {
     detail::check_fields(h, peer, own_header(), rank, call_->sequence);
     const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
     detail::call_view theirs = detail::query_peer_call(*net_, call_->sequence, peer);
-    theirs.agreed.digest = h.digest; // of the message; the peer's call may have a different digest by now
+    theirs.agreed.digest = h.digest; // as in the message; the peer's call may have another digest by now
     detail::throw_mismatch(theirs, own);
   }
 

@@ -41,8 +41,8 @@ class communicator_rank {
     const detail::rank_lock lock(port_.node().shared());
     port_.progress(block);
   }
-  /// Only for programs in the simulator, in a `co_await` expression: the program computes or idles for `seconds` of
-  /// virtual time, during which its rank still handles messages that arrive.
+  /// Only for programs in the simulator: `co_await net.sleep(seconds)` makes the program compute or idle for `seconds`
+  /// of virtual time, during which the rank still handles messages that arrive.
   auto sleep(double seconds)
     requires requires(Port& simulated) { simulated.sleep(seconds); }
   {
@@ -69,7 +69,8 @@ class communicator_rank {
   /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
   [[nodiscard]] const network_model& network() const noexcept { return port_.node().network(); }
 
-  /// Whether a rank of this communicator has failed. After a failure, no collective works on the communicator any more.
+  /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
+  /// the communicator any more.
   [[nodiscard]] bool dead() const noexcept { return port_.node().dead(); }
   /// The rank that failed first, as far as this rank knows; -1 if no rank has failed.
   [[nodiscard]] rank_t failed_rank() const noexcept { return port_.node().failure().failed_rank(); }

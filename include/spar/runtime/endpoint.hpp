@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The endpoint, which holds the state of one rank that is the same for every transport. Each part of this state has a
-// class of its own, in the folder endpoint/ or messages/.
+// The endpoint, which holds the state of one rank that is the same for every transport. Most parts of this state have
+// classes of their own, in the folders endpoint/ and messages/.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -68,15 +68,17 @@ class endpoint {
   [[nodiscard]] const detail::waits& waits() const noexcept { return waits_; }
   [[nodiscard]] const detail::loans& loans() const noexcept { return loans_; }
   [[nodiscard]] const detail::failure& failure() const noexcept { return failure_; }
-  /// Whether a rank of this communicator has failed. After a failure, no collective works on the communicator any more.
+  /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
+  /// the communicator any more.
   [[nodiscard]] bool dead() const noexcept { return failure_.dead(); }
-  /// The subscribers on this rank to control messages; each message begins with the number of its subscriber.
+  /// This rank's subscribers to control messages with the purpose round. The text of each of these messages begins with
+  /// the number of its subscriber.
   [[nodiscard]] detail::control_subscribers& subscribers() noexcept { return subscribers_; }
   /// The texts of control messages of which only some parts have arrived.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
 
-  /// Seconds since an arbitrary start. The class of the simulator hides this function by a function that returns
-  /// virtual time.
+  /// Seconds since an arbitrary start. The simulator's transport hides this function with one that returns virtual
+  /// time.
   [[nodiscard]] static double now() noexcept {
     timespec t{}; // not <chrono>, which would lengthen the compile time of every program
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -105,8 +107,8 @@ class endpoint {
   /// Whether this rank has a call in flight or awaits an operation that has a deadline.
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
-  /// Returns the record of the name `which` for a collective with this name that is about to start. Throws
-  /// `invalid_argument` if an earlier call with this name has not ended.
+  /// Prepares the record of the name `which` for a collective that is about to start, and returns the record. Throws
+  /// `invalid_argument` if an earlier call with this name has not ended, or if `call_names::find` throws.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight && !dead()) {
@@ -153,8 +155,8 @@ class endpoint {
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles a control message, or a part of one, with the purpose abort, name or round. Throws `corrupt_message` if
-  /// the purpose or the contents are invalid, so that no working rank can have sent the message.
+  /// Handles a control message with the purpose abort, name or round. Throws `corrupt_message` if the message has
+  /// another purpose or invalid contents, which no working rank sends.
   [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
@@ -167,7 +169,7 @@ class endpoint {
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
     } else if (part.what == purpose::abort) {
       if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
-    } else { // transports handle messages of all other purposes themselves
+    } else { // messages of other purposes are handled by the callers of this function
       raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
                               static_cast<unsigned>(part.what), "; expected 1 (abort), 3 (name) or 4 (round)"});
     }
@@ -200,7 +202,7 @@ class endpoint {
 
   // Queries to peers about their calls: see runtime/peer_query.hpp.
 
-  /// The question to a peer for whose answer this rank is waiting; null if this rank has asked no question.
+  /// The question whose answer this rank awaits from a peer; null if this rank awaits no answer.
   [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
   void ask(detail::peer_question* what) noexcept { question_ = what; }
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other

@@ -20,12 +20,12 @@
 namespace spar::detail {
 
 /// The first 24 bytes of the text of a control message about a call. The name of the operation follows, then a line
-/// feed, then the name of the algorithm.
+/// feed, then the name and the options of the algorithm.
 struct call_note {
   enum class kind : std::uint8_t {
     waits,   ///< the source of the note is in the described call, and waits for the receiver
-    differs, ///< the source is in the described call, and asks for the call of the receiver
-    answer   ///< answers `differs`; the algorithm is empty if the source has no call of this number
+    differs, ///< the source is in the described call, and asks the receiver to describe its call
+    answer   ///< the answer to `differs`; the algorithm is empty if the source knows no call with this number
   };
 
   std::uint64_t digest = 0;
@@ -38,8 +38,8 @@ struct call_note {
 };
 static_assert(sizeof(call_note) == 24);
 
-/// Describes the call of the rank `node` whose number is equal to `sequence` modulo header::sequences. Only the calls
-/// in flight and the call that ended last can be described; for any other call, `known()` of the result is false.
+/// Describes the call on `node` whose number equals `sequence` modulo header::sequences. Only the calls in flight and
+/// the call that ended last can be described; for any other call, `known()` of the result is false.
 [[gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
   const auto is_it = [&](const call_identity& call) { return (call.sequence - sequence) % header::sequences == 0; };
   const call_record* const call = node.calls().find(sequence);
@@ -75,9 +75,9 @@ template <transport Net>
   if (call != nullptr) send_call_note(net, call_note::kind::waits, call->sequence, r.peer);
 }
 
-/// For each awaited operation, sends the peer a description of the call, unless this rank has already sent the peer one
-/// for this operation. The simulator calls this function when all ranks wait and no event is left, so that a mismatch
-/// is found before the simulator reports a deadlock.
+/// Sends a description of the call to the peer of each awaited operation, unless this rank has already done so for this
+/// operation. The simulator calls this function when all ranks wait and no event is left, so that a mismatch is found
+/// before the simulator reports a deadlock.
 template <transport Net>
 void ask(Net& net) {
   waiting_list& waiting = net.node().waits().active();
@@ -86,14 +86,14 @@ void ask(Net& net) {
   }
 }
 
-/// Reads the description of a call of the rank `source` from the text of a control message, and writes the first 24
-/// bytes to `note`. Throws `corrupt_message` if the text is malformed.
+/// Parses `text`, the text of a control message in which the rank `source` describes its call, and copies the first 24
+/// bytes of `text` to `note`. Throws `corrupt_message` if `text` is malformed.
 inline call_view read_call(std::string_view text, rank_t source, call_note& note) {
   const std::size_t line = text.find('\n', sizeof(note));
   if (line != text.npos) std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
   if (line == text.npos || note.what > call_note::kind::answer) {
-    raise<corrupt_message>({"malformed control message about a call: the ", text.size(), " bytes from rank ", source,
-                            " are too short, lack a line feed, or have an unknown kind"});
+    raise<corrupt_message>({"malformed control message about a call: got ", text.size(), " bytes from rank ", source,
+                            "; expected 24 bytes with a known kind, then text with a line feed"});
   }
   call_view said{source, {note.digest, note.element, note.index, note.dimension}};
   said.operation.add(text.substr(sizeof(note), line - sizeof(note)));
@@ -125,10 +125,15 @@ template <transport Net>
   return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
 
-/// Handles `text`, in which the rank `source` describes its call. If this rank's call of the same number is different,
-/// the longest awaited operation of this rank's call fails with `mismatch`. If this rank's call awaits no operation,
-/// `on_call_note` throws `mismatch`, but only if `source` waits for this rank: a rank that only asks will abort the
-/// calls of all ranks itself. Throws `corrupt_message` if `text` is malformed.
+/// Handles `text`, in which the rank `source` describes its call:
+/// - If `source` asks for this rank's call, answers `source`.
+/// - While this rank waits for an answer from a peer, uses `text` only as this answer. Ignores an answer that arrives
+///   later.
+/// - Otherwise, if this rank's call with the same number is different, the longest awaited operation of this call fails
+///   with `mismatch`. If this call awaits no operation, throws `mismatch`, but only if `source` waits for this rank: a
+///   rank that asks aborts the calls of all ranks itself.
+///
+/// Throws `corrupt_message` if `text` is malformed.
 template <transport Net>
 [[gnu::cold]] void on_call_note(Net& net, rank_t source, std::string_view text) {
   endpoint& node = net.node();

@@ -26,7 +26,7 @@ T run_until_done(Net& net, task<T> work) {
 
 namespace detail {
 
-/// The implementation of `pending`, the handle of a non-blocking call, for transports.
+/// Implements `pending`, the handle of a non-blocking call. Net is a transport, never a communicator_rank.
 template <transport Net, class T>
 class [[nodiscard]] pending_call {
  public:
@@ -37,7 +37,7 @@ class [[nodiscard]] pending_call {
   ~pending_call() {
     if (call_ == nullptr) return;
     const detail::rank_lock lock(net_->node().shared());
-    work_.await_suspend(std::noop_coroutine()); // a coroutine that awaits this call is being destroyed too
+    work_.await_suspend(std::noop_coroutine()); // replaces any awaiting coroutine, which is being destroyed too
     try {
       while (!work_.done()) net_->progress(true);
     } catch (...) { // no further progress is possible; destroying the task cancels the call
@@ -141,8 +141,8 @@ class loans_returned {
   operation_record wait_;
 };
 
-/// Returns a description of the algorithm, which writes its name and options into an error message, or an empty
-/// description if the algorithm is not a policy. `algorithm` must not move until the call has ended.
+/// Returns an object that writes the name and the options of `algorithm` into an error message, or an empty object if
+/// `algorithm` is not a policy. `algorithm` must not move until the call has ended.
 template <class Algorithm>
 description description_for(const Algorithm& algorithm) noexcept {
   if constexpr (policy<Algorithm>)
@@ -171,7 +171,7 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
 }
 
 /// An awaitable that is ready once this rank knows the number that rank 0 has assigned to the name of a call. Throws
-/// `peer_failed` if the communicator has died before.
+/// `timeout` if the deadline expires first, and `peer_failed` if the communicator dies first.
 template <transport Net>
 class number_known {
  public:
@@ -237,7 +237,7 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
 }
 
 /// Runs `algorithm(channel, args...)` as the next collective on the communicator `on`, waits for its end, and returns
-/// its result. Has the same effect as `start_collective` and `wait()`, but needs one coroutine less.
+/// its result. Has the same effect as `start_collective` and `wait()`, but needs one coroutine fewer.
 template <communicates Net, class Algorithm, class... Args>
 auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -260,8 +260,8 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
 
 namespace detail {
 
-// The ways in which a public function can begin a call, as function objects: a collective is implemented once and gets
-// one of these objects as an argument.
+// Function objects that begin a call: blocking, non-blocking, or non-blocking with a name. A collective is implemented
+// once, and its public functions pass one of these objects to the implementation.
 struct blocking {
   template <class... Args>
   auto operator()(Args&&... args) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Functions that each transport calls when it makes progress: `poll_waits` checks the deadlines of awaited operations,
-// and `on_control_message` handles a control message.
+// Functions by which transports make progress: `poll_waits` checks the deadlines of awaited operations, except in the
+// simulator, where deadlines are events; `on_control_message` handles a control message.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -11,9 +11,9 @@
 
 namespace spar::detail {
 
-/// Fails the longest awaited operation if its deadline has expired. Sends a description of this rank's call to each
-/// peer for which this rank has waited for 1, 2, 4, ... seconds, so that the peer can detect a mismatch. Returns the
-/// time of the next check in seconds.
+/// Makes the longest awaited operation fail if its deadline has expired. Sends each peer a description of this rank's
+/// call after 1, 2, 4, ... seconds of waiting for the peer, so that the peer can detect a mismatch. Returns the time of
+/// the next check, in seconds.
 template <transport Net>
 double poll_waits(Net& net, double now) {
   double until = net.node().expire_waits(now);
@@ -24,7 +24,7 @@ double poll_waits(Net& net, double now) {
       ask(net, *r);
     else
       until = std::min(until, ask_at);
-    if (r->asked == 0) break; // this operation, and so all after it, have waited for less than 1 s
+    if (r->asked == 0) break; // this operation and all later ones have been awaited for less than 1 s
   }
   return until;
 }

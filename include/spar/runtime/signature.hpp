@@ -27,9 +27,9 @@ namespace detail {
 template <class Algorithm, class Op, bool Dense>
 inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
 
-/// The digest by which ranks compare their calls. `name` is the hash of the name of the algorithm, `form` the hash of
-/// the operation and the kind of vectors (`call_form`), and `option` combines all other numbers that must be equal on
-/// all ranks.
+/// The digest by which ranks compare their calls. `name` is the hash of the name of the algorithm, and `form` the hash
+/// of the operation and the kind of vectors (`call_form`). `option` combines the options of the algorithm and any
+/// further number that must be equal on all ranks.
 constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
                                     std::uint64_t dimension) noexcept {
   return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
@@ -51,8 +51,8 @@ constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algor
   return agreed;
 }
 
-/// Returns a header in which those fields are set that are equal in all messages of a call. `sequence` is the number of
-/// the call.
+/// Returns a header that contains the fields that are equal in all messages of a call. `sequence` is the number of the
+/// call.
 constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
   header h{.element = agreed.element,
            .sequence = header::sequence_part(sequence),
@@ -81,8 +81,8 @@ struct call_view {
   [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
 };
 
-/// Describes a call of this rank. If `describe` is empty, as after the end of the call, the result lacks the options of
-/// the algorithm.
+/// Describes a call of the rank `rank`. If `describe` is empty, for example after the end of a successful call, the
+/// result lacks the options of the algorithm.
 [[gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
                                        const description& describe = {}) {
   call_view own{rank, agreed};
@@ -108,7 +108,8 @@ struct call_view {
                                                    : sentence("a user-defined type (code ", number, ")");
 }
 
-/// Throws `mismatch` with a message that contains `what`, in which the ranks differ, and the values of both ranks.
+/// Throws `mismatch` with a message that names the property `what`, in which the ranks differ, and gives the values of
+/// both ranks.
 [[noreturn, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs, rank_t rank,
                                                    sentence_part own) {
   raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
@@ -132,13 +133,13 @@ struct call_view {
   if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
 }
 
-/// Throws `mismatch` for the calls of two ranks, whose digests differ, with a message that names the difference.
+/// Throws `mismatch` with a message that names the difference between two calls whose digests differ.
 [[noreturn, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
   if (!theirs.known()) {
     raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
                      " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
                      ", rank ", theirs.rank,
-                     " differs, but did not report its values, because it has left the call or not yet entered it"});
+                     " differs, but did not report its values: it has left the call or did not answer within 1 s"});
   }
   if (theirs.agreed.dimension != own.agreed.dimension) {
     throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);

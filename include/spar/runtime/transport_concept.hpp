@@ -26,17 +26,18 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///
 /// - `send` borrows the pieces of the message until the send ends; `receive` takes the sizes of the pieces from the
 ///   header of the message.
-/// - `progress(true)` waits until an operation may have ended; `progress(false)` does not wait. Both then resume ready
-///   coroutines, pass control messages to `detail::on_control_message`, and call `detail::poll_waits`. Once
-///   `node().dead()` is true, `progress(true)` waits only while `node().loans().any()` is true.
+/// - `progress(true)` waits until an operation may have ended; `progress(false)` does not wait. Both resume ready
+///   coroutines and pass control messages to `detail::on_control_message`. Except in the simulator, both also call
+///   `detail::poll_waits` from time to time. Once `node().dead()` is true, `progress(true)` waits only while
+///   `node().loans().any()` is true.
 /// - `post` sends a control message; it never blocks and never fails.
 /// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements
 ///   `await`.
 /// - `now` is the clock of the statistics, in seconds. `compute(entries)` reports local work on `entries` entries since
 ///   the last message; the simulator advances its clock by the duration of this work.
 ///
-/// Rejects a bare MPI communicator, which has no scheduler and no pool for each rank. Collectives need the scheduler to
-/// resume coroutines, and the pool to allocate nothing when they are repeated.
+/// Rejects a bare MPI communicator, which has neither a scheduler nor a pool for each rank. The scheduler resumes the
+/// coroutines of collectives; the pool keeps repeated collectives from allocating memory.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
                              tag_t tag, const control_message& note, std::uint64_t entries,

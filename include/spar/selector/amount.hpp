@@ -12,8 +12,8 @@
 
 namespace spar::selector {
 
-/// Bounds of the number of entries that a selector selects: exactly `k`, or between `least` and `most` if its threshold
-/// is reused or estimated.
+/// The number of entries that a selector aims to select: exactly `k`, or between `least` and `most` if the selector
+/// reuses or estimates its threshold.
 struct topk_bounds {
   std::uint64_t least = 0;
   std::uint64_t k = 0;

@@ -14,9 +14,9 @@
 
 namespace spar::selector {
 
-/// Selects the `k` entries of largest magnitude from every `bucket` consecutive entries, or all nonzeros of a bucket
-/// with fewer than k nonzeros. The last bucket may be shorter. Among equal magnitudes, the entries with the lowest
-/// indices are selected; NaN ranks above infinity. The result is sorted by index, and deterministic.
+/// Selects the `k` entries of largest magnitude from each bucket of `bucket` consecutive entries, or all nonzeros of a
+/// bucket with fewer than k nonzeros. The last bucket may be shorter. Among equal magnitudes, the entries with the
+/// lowest indices are selected; NaN ranks above infinity. The result is sorted by index, and deterministic.
 struct bucket_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "bucket_topk";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Gaussiank: selects entries by a threshold computed from the mean and the standard deviation, as if the entries had a
-// normal distribution (Ok-Topk, sections 2, 5.4).
+// normal distribution (Ok-Topk, sections 2 and 5.4).
 #pragma once
 
 #include <spar/selector/amount.hpp>
@@ -52,8 +52,8 @@ struct gaussian {
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
     if (count < least) {
-      // Divides t by 1.02 until t is at most `enough`, the magnitude at which t selects `least` entries. If a division
-      // leaves t unchanged because t is too close to zero, sets t to 0.
+      // Divides t by 1.02 until t is at most `enough`, the largest threshold that selects at least `least` entries, or
+      // all nonzeros. If a division leaves t unchanged because t is too close to zero, sets t to 0.
       const auto enough = kernel::largest<T>(x, least, memory).threshold;
       for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
       if (nearest<T>(t) > enough) t = 0;

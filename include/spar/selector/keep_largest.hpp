@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Keeps the k largest entries of a stream. Owners, and inner nodes of a tree, select among entries that are already
-// sparse (Ok-Topk, gTopk).
+// Keeps the k largest entries of a stream. Used for sums at the inner nodes of a tree (gTopk), and by threshold_reuse
+// (Ok-Topk).
 #pragma once
 
 #include <spar/selector/exact_topk.hpp>
@@ -12,8 +12,8 @@
 namespace spar::selector {
 
 /// Keeps the `k` entries of largest magnitude in `s` and returns all other entries; both streams are sorted by index.
-/// Orders NaN, ties and zeros like `exact_topk`; zeros that are stored in a sparse `s` are returned. A dense `s`
-/// becomes sparse, and the returned stream is then dense.
+/// Ranks NaN and ties like `exact_topk`, and never keeps zeros: zeros stored in a sparse `s` are returned. If `s` is
+/// dense, `s` becomes sparse, and the returned stream is dense.
 template <kernel::ranked T, index_type Index>
 sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k, pool& memory) {
   const auto where = kernel::largest<T>(s.values(), k, memory);

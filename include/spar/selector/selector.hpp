@@ -15,7 +15,8 @@ namespace spar {
 
 namespace selector {
 
-/// The default `prepare` argument of `select_from`, for a vector whose values exist before the call: does nothing.
+/// The default `prepare` argument of `select_from`. Does nothing, because the values of the vector exist before the
+/// call.
 struct nothing_to_prepare {
   void operator()(std::size_t, std::size_t) const noexcept {}
 };

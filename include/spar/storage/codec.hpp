@@ -35,10 +35,9 @@ struct block_position {
 /// `encoded_bytes` throws `invalid_argument` for invalid options.
 ///
 /// A codec may also have
-/// - `carries(values)`: returns false if the codec cannot encode `values` (zfp: NaN). A schedule then sends the whole
-/// piece
-///   uncompressed, or throws `invalid_argument` if it cannot. May throw `invalid_argument` instead;
-/// - `relative_error<T>()`: returns a bound of |decoded - value| divided by the largest |value| of the block;
+/// - `carries(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values` (zfp: NaN). If
+///   the result is false, the schedule sends at least the whole piece uncompressed, or throws `invalid_argument`;
+/// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block;
 /// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
 template <class Codec, class T>
 concept block_codec =
@@ -186,8 +185,8 @@ struct dense {
   }
 };
 
-/// Encodes each floating-point value in two bytes, rounded to nearest. NaN stays NaN, and infinities stay infinite. A
-/// block with a finite value that would become infinite is sent uncompressed. `Code` is `kernel::half_code` or
+/// Encodes each floating-point value in two bytes, rounded to nearest. NaN stays NaN, and infinities stay infinite.
+/// `carries` returns false for a block with a finite value that would become infinite. `Code` is `kernel::half_code` or
 /// `kernel::bfloat16_code`.
 template <class Code>
 struct short_float {
@@ -216,8 +215,8 @@ struct short_float {
     detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
-  /// A bound of the relative error of each value. For magnitudes below 2^-14, `half` has an additional absolute error
-  /// of up to 2^-25.
+  /// An upper bound on the relative error of each value. For magnitudes below 2^-14, `half` has an additional absolute
+  /// error of up to 2^-25.
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
     return Code::relative_error;

@@ -20,8 +20,8 @@ namespace spar {
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
-  /// Constructs an object with one part, a copy of `first`. The function `joined` can add parts, up to `parts` parts in
-  /// total.
+  /// Constructs an object with one part, a copy of `first`. The overload of `joined` that takes a message can add
+  /// parts, up to `parts` parts in total.
   gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
       : entries_(sparse_stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
     begin(0) = 0;
@@ -59,8 +59,8 @@ class gathered {
     return {entries_.indices().subspan(begin(i), length), entries_.values().subspan(begin(i), length)};
   }
 
-  /// Returns a message with the first `parts` parts: where each part ends, then all indices, then all values. The
-  /// message refers to the memory of this object.
+  /// Returns a message with the first `parts` parts: the position at which each part ends, then all indices, then all
+  /// values. The message refers to the memory of this object.
   [[nodiscard]] payload encode_first(std::size_t parts) const {
     return {wire_format::parts,
             begin(parts),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduction of streams. A result turns dense when dense values take fewer bytes than its entries (SparCML, section 5.1,
-// "efficient summation").
+// Reduction of streams, including the switch from entries to dense values when the entries might take more bytes
+// (SparCML, section 5.1, "efficient summation").
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -32,7 +32,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
   constexpr std::uint64_t window = 65536 / sizeof(T);
   std::uint64_t entries = 0;
   for (const auto& part : parts) entries += part.count();
-  // Parts with less than one entry per 16 indices are reduced in a single window, the whole range.
+  // If all parts together have less than one entry per 16 indices, a single window covers the whole range.
   const std::uint64_t step = entries < range.size() / 16 ? range.size() : window;
   for (index_range w{range.begin, range.begin}; w.begin < range.end; w.begin = w.end) {
     w.end = std::min(range.end, w.begin + step);
@@ -43,7 +43,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
       next = 1;
     } else {
       std::fill_n(out, w.size(), op.template neutral<T>());
-      if (!first.is_dense()) { // `op` with a neutral element leaves an entry unchanged: assign it
+      if (!first.is_dense()) { // an entry combined with the neutral element is unchanged: assign it
         kernel::scatter_assign(first.entries(), w.begin, out);
         next = 1;
       }

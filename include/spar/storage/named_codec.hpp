@@ -19,10 +19,10 @@
 
 namespace spar::storage {
 
-/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`, or `zfp:RATE` (RATE bits per
-/// value) if the program is linked with spar::zfp. The compiler instantiates each collective only once for all these
-/// codecs. A piece with values that zfp cannot encode is sent uncompressed; a schedule
-/// that cannot send uncompressed pieces throws `invalid_argument`.
+/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`. If the program is linked with
+/// spar::zfp, `zfp:RATE` (RATE bits per value) is also a valid name. The compiler instantiates each collective only
+/// once for all these codecs. A piece with values that zfp cannot encode is sent uncompressed; a schedule that cannot
+/// send uncompressed pieces throws `invalid_argument`.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;

@@ -24,8 +24,8 @@
 
 namespace spar {
 
-/// Returns delta for n indices: a stream with more than delta entries takes more bytes than n values of type T
-/// (SparCML, section 5.1). An entry consists of a T and an Index. `merge` compares with delta and turns a sum dense.
+/// Returns delta for n indices: a stream with more than delta entries, each a T and an Index, takes more bytes than n
+/// values of type T (SparCML, section 5.1). A sum that may have more than delta entries turns dense.
 template <element T, index_type Index>
 constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
   constexpr std::uint64_t value = sizeof(T);
@@ -141,8 +141,8 @@ auto dense_view(const Values& values) {
   return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
 }
 
-/// Throws `invalid_argument` unless `v` is a valid whole vector: there are as many indices as values, the indices are
-/// strictly ascending and below n, and the type Index can represent every index below n.
+/// Throws `invalid_argument` unless `v` is a valid whole vector: the type Index can represent every index below n; a
+/// sparse `v` has as many indices as values, strictly ascending and below n; a dense `v` has n values from index 0 on.
 template <element T, index_type Index>
 void validate(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();

@@ -15,7 +15,8 @@ namespace spar {
 
 namespace storage {
 
-/// A storage of two codecs: `streams` encodes sparse streams, and `blocks` encodes sums that have turned dense.
+/// A storage of two codecs: `streams` encodes sparse streams, and `blocks` encodes dense values, such as sums that have
+/// turned dense.
 template <class StreamCodec, class BlockCodec>
 struct then {
   static constexpr slot fills = slot::storage;
@@ -116,8 +117,8 @@ template <element T, index_type Index, class Storage>
 } // namespace storage
 
 /// A storage for messages with values of type T and indices of type Index: a stream codec, a block codec, or
-/// `storage::then{streams, blocks}`. Rejects a codec that does not support T, such as a codec that rounds values if T
-/// is an integer type.
+/// `storage::then{streams, blocks}`. Rejects a codec that does not support T: for an integer type T, for example, a
+/// codec that rounds values.
 template <class Storage, class T, class Index>
 concept storage_policy =
     std::copyable<Storage> && (has_stream_codec<Storage> || has_block_codec<Storage>) &&
@@ -126,7 +127,7 @@ concept storage_policy =
 namespace detail {
 
 /// For schedules that send entries and never dense values: returns the reason for rejecting `Storage`, or
-/// `nothing_against()` if `Storage` is only a stream codec.
+/// `nothing_against()` if `Storage` has a stream codec and does not encode dense values.
 template <class Storage>
 auto accepts_entries_alone() {
   if constexpr (!has_stream_codec<Storage>)

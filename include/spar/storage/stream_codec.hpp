@@ -19,8 +19,8 @@
 
 namespace spar {
 
-/// The output arrays of `decode` in a stream codec. Their length is the number of entries that the header of the
-/// message gives.
+/// The output arrays of a stream codec's `decode`. The length of both arrays is the number of entries according to the
+/// header of the message.
 template <element T, index_type Index>
 struct entry_room {
   std::span<Index> indices;
@@ -29,20 +29,19 @@ struct entry_room {
 
 /// An encoding of the entries of sparse streams in a variable number of bytes. Sender and receiver both know the index
 /// range of the entries, so a codec may encode each index relative to `range.begin`. Rejects a codec whose functions
-/// are not const, because a codec must not keep a state between messages.
+/// are not const, because a codec must not keep state between messages.
 ///
-/// - `bound<T, Index>(range, count)` returns an upper bound of the bytes that `encode` needs for any `count` entries in
-///   `range`.
+/// - `bound<T, Index>(range, count)` returns an upper bound on the number of bytes that `encode` needs for any `count`
+///   entries in `range`.
 /// - `encode(entries, range, bytes)` writes the encoded entries to `bytes`, which has room for `bound` bytes, and
 ///   returns the number of bytes written.
-/// - `decode(bytes, range, to)` gets exactly the bytes that `encode` wrote, at any alignment, and fills `to` with
-///   strictly ascending indices inside `range` and their values, or throws `corrupt_message`. The bytes come from
-///   another rank and may be damaged: spar guarantees only `to.indices.size() <= range.size()`, and `decode` must never
-///   read beyond `bytes`.
-/// - `exact` is false if the codec may round values; a codec never changes indices. If `exact` is false, every rank,
+/// - `decode(bytes, range, to)` fills `to` with strictly ascending indices inside `range` and their values, or throws
+///   `corrupt_message`. `bytes` may have any alignment, and contains what `encode` wrote, unless the message was
+///   damaged: spar guarantees only `to.indices.size() <= range.size()`, and `decode` must never read beyond `bytes`.
+/// - `exact` is false if the codec may round values; a codec must not change indices. If `exact` is false, every rank,
 ///   including the sender, continues with the decoded values.
-/// - `entry_bits<T, Index>(n, count)` returns the bits per entry of `count` entries spread over n indices, for the cost
-///   model.
+/// - `entry_bits<T, Index>(n, count)` returns the number of bits per entry if `count` entries are spread over n
+///   indices, for the cost model.
 /// - `delta<T, Index>(n)` returns the number of entries above which n plain values take fewer bytes than the entries.
 ///   All ranks need the same result, so `delta` must use integer arithmetic only.
 /// - `options(f)` calls `f("name", value)` for each option that must be equal on all ranks; `value` is an integer.

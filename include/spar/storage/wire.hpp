@@ -40,7 +40,8 @@ void check_indices(std::span<const Index> indices, index_range range) {
 }
 
 /// Returns a view of the stream in a received message, without copying. Throws `corrupt_message` if the message is
-/// malformed, if an index is outside `range`, or if a dense stream does not have exactly `range.size()` values.
+/// malformed, if its indices are not strictly ascending or not inside `range`, or if a dense stream does not have
+/// exactly `range.size()` values.
 template <element T, index_type Index>
 stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   const header& h = in.head();

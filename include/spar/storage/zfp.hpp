@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The storage `zfp`, which encodes values in fixed-rate zfp blocks (Zhou et al., section II-C; Lindstrom 2014). It uses
-// libzfp: link the CMake target spar::zfp.
+// The storage `zfp`, which encodes values in fixed-rate zfp blocks (Zhou et al., section II-C; Lindstrom 2014).
+// Requires libzfp: link the CMake target spar::zfp.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -125,23 +125,23 @@ namespace storage {
 /// an eighth of the largest finite number.
 enum class unsupported {
   rejected, ///< throw `invalid_argument`
-  exact     ///< send each piece of the vector that contains such a value uncompressed
+  exact     ///< send each piece with such a value uncompressed; throw if the schedule cannot send uncompressed pieces
 };
 
 /// Fixed-rate zfp in one dimension, for float and double: a block of four values takes 4 * `rate` bits. The number of
 /// values need not be a multiple of four.
 ///
 /// The error |decoded - value| is at most `relative_error` times the largest |value| of the block of four, plus 2^-98
-/// (double: 2^-962), because a block of smaller values is encoded as zeros. zfp is not idempotent: encoding decoded
-/// values again gives other values. The storage throws `invalid_argument` for a rate outside [4, 32] or a number of
-/// threads outside [1, 256].
+/// (double: 2^-962), because a block whose values are all smaller than this is encoded as zeros. zfp is not idempotent:
+/// encoding decoded values again can give different values. The storage throws `invalid_argument` for a rate outside
+/// [4, 32] or a number of threads outside [1, 256].
 struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
   double rate = 16; ///< bits per value
   unsupported non_finite = unsupported::rejected;
-  int threads = 1; ///< number of threads that share a call, but at most one per 1024 values
+  int threads = 1; ///< maximum number of threads that encode or decode a block; at most one per 1024 values is used
 
   template <element T>
     requires std::floating_point<T>
@@ -160,9 +160,9 @@ struct zfp {
     const auto bad = std::find_if(values.begin(), values.end(), [&](T x) { return !(x <= most && x >= -most); });
     raise<invalid_argument>(
         {"zfp cannot encode ",
-         bad[0] != bad[0] ? "NaN" : "infinite values and magnitudes above an eighth of the largest number", ": ",
+         bad[0] != bad[0] ? "NaN" : "infinite values and magnitudes above an eighth of the largest finite number", ": ",
          others, " of ", values.size(), " values in a piece, the first at index ", bad - values.begin(),
-         " of the piece; to send such pieces uncompressed, set the option unsupported::exact"});
+         " of the piece; to send such pieces uncompressed, set non_finite = unsupported::exact"});
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position) const {
@@ -184,15 +184,16 @@ struct zfp {
     f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == unsupported::exact});
   }
 
-  /// A bound fitted to measurements on blocks of all kinds, with a safety margin. Of the 4 * `rate` bits of a block,
-  /// the exponent takes 9 (double: 12), and each bit plane takes about 4.
+  /// Returns a bound of |decoded - value| divided by the largest |value| of the block. The formula is fitted to
+  /// measurements on blocks of all kinds, with a safety margin. Of the 4 * `rate` bits of a block, the exponent takes 9
+  /// (double: 12), and each bit plane takes about 4.
   template <element T>
   [[nodiscard]] double relative_error() const noexcept {
     const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
     return 1.5 * std::exp2((sizeof(T) == 8 ? 7 : 6) - bits) + 0x1p-25;
   }
-  /// The time to encode or decode a value, as a multiple of gamma_dense, which is taken as 0.1 ns: libzfp 1.0 takes 2.2
-  /// ns per bit and 1.5 ns per value.
+  /// Returns the time to encode or decode a value, as a multiple of gamma_dense. For a gamma_dense of 0.1 ns:
+  /// libzfp 1.0 takes 2.2 ns per bit plus 1.5 ns per value.
   template <element T>
   [[nodiscard]] double cost() const noexcept {
     return 22 * rate + 15;
@@ -211,8 +212,8 @@ struct zfp {
     return count / whole * detail::zfp_portion<T>::bytes(rate, whole) +
            detail::zfp_portion<T>::bytes(rate, count % whole);
   }
-  /// Calls `work(blocks, first, count)` for each portion of n values, on up to `threads` threads. Each thread has a zfp
-  /// stream of its own, `blocks`.
+  /// Splits n values into portions, and calls `work(blocks, first, count)` for each portion, on up to `threads`
+  /// threads. `blocks` is the thread's own zfp stream.
   template <class T, class Work>
   void in_portions(std::size_t n, const Work& work) const {
     constexpr std::size_t whole = detail::zfp_portion<T>::values;

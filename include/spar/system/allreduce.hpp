@@ -28,8 +28,8 @@ template <class Selector, class Storage, class Topology, class Schedule>
 inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
     composition<Selector, Storage, Topology, Schedule>::selects_entries;
 
-/// The overloads of `allreduce` and `start_allreduce`, for streams and for dense values. `begin` starts the call in its
-/// mode: blocking or non-blocking, with or without a name.
+/// The overloads of `allreduce` and `start_allreduce`, for streams and for dense values. `begin` starts a blocking or
+/// non-blocking call, with or without a name.
 struct allreduce_forms {
   template <class Mode, transport Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
   auto operator()(Mode begin, Net& net, const stream_view<T, Index>& mine, Given given = {}, Op op = {}) const {
@@ -40,7 +40,7 @@ struct allreduce_forms {
                                                "composition with the selector everything");
     static_assert(
         stream_allreduce<Algorithm, Net, T, Index, Op>,
-        "this algorithm does not allreduce sparse streams of these values: it must be callable as "
+        "this algorithm does not allreduce sparse streams of this value type: it must be callable as "
         "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
         "rounds takes floating-point values only");
     validate(mine);
@@ -87,7 +87,7 @@ struct allreduce_forms {
 
 } // namespace detail
 
-/// Reduces the contributions of all ranks to their sum, or by another operation; the result has the same bits on all
+/// Reduces the contributions of all ranks to their sum, or with another operation; the result has the same bits on all
 /// ranks. The arguments must outlive the call.
 ///
 /// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` reduces streams: `mine` is a stream or a view of a
@@ -99,14 +99,14 @@ struct allreduce_forms {
 ///   and writes the result to `output`. Throws `invalid_argument` if the lengths differ.
 ///
 /// `algorithm` is a composition (see `compose`), a single part of a composition such as `ring{}`, or any struct that
-/// follows the protocol in collective/algorithm.hpp. Calls with a name, `named{"..."}` as the argument before the
+/// follows the protocol in collective/algorithm.hpp. Calls with a name, which is the argument `named{"..."}` before the
 /// values, may be made in different orders on different ranks.
 template <communicates Net, class... Args>
 auto allreduce(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
-/// Starts a non-blocking call and returns its handle (see `pending`). Takes the arguments of each form of `allreduce`;
-/// the arguments must stay valid until the call has ended.
+/// Starts a non-blocking call and returns its handle (see `pending`). Takes the same arguments as `allreduce`, in any
+/// of its forms; the arguments must stay valid until the call has ended.
 template <communicates Net, class... Args>
 auto start_allreduce(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The collectives of which an allreduce is built: reduce-scatter, allgather, reduce and broadcast. All take their
-// arguments in the same order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
+// The collectives that make up an allreduce: reduce-scatter, allgather, reduce and broadcast. All take their arguments
+// in the same order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -167,7 +167,7 @@ struct broadcast_forms {
 
 } // namespace detail
 
-/// Reduces the contributions of all ranks, and leaves each rank one block of the result.
+/// Reduces the contributions of all ranks, and leaves one block of the result on each rank.
 /// - `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` reduces dense values in place: afterwards,
 ///   on rank r, block r of `uniform_ownership{x.size(), P}` holds the result, and the rest of `x` is unspecified.
 /// - `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` reduces streams, and returns this

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// eager-SGD: stochastic gradient descent in which no step waits for late ranks (eager-SGD, section 5).
+// eager-SGD: stochastic gradient descent whose steps need not wait for late ranks (eager-SGD, section 5).
 #pragma once
 
 #include <spar/optimizer/eager_step.hpp>
@@ -39,8 +39,8 @@ class eager_sgd {
     return by;
   }
 
-  /// Subtracts from `weights` the gradients that have missed their rounds, and returns the ranks that contributed
-  /// gradients. All ranks must call `finish` after their last step.
+  /// Subtracts from `weights` the update from all gradients that have missed their rounds, and returns the ranks that
+  /// contributed such gradients. All ranks must call `finish` after their last step.
   participants finish(std::span<T> weights) {
     buffer<T> rest(net_->memory(), weights.size());
     participants by = reduce_.drain(rest.span());

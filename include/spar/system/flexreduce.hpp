@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce: an allreduce over an asymmetric tree by a plan that is made once and used for any number of calls
+// FlexReduce: an allreduce over an asymmetric tree, with a plan that is made once and used for any number of calls
 // (FlexReduce, section III). Reduces dense values, with or without a block codec, and streams.
 #pragma once
 
@@ -9,8 +9,9 @@
 
 namespace spar {
 
-/// Returns FlexReduce as a composition: over a tree for any n (`plans`), or by a single plan for the plan's n (`plan`).
-/// The composition refers to `plans` or `plan`, which must outlive the last call.
+/// Returns FlexReduce as a composition. With `plans`, the composition reduces vectors of any length over the tree of
+/// `plans`; with `plan`, the composition only reduces vectors of the length for which the plan was made. The
+/// composition refers to `plans` or `plan`, which must outlive the last call.
 template <class Codec = storage::coo>
 auto flexreduce(const tree_plans& plans, const Codec& codec = {}) {
   return compose(on_tree(plans), codec, chains{});

@@ -23,12 +23,12 @@ struct fusion_options {
 };
 
 /// Allreduces a list of tensors, such as the gradients of a network's layers, in rounds. In each round a program calls
-/// `ready(i, x)` once for each tensor i as soon as the tensor is computed, in any order, which may differ between
-/// ranks, and then `wait()`.
+/// `ready(i, x)` once for each tensor i, as soon as the tensor is computed, and then calls `wait()`. The order of the
+/// calls of `ready` may differ between ranks.
 ///
-/// Neighbouring tensors of the list share a bucket of up to `bucket_bytes` bytes. One collective reduces a bucket as
-/// soon as all its tensors are ready. A tensor that is alone in its bucket is reduced in place; other tensors are
-/// copied to the bucket and back.
+/// Neighbouring tensors of the list share a bucket of up to `bucket_bytes` bytes. Each bucket is reduced by one
+/// collective, as soon as all tensors of the bucket are ready. A tensor that is alone in its bucket is reduced in
+/// place; other tensors are copied to the bucket and back.
 template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
@@ -58,7 +58,7 @@ class fused_allreduce {
 
   [[nodiscard]] std::size_t buckets() const noexcept { return buckets_.size(); }
 
-  /// Marks tensor `i` as computed. `x` holds its values and is borrowed until `wait()` returns. Throws
+  /// Marks tensor `i` as computed. `x` holds the tensor's values and is borrowed until `wait()` returns. Throws
   /// `invalid_argument` if there is no tensor `i`, if the length of `x` differs from `sizes[i]` of the constructor, or
   /// if tensor `i` is already marked as ready in this round.
   void ready(std::size_t i, std::span<T> x) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk: sums every rank's k largest entries and keeps the k largest entries of the sum; each rank sends O(k) words
-// (Ok-Topk, algorithm 1).
+// Ok-Topk: sums about the k largest entries of every rank, and keeps about the k largest entries of the sum; each rank
+// sends O(k) words (Ok-Topk, algorithm 1).
 #pragma once
 
 #include <spar/collective/composition.hpp>

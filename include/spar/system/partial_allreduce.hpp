@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs any allreduce as a partial collective, in which rounds start after the call of one rank (solo), of a random rank
-// (majority), of q ranks (quorum) or of everyone (eager-SGD, section 4).
+// Runs any allreduce as a partial collective, in which a round starts after the first call of any rank (solo), the call
+// of a random rank (majority), the calls of q ranks (quorum) or the calls of all ranks (everyone) (eager-SGD, section
+// 4).
 #pragma once
 
 #include <spar/collective/partial/partial.hpp>
@@ -16,7 +17,7 @@ namespace spar {
 
 namespace detail {
 
-/// Maps the argument of a partial allreduce, values of T or a stream, to the type of its backlog: the object that holds
+/// Maps the argument of a partial allreduce (values of T or a stream) to the type of the backlog, the object that holds
 /// the values of calls that missed their rounds.
 template <class T, class Op>
 struct backlog_for {
@@ -104,9 +105,10 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
       "round, P), or have q and counter(round, P); and it needs a name, options(f) and validate(P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
   detail::check_protocol<Algorithm, value, Op>();
-  static_assert(detail::reduces<Algorithm, port_type, argument, Op>,
-                "this algorithm does not allreduce the argument of the partial allreduce, which is dense values or a "
-                "sparse stream");
+  static_assert(
+      detail::reduces<Algorithm, port_type, argument, Op>,
+      "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
+      "T is a stream");
   who.validate(net.size());
   if constexpr (std::same_as<T, value>)
     detail::validate_values<port_type, value>(algorithm, n, net.size(), op);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sets the model of the network (`network_model`), by which algorithms are chosen, to the same values on all ranks.
+// Sets the model of the network (`network_model`), which determines the choice of algorithms, to the same values on all
+// ranks.
 #pragma once
 
 #include <spar/core/network_model.hpp>
@@ -10,10 +11,11 @@
 
 namespace spar {
 
-/// Sets the model of the network of all ranks to rank 0's `network`; the `network` of the other ranks is ignored. By
-/// the model, `cheapest` and `sparcml` choose an algorithm, and `flexreduce` decides whether to use a barrier, so the
-/// model must be the same on all ranks. Every rank must call `set_network`, between the same two collectives. Throws
-/// `invalid_argument` on every rank if a parameter of rank 0's `network` is negative, infinite or NaN.
+/// Sets the model of the network on all ranks to rank 0's `network`; the `network` of the other ranks is ignored. The
+/// model must be the same on all ranks, because `cheapest` and `sparcml` use the model to choose an algorithm, and
+/// `flexreduce` uses the model to decide whether to use a barrier. All ranks must call `set_network`, between the same
+/// two collectives. Throws `invalid_argument` on every rank if a parameter of rank 0's `network` is negative, infinite
+/// or NaN.
 template <communicates Net>
 void set_network(Net& net, const network_model& network) {
   std::array<double, 4> values{network.alpha, network.beta, network.gamma_sparse, network.gamma_dense};

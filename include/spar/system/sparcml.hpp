@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SparCML: an allreduce of sparse streams that runs the cheapest of three algorithms by the model of the network
-// (SparCML, sections 5.3 and 8.1).
+// SparCML: an allreduce of sparse streams that runs whichever of three algorithms is the cheapest according to the
+// model of the network (SparCML, sections 5.3 and 8.1).
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
@@ -8,7 +8,8 @@
 namespace spar {
 
 /// SparCML, the default algorithm of `allreduce`. If `Storage` has two codecs, as in `then<storage::coo,
-/// storage::qsgd<4>>`, the second phase of SparCML's dense algorithm (DSAR) is quantised (SparCML, section 6).
+/// storage::qsgd<4>>`, the second codec encodes the second phase of SparCML's dense algorithm, DSAR (SparCML, section
+/// 6).
 template <class Storage = storage::coo>
 using basic_sparcml = composition<everything, Storage, flat, cheapest>;
 using sparcml = basic_sparcml<>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An allreduce of dense values over a tree that runs the cheapest of four algorithms by the model of the tree's links:
-// the ring, Rabenseifner's algorithm, BlueConnect and FlexReduce.
+// An allreduce of dense values over a tree that runs whichever of four algorithms is the cheapest according to the
+// model of the tree's links: the ring, Rabenseifner's algorithm, BlueConnect or FlexReduce.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // SparCML's split-allgather over a tree, in which each owner gets the portion of the entries that the tree prescribes.
-// Neither paper, SparCML or FlexReduce, contains this combination.
+// Neither the SparCML paper nor the FlexReduce paper contains this combination.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>

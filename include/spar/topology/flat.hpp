@@ -11,11 +11,11 @@
 
 namespace spar {
 
-/// The default topology, which assumes that all ranks are equally well connected. Every topology has these members:
-/// - `order()`: the `rank_order` by which a schedule numbers the ranks if the schedule knows only flat networks;
-/// - `owners(n, P)`: the share of n indices that each of the P owners should have;
-/// - `validate(n, P)`: throws `invalid_argument` if the topology is for another dimension than n or another number of
-///   ranks than P.
+/// The default topology, which assumes that all ranks are equally well connected. Topologies have these members:
+/// - `order()`: the `rank_order` in which schedules that assume a flat network number the ranks;
+/// - `owners(n, P)`: divides n indices into blocks, one for each of the P ranks (`flat`) or one for each cell of the
+///   tree (`on_tree`); `on_plan` lacks this member;
+/// - `validate(n, P)`: throws `invalid_argument` unless the topology supports the dimension n and P ranks.
 struct flat {
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "flat";
@@ -27,7 +27,7 @@ struct flat {
   [[nodiscard]] static uniform_ownership owners(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
 };
 
-/// A topology that divides indices among owners: `owners(n, P)` returns the share of each of the P ranks. The concept
+/// A topology that divides indices among owners: `owners(n, P)` returns the blocks of indices. The concept
 /// rejects `on_plan`, whose plan is for one dimension only.
 template <class Topology>
 concept topology_with_owners = requires(const Topology& over, std::uint64_t n, rank_t ranks) { over.owners(n, ranks); };

@@ -21,16 +21,16 @@ namespace spar {
 /// What each rank does in an allreduce of n values over a tree. A plan depends only on the tree and n, so the plans of
 /// all ranks are equal. A plan is built once, serves any number of allreduces, and can be copied.
 ///
-/// A *call* reduces one subrange of the n values along a chain of ranks, one rank from each child of a branch. The last
-/// rank of a chain is its root, which owns the subrange after the call. The chains of a branch begin with the child
-/// that follows the root's child, and visit the children in a circle, so that all chains together form the ring
-/// reduce-scatter of equation 2.
+/// A *call* reduces one subrange of the n values along a chain of ranks, with one rank from each child of a branch. The
+/// last rank of a chain is its root, which owns the subrange after the call. The root's child is the child of the
+/// branch to which the root belongs. Each chain begins with the next child, and visits the children in a circle, so
+/// that all chains of a branch together form the ring reduce-scatter of equation 2.
 ///
 /// The chains differ from a ring in two cases:
 /// - If one child of a branch has at most a quarter of the bandwidth of any other child, each chain visits the children
 ///   in ascending order of bandwidth, with the root's child last.
-/// - If the root holds no values of the subrange before the call, another rank of the root's child holds these values;
-///   this rank comes just before the root in the chain.
+/// - If the root holds no values of the subrange before the call, another rank of the root's child holds these values
+///   and comes just before the root in the chain.
 class flex_plan {
  public:
   struct call {
@@ -64,9 +64,9 @@ class flex_plan {
     index_range range;
     std::vector<rank_t> chain;
   };
-  /// Builds a plan for n values and `ranks` ranks; `levels` has the calls of each level, in the order in which the
-  /// levels of the reduce-scatter run. Throws `invalid_argument`, naming the call, unless the calls reduce each of the
-  /// n values of every rank to exactly one owner.
+  /// Builds a plan for n values and `ranks` ranks; `levels` contains the calls of each level, in the order in which the
+  /// levels of the reduce-scatter run. Throws `invalid_argument` if `ranks` is below 1, or unless the calls reduce each
+  /// of the n values of every rank to exactly one owner; the message names the call, the rank or the value at fault.
   static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<call_spec>>& levels) {
     if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks; expected at least 1"});
     flex_plan plan(n, ranks);
@@ -132,7 +132,7 @@ class flex_plan {
 
   friend bool operator==(const flex_plan&, const flex_plan&) = default;
 
-  /// The plan as text for people, one call per line: its level, its subrange and its chain of ranks.
+  /// The plan as human-readable text, one call per line: its level, its subrange and its chain of ranks.
   [[nodiscard]] std::string picture() const {
     std::string text;
     for (std::size_t level = 0; level < levels(); ++level) {
@@ -167,9 +167,9 @@ class flex_plan {
   }
 
   /// Divides [0, n) among the leaves of a branch and stores the new range of each leaf in `next`. The size of a leaf's
-  /// new range is the size of its range in `held_` over the number of children. The leaves get new ranges in the order
-  /// of their ranges in `held_`, so that each leaf keeps as many of its values as possible (figure 3b). With
-  /// `to_master`, the first leaf that holds values gets the whole of [0, n).
+  /// new range is the size of its range in `held_` divided by the number of children, up to rounding. The leaves get
+  /// new ranges in the order of their ranges in `held_`, so that each leaf keeps as many of its values as possible
+  /// (figure 3b). With `to_master`, the first leaf that holds values gets the whole of [0, n).
   void assign_ranges(const tree& topology, std::size_t branch, bool to_master, std::vector<index_range>& next) {
     const tree::node& self = topology.nodes()[branch];
     const std::uint64_t degree = self.children.size();
@@ -191,7 +191,7 @@ class flex_plan {
     });
     const auto master = std::find_if(leaves.begin(), leaves.end(), [&](rank_t r) { return held(r).size() > 0; });
 
-    std::vector<std::size_t> at(holders.size()); // per child, index in `holders` of the rank that holds `progress`
+    std::vector<std::size_t> at(holders.size()); // per child c, index in holders[c] of the rank with value `progress`
     std::uint64_t progress = 0, lengths = 0, rest = 0;
     for (const rank_t owner : sorted) {
       // Computes `end` as floor(sum of the sizes / degree) from quotients and remainders, as the sum may exceed 64
@@ -215,9 +215,9 @@ class flex_plan {
 
   /// The children of a branch, in ascending order of the bandwidth of their links, if the slowest link has at most a
   /// quarter of the bandwidth of any other; otherwise an empty vector. If all chains of a branch with d children begin
-  /// with the slowest child, they form a pipeline. In each half of the allreduce, each of the other links of a pipeline
-  /// transfers up to d/(d-1) times as many values as in a ring. The additional values cost no time only if all ranks
-  /// wait for the slowest link anyway.
+  /// with the slowest child, the chains form a pipeline instead of a ring. In each half of the allreduce, every link
+  /// except the slowest transfers up to d/(d-1) times as many values in the pipeline as in the ring. The additional
+  /// values cost no time only if all ranks wait for the slowest link anyway.
   static std::vector<std::size_t> slow_first(const tree& topology, const tree::node& branch) {
     const auto bandwidth = [&](std::size_t c) { return topology.nodes()[branch.children[c]].up.bandwidth; };
     std::vector<std::size_t> order(branch.children.size());
@@ -269,7 +269,7 @@ class flex_plan {
     if (!root_holds && chain.size() == 1) {
       raise<invalid_argument>({what(), " has the range [", range.begin, ", ", range.end, ") and only rank ",
                                chain.back(), " in its chain, but rank ", chain.back(), " holds the values [",
-                               root.begin, ", ", root.end, ")"});
+                               root.begin, ", ", root.end, "); expected a rank that holds all values of the range"});
     }
     if (!root_holds && std::max(root.begin, range.begin) < std::min(root.end, range.end)) {
       raise<invalid_argument>({what(), " has the range [", range.begin, ", ", range.end, "), but its root, rank ",
@@ -280,9 +280,9 @@ class flex_plan {
     chains_.insert(chains_.end(), chain.begin(), chain.end());
   }
 
-  /// Sets `held_` to the ranges that ranks hold after the last level, whose calls begin at index `first`. A rank in no
-  /// call of the level keeps its range. Throws `invalid_argument` unless each value that a rank holds is in exactly one
-  /// call of the level, and each root gets one contiguous range.
+  /// Sets `held_` to the ranges that ranks hold after the level that was added last, whose calls begin at index
+  /// `first`. A rank in no call of the level keeps its range. Throws `invalid_argument` unless each value that a rank
+  /// holds is in exactly one call of the level, and each root gets one contiguous range.
   void take_over_ranges(std::size_t first) {
     for (rank_t r = 0; r < ranks_; ++r) {
       const auto mine = parts(levels() - 1, r);
@@ -296,8 +296,8 @@ class flex_plan {
         };
         if (adds(p)) {
           if (range.begin != given) {
-            raise<invalid_argument>({what(), " begins at value ", range.begin, ", but the first value that rank ", r,
-                                     " holds and no earlier call of the level includes is ", given,
+            raise<invalid_argument>({what(), " begins at value ", range.begin, ", but the first value of rank ", r,
+                                     " that no earlier call of the level includes is ", given,
                                      "; each value must be in exactly one call of a level"});
           }
           given = range.end;

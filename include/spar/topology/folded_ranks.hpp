@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Folds any number P of ranks to a power of two of active ranks, for recursive doubling and halving (Rabenseifner
-// 2004).
+// Folds any number P of ranks, so that the number of active ranks is a power of two, for recursive doubling and halving
+// (Rabenseifner 2004).
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -26,8 +26,8 @@ class folded_ranks {
   [[nodiscard]] constexpr rank_t rounds() const noexcept {
     return static_cast<rank_t>(std::bit_width(static_cast<std::uint32_t>(active_ranks_))) - 1;
   }
-  /// The largest number of hops from a rank's contribution to a result that includes the contribution; the fold adds
-  /// two.
+  /// The largest number of hops that a contribution, or a sum that includes it, makes until every rank has the result.
+  /// A fold adds two hops.
   [[nodiscard]] constexpr rank_t hops() const noexcept { return rounds() + (extra_ > 0 ? 2 : 0); }
   /// Whether this rank belongs to a pair of ranks that is folded; only the odd rank of a pair is active.
   [[nodiscard]] constexpr bool has_partner() const noexcept { return rank_ < 2 * extra_; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The network as a tree of any depth and any degrees, with ranks as its leaves (FlexReduce, section III).
+// The network as a tree whose branches may have any number of children, and whose leaves are the ranks (FlexReduce,
+// section III).
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -49,10 +50,11 @@ class tree {
     friend bool operator==(const node&, const node&) = default;
   };
 
-  /// Builds the tree with the root `root`. Throws `invalid_argument` if a branch has no children or the root has a link
-  /// to a parent, if a bandwidth is not positive and finite, or if a latency is negative or not finite; the message
-  /// names the node, as in "root.children[1]". Also throws `invalid_argument` unless the leaves are exactly the ranks
-  /// from 0 to P - 1.
+  /// Builds the tree with the root `root`. Throws `invalid_argument` in these cases:
+  /// - A node has both a rank and children, or neither; the root has a link to a parent; a bandwidth is not positive
+  ///   and finite; or a latency is negative or not finite. The message names the node, as in "root.children[1]".
+  /// - There are more than 100 links between a node and the root.
+  /// - The leaves are not exactly the ranks from 0 to P - 1.
   explicit tree(const tree_node& root) {
     if (root.link) raise<invalid_argument>({"root of the tree has a link to a parent; expected none"});
     add(root, 0, {}, 0, "root");
@@ -83,7 +85,7 @@ class tree {
   }
   /// The number of levels L: the number of branches on the longest path from the root to a leaf.
   [[nodiscard]] std::size_t levels() const noexcept { return levels_; }
-  /// The indices of the branches of a level in `nodes()`. Level 0 has the deepest branches, level levels() - 1 the root
+  /// The indices in `nodes()` of the branches of a level. Level 0 has the deepest branches, level levels() - 1 the root
   /// (FlexReduce, section III-B: reverse level order).
   [[nodiscard]] std::vector<std::size_t> branches(std::size_t level) const {
     std::vector<std::size_t> found;
@@ -118,7 +120,7 @@ class tree {
 
   friend bool operator==(const tree&, const tree&) = default;
 
-  /// The tree as indented text for people, one node per line.
+  /// The tree as indented, human-readable text, one node per line.
   [[nodiscard]] std::string picture() const {
     std::string text;
     for (const node& n : nodes_) {
@@ -145,8 +147,8 @@ class tree {
       leaves_.push_back(what.rank);
     } else {
       if (what.rank != -1)
-        raise<invalid_argument>(
-            {place, " of the tree has the invalid rank ", what.rank, "; expected a rank from 0, or -1 for a branch"});
+        raise<invalid_argument>({place, " of the tree has the invalid rank ", what.rank,
+                                 "; expected a rank of at least 0, or -1 for a branch"});
       if (what.children.empty())
         raise<invalid_argument>({place, " of the tree has neither a rank nor children; expected one of the two"});
       check_link(what.links, place, " of the tree has links");

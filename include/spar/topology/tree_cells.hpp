@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A plan of FlexReduce for any number of values: a plan of cells, whose bounds are chosen later, by where the entries
-// are.
+// A plan of FlexReduce for any number of values. The plan consists of cells, whose bounds are chosen later from the
+// positions of the entries.
 #pragma once
 
 #include <spar/topology/flex_plan.hpp>
@@ -16,8 +16,8 @@ namespace spar {
 
 /// FlexReduce's plan for a tree, made of cells instead of values. A cell is a range of indices between two adjacent
 /// boundaries of the plan. The tree alone determines which rank owns which cell. The bounds of the cells are chosen
-/// later, by where the entries are, so that each rank gets the portion of the entries that the tree prescribes. A
-/// `tree_cells` object is built once and is equal on all ranks.
+/// later from the positions of the entries, so that each rank gets the portion of the entries that the tree prescribes.
+/// A `tree_cells` object is built once and is equal on all ranks.
 class tree_cells {
  public:
   explicit tree_cells(const tree& topology) : tree_cells(flex_plan(topology, std::uint64_t{1} << 30)) {}

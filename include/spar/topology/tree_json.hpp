@@ -99,13 +99,14 @@ inline nlohmann::json json_without_doubles(const std::string& text, const char* 
 } // namespace detail
 
 /// Reads a tree from a JSON text such as `{"bandwidth": 1.25e8, "latency": 5e-5, "children": [{"rank": 0}, ...]}`.
-/// - A branch has `children`. Its `bandwidth` (bytes per second) and `latency` (seconds) are those of the link to each
-///   child; the defaults are those of `tree_link`.
+/// - A branch has `children`. The `bandwidth` (bytes per second) and `latency` (seconds) of a branch describe the link
+///   to each child; the defaults are the defaults of `tree_link`.
 /// - A leaf has a `rank`.
-/// - A branch or a leaf may have a `link` to its parent, such as `"link": {"bandwidth": 1e7}`. The bandwidth or the
-///   latency that a `link` omits is that of the parent.
+/// - A branch or a leaf may have a `link` to its parent, such as `"link": {"bandwidth": 1e7}`. A `link` that omits the
+///   bandwidth or the latency gets the value of the parent.
 ///
-/// Throws `invalid_argument`, naming the node, if the JSON is malformed or `tree` rejects the tree.
+/// Throws `invalid_argument` if the JSON is malformed, if a node is invalid, in which case the message names the node,
+/// or if `tree` rejects the tree.
 inline tree parse_tree(const std::string& text) {
   try {
     return tree(detail::node_of_json(detail::json_without_doubles(text, "a tree"), "root", {}, 0));

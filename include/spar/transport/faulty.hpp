@@ -30,8 +30,8 @@ struct fault {
   };
 
   kind what{};
-  /// The index, from 0, of the affected send (delay, drop), receive (corrupt_header, corrupt_payload), or send or
-  /// receive (crash), in the order in which the rank starts them.
+  /// The index, from 0, of the affected operation, in the order in which the rank starts operations. The index counts
+  /// sends for `delay` and `drop`, receives for `corrupt_header` and `corrupt_payload`, and both for `crash`.
   std::uint64_t message = 0;
   std::uint64_t bit = 0;     ///< index of the flipped bit, modulo the number of bits in the header or payload
   double seconds = infinity; ///< duration of a delay
@@ -82,9 +82,9 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 /// messages needs `net.set_checksums(true)`.
 ///
 /// - The sender of a delayed or dropped message sees its send complete at once. Later messages to the same peer with
-///   the same tag do not overtake a delayed message. A delayed message leaves when the rank calls `progress` or sends
-///   after the end of the delay. If the decorator directly wraps a rank of the simulator, a delayed message leaves at
-///   the virtual end of its delay. The destructor discards messages that are still held back.
+///   the same tag do not overtake a delayed message. After the end of its delay, a message leaves when the rank next
+///   calls `progress` or sends. If the decorator directly wraps a rank of the simulator, the message leaves at the end
+///   of its delay in virtual time. The destructor discards messages that are still held back.
 /// - A crash ends the calls of the crashed rank in `peer_failed`; its peers receive nothing more from the crashed rank.
 template <transport Net>
 class faulty_port : public decorated_port<Net> {
@@ -149,8 +149,8 @@ class faulty_port : public decorated_port<Net> {
   using inner_receive = decltype(std::declval<Net&>().receive(std::declval<message_buffer&>(), rank_t{}, tag_t{}));
   static constexpr bool has_alarm = requires(Net& net) { net.on_alarm(nullptr, nullptr); };
 
-  /// A send that the wrapped transport has started. Without `inner_`, the send of a dropped or delayed message, which
-  /// is complete for its sender.
+  /// A send that the wrapped transport has started or, if `inner_` is empty, the send of a dropped or delayed message,
+  /// which completes at once.
   class sending {
    public:
     sending() noexcept = default;

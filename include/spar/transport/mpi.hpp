@@ -13,12 +13,12 @@
 namespace spar {
 
 /// One rank of an MPI communicator. Must be constructed after MPI_Init and destroyed before MPI_Finalize. Construction
-/// and destruction are collective; but if a rank has failed, any rank may be destroyed alone.
+/// and destruction are collective, except that after the failure of a rank, each rank may destroy its object alone.
 class mpi : public communicator_rank<mpi_port> {
  public:
   /// Duplicates `comm`; collective over `comm`. Throws `invalid_argument` if MPI is not initialised or already
-  /// finalised, or if `comm` is MPI_COMM_NULL. Throws `mismatch` if the ranks have different versions of the wire
-  /// format or different byte orders.
+  /// finalised, or if `comm` is MPI_COMM_NULL. Throws `mismatch` if another rank has an older version of the wire
+  /// format, or if this machine is big-endian and the machine of another rank is little-endian.
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
@@ -31,7 +31,7 @@ class mpi : public communicator_rank<mpi_port> {
     port().meet(); // throws if a rank has failed, for which MPI_Comm_split would wait for ever
     return mpi(port().communicator().split(colour, key), port().options(), network());
   }
-  /// Seconds by MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
+  /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return mpi_port::now(); }
   /// The communicator on which spar sends its messages: a duplicate of the user's communicator or, after `split`, a
   /// part of a duplicate.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The simulator: runs any number of ranks as coroutines on one thread, in virtual time over simulated links. Two runs
-// of a program with the same seed process the same events in the same order.
+// of a program with the same options, including the seed, process the same events in the same order.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
@@ -196,8 +196,8 @@ class simulator {
     return rank.rank();
   }
 
-  /// Handles the arrival of the message `m` at a link: schedules when `m` has left the link, if the link is the first
-  /// on the path, and when `m` reaches the next link or its receiver.
+  /// Handles the arrival of the message `m` at a link. Schedules the event that `m` reaches the next link or its
+  /// receiver and, at the first link of the path, unless sends are synchronous, the event that `m` has left the link.
   void transmit(sim_port::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
     const bool first = !m.way.begun;
@@ -227,7 +227,8 @@ class simulator {
   std::vector<trace_entry> trace_;
   double now_ = 0; // virtual seconds at which the current event happens
   bool inside_ = false;
-  // The error text for a program that blocks or destroys a pending call; `run` throws it because a destructor cannot.
+  // The error message for a program that blocks or destroys a pending call. `run` throws the error, because a
+  // destructor cannot throw.
   std::string misuse_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport between the threads of one process, one rank per thread. Payloads of up to 4096 bytes are copied to a
-// buffer; the receiver reads larger payloads directly from the memory of the sender.
+// The transport between the threads of one process, one rank per thread. Unless sends are synchronous, payloads of up
+// to 4096 bytes are copied to a buffer; the receiver reads all other payloads directly from the memory of the sender.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
@@ -87,8 +87,8 @@ class threads_port : public endpoint {
   void progress(bool block);
   /// Called when a progress thread starts to use this transport; unlike over MPI, there is nothing to check.
   void share() const noexcept {}
-  /// For a progress thread: blocks until another rank has sent something to this rank or returned a record, until the
-  /// time `until`, or until `stopped` is true and `wake` is called.
+  /// Blocks until another rank has sent something to this rank or has returned a record. Returns earlier at the time
+  /// `until`, after one hour, or if `stopped` is true; a call of `wake` makes the blocked thread check `stopped`.
   void sleep(double until, const std::atomic<bool>& stopped);
   void wake() {
     // With the lock, the signal cannot fall between the sleeper's check of `stopped` and the start of its wait.
@@ -116,7 +116,8 @@ class threads_port : public endpoint {
  private:
   void deliver(shipment* s, expectation* r) {
     offer expected = offer::open;
-    // The exchange fails if the sender has withdrawn the message after a failure; takes the next message instead.
+    // The exchange fails if the sender has withdrawn the message after a failure. The receive then gets the next
+    // message.
     if (!s->state.compare_exchange_strong(expected, offer::taken)) {
       give_back(s);
       if (shipment* next = matching_.post(r)) deliver(next, r);
@@ -174,7 +175,7 @@ class threads_port : public endpoint {
   std::uint32_t polls_ = 0;
 };
 
-/// One rank of a `thread_group`, used by one thread.
+/// One rank of a `thread_group`, used by one thread and, optionally, a `progress_thread`.
 class threads : public communicator_rank<threads_port> {
  public:
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
@@ -314,7 +315,7 @@ inline void threads_port::progress(bool block) {
     const double until = detail::poll_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();
-  } else if (!block || ++polls_ % 256 == 0) { // every non-blocking call polls, because the next may be much later
+  } else if (!block || ++polls_ % 256 == 0) { // in every non-blocking call, because the next call may be much later
     detail::poll_waits(*this, now());
   }
   scheduler().run();

@@ -99,13 +99,13 @@ class trace_writer {
 } // namespace detail
 
 /// Records each send and receive, from its start until the rank notices its end, and the time for which a coroutine
-/// waits for the operation. Also records each computation, from the time at which the rank's previous event began or
-/// ended, or a call started or ended, whichever is later. Forwards all functions to the wrapped transport, which must
-/// outlive this object. Times are virtual in the simulator; other transports take them from a clock that all ranks of a
-/// host share.
+/// waits for the operation. Also records each computation. The recorded start of a computation is the time at which
+/// another event, or a call, last began or ended on this rank. Forwards all functions to the wrapped transport, which
+/// must outlive this object. Times are virtual in the simulator; other transports take them from a clock that all ranks
+/// of a host share.
 ///
 /// A trace viewer shows each rank as a process with several rows. The first row of a rank contains its computations.
-/// Each send or receive is in the first later row that is free, so that operations in a row do not overlap. Arrows lead
+/// Each send or receive is in the first free row below, so that the operations in a row do not overlap. Arrows lead
 /// from sends to receives.
 template <transport Net>
 class tracing_port : public decorated_port<Net> {

@@ -45,20 +45,18 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
 /// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring. The ranks need not agree on anything
 ///   first, because all ranks know n.
 /// - Dense values with a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling,
-///   unless the model expects an algorithm without compression to be faster. `compression` returns the choice and the
-///   reason.
-///   if the model expects one of these two to be faster than the best algorithm without compression; otherwise that
-///   algorithm. `compression` returns the choice and the reason.
+///   unless the model expects an algorithm without compression to be at least as fast. `compression` returns the choice
+///   and the reason.
 /// - Dense values over a tree: the choice depends on the model of the tree's links (see tree_dense), not on `pin`.
 ///
 /// All ranks must choose by the same model: `pin`, or the model of the transport (see set_network). A program that
-/// measures the model anew in each run may get other algorithms, and therefore other bits of the result, from run to
-/// run; set `pin` to a fixed model to prevent such differences.
+/// measures the model anew in each run may get different algorithms, and therefore different bits of the result, in
+/// different runs; set `pin` to a fixed model to prevent such differences.
 struct cheapest {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "cheapest";
 
-  /// The network model, for example `read_network("file")`. If empty, the model of the transport.
+  /// The network model, for example `read_network("file")`. If empty, `cheapest` uses the model of the transport.
   std::optional<network_model> pin{};
 
   template <class Selector, class Storage, class Topology>
@@ -121,8 +119,8 @@ struct cheapest {
       return compressed(net, x, op, storage::blocks_of(store), residual);
   }
 
-  /// Allreduce of dense values in place, over a topology that chooses the algorithm itself, as `on_tree` does, in a
-  /// function `cheapest_over`.
+  /// Allreduce of dense values in place, over a topology that chooses the algorithm itself in a function
+  /// `cheapest_over`, as `on_tree` does.
   template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
     requires requires(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store) {
       cheapest_over(net, over, x, op, store, x);
@@ -132,8 +130,8 @@ struct cheapest {
     return cheapest_over(net, over, x, op, store, residual);
   }
 
-  /// Returns the fastest allreduce of n dense values of T on `ranks` ranks by `model`, with or without compression by
-  /// `codec`, and the expected seconds of each.
+  /// Returns the allreduce of n dense values of T on `ranks` ranks that `model` expects to be the fastest, with or
+  /// without compression by `codec`, and the expected seconds of the compared allreduces.
   template <element T, class Codec>
   [[nodiscard]] static compression_choice compression(const Codec& codec, const network_model& model, rank_t ranks,
                                                       std::size_t n) {

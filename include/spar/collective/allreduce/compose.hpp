@@ -44,18 +44,17 @@ constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Sele
 
 } // namespace detail
 
-/// Returns the composition of `parts`, which are in any order: at most one selector, storage, topology and schedule. A
-/// part that is left out defaults to `everything`, `storage::coo`, `flat` or `cheapest`. Parts that have no meaning
+/// Returns the composition of `parts`, which may be in any order: at most one selector, storage, topology and schedule.
+/// A part that is left out defaults to `everything`, `storage::coo`, `flat` or `cheapest`. Parts that do not fit
 /// together do not compile, and the compiler prints one sentence with the reason (docs/composing.md).
 ///
 ///     auto reduce = compose(selector::exact_topk{.density = 0.01}, storage::qsgd<4>{}, split_allgather{});
 template <class... Parts>
 constexpr auto compose(const Parts&... parts) {
   constexpr bool all_parts = (... && part<Parts>);
-  static_assert(
-      all_parts,
-      "compose() takes selectors, storages, topologies and schedules, and one of its arguments is none of these: each "
-      "needs a name, options(f) and its slot, such as `static constexpr spar::slot fills = spar::slot::selector;`");
+  static_assert(all_parts, "compose() takes selectors, storages, topologies and schedules, but one of its arguments is "
+                           "not such a part: each part needs a name, options(f) and its slot, such as "
+                           "`static constexpr spar::slot fills = spar::slot::selector;`");
   if constexpr (all_parts) {
     return detail::composition_of(detail::part_or<slot::selector>(everything{}, parts...),
                                   detail::part_or<slot::storage>(storage::coo{}, parts...),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The messages between inactive ranks and their active partners, before and after an allreduce among a power of two of
-// active ranks (Rabenseifner 2004).
+// Messages between inactive ranks and their active partners, before and after an allreduce whose number of active ranks
+// is a power of two (Rabenseifner 2004).
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
@@ -30,16 +30,16 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
     co_return;
   }
   theirs.expect(
-      x.size_bytes()); // copies the values to memory of this rank, as the partner's `x` will receive the result
+      x.size_bytes()); // copies the values to this rank's memory, because the partner's `x` will receive the result
   co_await net.receive(folded.partner(), theirs);
   kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
   net.compute(x.size());
 }
 
-/// Folds streams, on a rank that has a partner. An active rank returns the sum of both partners' streams, which turns
-/// dense above `limit` entries. An inactive rank sends its stream to its active partner and returns an empty stream;
-/// the caller later receives the result from the partner. Adds the rounding errors of this rank's encoding to
-/// `residual`, unless `residual` is empty.
+/// Folds streams, on a rank that has a partner. An active rank returns the sum of both partners' streams, which is
+/// dense if a stream is dense or the two streams have more than `limit` entries together. An inactive rank sends its
+/// stream to its active partner and returns an empty stream; the caller later receives the result from the partner.
+/// Adds the rounding errors of this rank's encoding to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> fold_in(channel<Net> net, folded_ranks folded, stream_view<T, Index> mine,
                                       std::uint64_t limit, Op op, Storage store, std::span<T> residual) {

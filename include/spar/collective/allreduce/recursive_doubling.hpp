@@ -18,20 +18,20 @@
 
 namespace spar {
 
-/// If P is a power of two, there are log2 P rounds; in round t, ranks at distance 2^t exchange their sums. Otherwise
-/// one rank of each folded pair (see folded_ranks) sends its contribution to the other rank in an additional first
-/// round, and receives the result in an additional last round. In every reduction, the sum of the lower ranks is the
-/// left operand.
+/// Allreduce by recursive doubling. If P is a power of two, there are log2 P rounds; in round t, ranks at distance 2^t
+/// exchange their sums. Otherwise one rank of each folded pair (see folded_ranks) sends its contribution to the other
+/// rank in an additional first round, and receives the result in an additional last round. In every reduction, the sum
+/// of the lower ranks is the left operand.
 ///
 /// With k entries on each of P = 2^m ranks, a rank sends between k log2 P entries (if the ranks have equal indices) and
-/// k (P - 1) entries (if the ranks have disjoint indices), provided that no sum has more than delta entries. A sum with
-/// more than delta entries turns dense.
+/// k (P - 1) entries (if the ranks have disjoint indices), provided that no sum turns dense. A sum turns dense if its
+/// two operands have more than delta entries together.
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
 
-  /// A sum turns dense above `dense_from` times delta entries. Values below 1 pay off if merging sparse sums takes more
-  /// time than their smaller messages save.
+  /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. Values below 1 pay
+  /// off if merging sparse sums takes more time than the smaller messages save; values above 1 have the effect of 1.
   double dense_from = 1;
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 
@@ -48,8 +48,8 @@ struct recursive_doubling {
     f("dense_from", dense_from), f("piece", piece);
   }
 
-  /// How many times in succession a contribution of dense values is encoded on its way to the result, on `ranks` ranks;
-  /// the error bound of a result grows with this number.
+  /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
+  /// the error bound of the result grows with this number.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
 
   /// Allreduce of streams. In each round, both ranks of a pair continue with the decoded values of both sums, so that
@@ -78,8 +78,8 @@ struct recursive_doubling {
       have = sum.view();
     }
 
-    // Before the round at distance d, the active ranks with the same number / d form a group of d ranks that have the
-    // same sum. All ranks of a group pass the same step to the codec, so that they encode the sum alike.
+    // Before the round at distance d, the active ranks with equal `folded.number() / d` form a group of d ranks that
+    // have the same sum. All ranks of a group pass the same step to the codec, so that they encode the sum alike.
     const auto group = [&](rank_t ranks) {
       return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
     };
@@ -106,7 +106,7 @@ struct recursive_doubling {
       outgoing<Storage, T, Index> out;
       const payload last = out(net, store, have, all, group(folded.active_ranks()));
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
-      if constexpr (!exact) { // inactive ranks decode the result, so active ranks also continue with its decoded values
+      if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
         const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));
         sum = sparse_stream<T, Index>::copy(memory, own);
       }
@@ -141,7 +141,7 @@ struct recursive_doubling {
 
     message_buffer theirs(net.memory());
     theirs.expect(
-        x.size_bytes()); // copies the values to memory of this rank, as the peer changes its `x` in the same round
+        x.size_bytes()); // copies the values to this rank's memory, because the peer changes its `x` in the same round
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       auto sending = net.send(peer, encode<T>(x));

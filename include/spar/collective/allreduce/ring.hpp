@@ -114,7 +114,7 @@ struct ring_allgather : algorithm_defaults {
     }
   }
 
-  /// Returns the stream that joins the blocks of all ranks, of which rank r contributes block r (see
+  /// Joins the blocks of all ranks into one stream and returns the stream; rank r contributes block r (see
   /// uniform_ownership). If the result turns dense, an index without an entry gets the value `absent`. Adds the
   /// rounding errors of the encoding of this rank's block to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
@@ -125,7 +125,7 @@ struct ring_allgather : algorithm_defaults {
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    // `passed` contains the blocks in order of arrival, each copied to memory of this rank. Without the copies, the
+    // `passed` contains the blocks in order of arrival, each copied to this rank's memory. Without the copies, the
     // memory of a block's owner would stay in use until the block has travelled all around the ring.
     fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
@@ -168,8 +168,8 @@ struct ring {
     f("piece", piece);
   }
 
-  /// How many times in succession a contribution of dense values is encoded on its way to the result, on `ranks` ranks;
-  /// the error bound of a result grows with this number.
+  /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
+  /// the error bound of the result grows with this number.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? ranks : 0; }
 
   /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless

@@ -25,9 +25,9 @@ namespace spar {
 /// Writes the result to the dense values at `dense`, or returns it as a sparse stream if `dense` is null. Each rank
 /// sends and receives P - 1 messages, all in flight at once.
 ///
-/// Sparse slices are merged in buckets of 16 ranks, each bucket while the messages of the next bucket arrive; at the
-/// end, the sums of the buckets are merged. Both merges are in rank order, so that the sum at an index does not depend
-/// on the owner of the index.
+/// If `dense` is null, the slices are merged in buckets of 16 ranks, each bucket while the messages of the next bucket
+/// arrive; at the end, the sums of the buckets are merged. All reductions are in rank order, so that the sum at an
+/// index does not depend on the owner of the index.
 ///
 /// Sparse slices are encoded by the stream codec of `store`. Dense slices are sent as plain values, or encoded by the
 /// block codec if `store` has no stream codec. Adds the rounding errors of the encodings of this rank's slices to
@@ -74,8 +74,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
   };
 
-  const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that no two ranks round a value alike
-  // Each rank sends to the other ranks in an order of its own, so that no rank gets the messages of all others at once.
+  const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
+  // Every rank sends to its peers in a different order, so that no rank gets the messages of all others at once.
   for (rank_t i = 1; i < p; ++i) {
     receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce by a split phase and an allgather. The second phase gathers sparse blocks (SSAR), dense blocks (DSAR), or
-// those of the two that need fewer bytes (SparCML, sections 5.3.2, 5.3.3 and 6).
+// Allreduce by a split phase and an allgather. The second phase gathers all blocks of the sum as sparse streams
+// (SSAR), as dense values (DSAR), or in the form that takes fewer bytes (SparCML, sections 5.3.2, 5.3.3 and 6).
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>
@@ -30,12 +30,13 @@ enum class second_phase { adaptive, sparse, dense };
 /// of the second phase by the storage's block codec. If the storage has no stream codec, the messages of both phases
 /// are dense and encoded by the block codec.
 ///
-/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase, a rank sends (P
-/// - 1) / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse, n (P - 1) / P values
-/// if the result is dense.
+/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase, each rank sends
+/// the share (P - 1) / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse, or
+/// n (P - 1) / P values if the result is dense.
 ///
-/// The first phase takes one round, in which each rank sends P - 1 messages at once; the second phase takes ceil(log2
-/// P) rounds. Between the phases, `adaptive` counts the entries of all blocks in ceil(log2 P) additional rounds.
+/// The first phase takes one round, in which each rank sends P - 1 messages at once. The second phase takes
+/// ceil(log2 P) rounds. Between the phases, `adaptive` counts the entries of all blocks in ceil(log2 P) additional
+/// rounds, unless the storage has no stream codec.
 template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
   static constexpr slot fills = slot::schedule;

@@ -19,8 +19,8 @@
 
 namespace spar {
 
-/// The byte offsets of the blocks of a uniform ownership. Because such blocks have at most two different numbers of
-/// values, this class stores two sizes in bytes instead of a list.
+/// The byte offsets of the blocks of a uniform ownership. The numbers of values of these blocks differ by at most one,
+/// so this class stores two block sizes in bytes instead of a list of offsets.
 class block_sizes {
  public:
   /// `bytes_of(m)` returns the number of bytes of a block of m values.
@@ -28,7 +28,8 @@ class block_sizes {
   block_sizes(const uniform_ownership& owner, BytesOf bytes_of)
       : owner_(owner), larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)),
         larger_(bytes_of(owner[0].size())), smaller_(bytes_of(owner[owner.blocks - 1].size())) {}
-  /// The byte offset at which a block begins; for the number of blocks, the offset at which the last block ends.
+  /// The byte offset at which `block` begins. If `block` is the number of blocks, this is the offset at which the last
+  /// block ends.
   [[nodiscard]] std::size_t begin(rank_t block) const noexcept {
     const auto b = static_cast<std::uint64_t>(block);
     return b * smaller_ + std::min(b, larger_ones_) * (larger_ - smaller_);
@@ -49,8 +50,8 @@ class block_sizes {
 namespace detail {
 
 /// Returns one of the two contiguous parts of `count` consecutive blocks that start with block `first`, where block 0
-/// follows the last block. If `wrapped` is false, returns the part before the end of `all`, otherwise the part that
-/// continues at the beginning of `all`, which may be empty. Block b begins at `bounds.begin(b)`.
+/// follows the last block. If `wrapped` is false, returns the part before the end of `all`, otherwise the part,
+/// possibly empty, that continues at the beginning of `all`. Block b begins at `bounds.begin(b)`.
 template <class T, class Bounds>
 std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t blocks, rank_t first, rank_t count,
                              bool wrapped) {
@@ -61,8 +62,9 @@ std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t bloc
 
 } // namespace detail
 
-/// In round t, rank r receives up to 2^t parts from rank r + 2^t (modulo P), those of the 2^t ranks from r + 2^t on,
-/// and sends as many parts to rank r - 2^t. Every part is sent P - 1 times in total, the minimum for an allgather.
+/// Bruck's allgather. In round t, rank r sends the parts of up to 2^t ranks, namely r, r + 1 and so on (modulo P), to
+/// rank r - 2^t, and receives the same number of parts from rank r + 2^t. Every part is sent P - 1 times in total, the
+/// minimum for an allgather.
 struct bruck_allgather : algorithm_defaults {
   static constexpr std::string_view name = "bruck_allgather";
 
@@ -97,9 +99,9 @@ struct bruck_allgather : algorithm_defaults {
     }
   }
 
-  /// Returns the streams of all ranks on every rank, without merging them. If `owned` is true, the entries of rank r
-  /// must lie in block r of the dimension (see uniform_ownership). Adds the rounding errors of the encoding of this
-  /// rank's stream to `residual`, unless `residual` is empty.
+  /// Returns the streams of all ranks on every rank, without merging them. If `owned` is true, the indices of rank r
+  /// must lie in block r (see uniform_ownership). Adds the rounding errors of the encoding of this rank's stream to
+  /// `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
@@ -109,15 +111,15 @@ struct bruck_allgather : algorithm_defaults {
     co_return parts;
   }
 
-  /// Gathers streams in place, for a codec that need not copy: at first, `have` contains this rank's stream, and at the
-  /// end, the streams of all ranks. The caller must await the task at once, because the task refers to `have`.
+  /// Gathers streams in place, for a lending codec: at first, `have` contains only this rank's stream, and at the end,
+  /// the streams of all ranks. The caller must await the task at once, because the task refers to `have`.
   template <transport Net, element T, index_type Index, class Codec = storage::coo>
     requires lending_codec<Codec, T, Index>
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, std::span<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
-    // Parts are stored in the order in which they arrive: the part of this rank, those of the ranks above this rank,
-    // then those from rank 0 on. In the end, `rotate` moves the part of rank 0 to the front.
+    // Parts are stored in the order in which they arrive: the part of this rank, then the parts of all higher ranks,
+    // then the parts of ranks 0, 1 and so on. At the end, `rotate` moves the part of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
@@ -134,13 +136,13 @@ struct bruck_allgather : algorithm_defaults {
       have = std::move(next);
     }
     have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
-    // Copying and checking an entry on its way takes half as long as merging an entry.
+    // Copying and checking a gathered entry takes half as long as merging an entry.
     net.compute(have.count() / 2);
   }
-  /// Gathers streams in place, for a codec that encodes: at first, `have` contains this rank's stream, and at the end,
-  /// the streams of all ranks. Each rank encodes its stream once, and decodes all streams at the end, when all sizes
-  /// are known. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless `residual` is
-  /// empty.
+  /// Gathers streams in place, for a codec that is not lending: at first, `have` contains only this rank's stream, and
+  /// at the end, the streams of all ranks. Each rank encodes its stream once, and decodes all streams at the end, when
+  /// all sizes are known. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless
+  /// `residual` is empty.
   template <transport Net, element T, index_type Index, class Codec>
     requires(!lending_codec<Codec, T, Index>)
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec codec,

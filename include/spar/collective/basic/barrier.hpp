@@ -11,8 +11,8 @@
 namespace spar {
 
 /// No rank leaves the barrier before all ranks have entered the barrier. Each rank sends ceil(log2 P) empty messages,
-/// the first to the most distant rank and the last to the next rank. The last message therefore often stays on the
-/// host, where messages of ranks that have already left the barrier do not delay the message.
+/// the first to its most distant peer and the last to the next rank. The last message therefore often stays on one
+/// host and is not delayed there by messages of ranks that have already left the barrier.
 template <transport Net>
 task<void> barrier(channel<Net> net) {
   const rank_t p = net.size();

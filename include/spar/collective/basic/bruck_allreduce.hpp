@@ -18,9 +18,9 @@
 
 namespace spar {
 
-/// Sums unsigned counters in place. Every rank sends and receives 2 (P - 1) blocks of n / P counters. Only for
-/// integers, because each block is summed in a different order of the ranks, which would give floating-point sums
-/// different rounding errors.
+/// Sums unsigned counters in place. Every rank sends and receives 2 (P - 1) blocks of n / P counters. Floating-point
+/// values are not allowed: each block is summed in a different order of the ranks, so the rounding errors would differ
+/// from block to block.
 struct bruck_allreduce {
   template <transport Net, std::unsigned_integral T>
   task<void> operator()(channel<Net> net, std::span<T> counters) const& {

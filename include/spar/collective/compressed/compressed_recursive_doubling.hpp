@@ -16,10 +16,10 @@
 
 namespace spar {
 
-/// Allreduce of dense values in place, compressed by `codec`. In each of log2 P rounds, two ranks exchange their
-/// encoded vectors. Each of the two ranks decodes both vectors, also its own, and adds the decoded values, so that both
-/// ranks have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes each piece twice as often, and
-/// sends log2 P encoded vectors.
+/// Allreduce of dense values in place, compressed by `codec`. In each of floor(log2 P) rounds, two ranks exchange
+/// their encoded vectors. Each of the two ranks decodes both vectors, including its own, and adds the decoded values,
+/// so that both ranks have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes each piece twice
+/// as often, and sends log2 P encoded vectors.
 ///
 /// If P is not a power of two, one rank of each folded pair first sends its vector to the other rank (see
 /// folded_ranks). At the end, all active ranks encode the result once more and replace it by the decoded values, and
@@ -27,8 +27,8 @@ namespace spar {
 ///
 /// The vector is sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
 ///
-/// |result - sum| is at most (1 + e)^h - 1 times the sum over the ranks of the largest |value| of the codec's block,
-/// where e is the codec's relative error and h is `recursive_doubling::encodings(P)`.
+/// At each index, |result - sum| is at most (1 + e)^h - 1 times the sum, over all ranks, of the largest |value| in the
+/// index's block of the codec, where e is the codec's relative error and h is `recursive_doubling::encodings(P)`.
 ///
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty; if several ranks encode
 /// the same values, only the lowest of these ranks adds the errors.
@@ -100,11 +100,11 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
           kernel::reduce(mine.data(), std::as_const(scratch).data(), mine.size(), op);
         net.compute(mine.size());
       }
-      const bool goes_back = stage == rounds; // the result is sent to the inactive ranks, if there are any
+      const bool goes_back = stage == rounds; // in the last stage, the result is sent to the inactive ranks, if any
       if (goes_back && folded.extra() == 0) continue;
       if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
       const bool first =
-          (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // whether this rank is the lowest with this sum
+          (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // whether this rank is the lowest rank that has this sum
       encode(i, step_of(stage + 1, folded.number() >> stage), first);
       if (!goes_back)
         out[i].send(net, peer_of(stage + 1));

@@ -21,11 +21,12 @@ namespace spar {
 /// rank. The owner encodes the final sum once, and in the second phase the ranks forward these bytes around the ring.
 /// All ranks, including the owner, use the decoded values, so all ranks have the same bits.
 ///
-/// A rank encodes P blocks and decodes 2 P - 1 blocks (none if P is 1), and sends 2 (P - 1) / P of the encoded vector.
-/// Blocks are sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
+/// A rank encodes P blocks and decodes 2 P - 1 blocks (none if P is 1), and sends 2 (P - 1) / P times the bytes of
+/// the encoded vector. Blocks are sent in pieces of `piece` values: while one piece is in flight, another is encoded or
+/// decoded.
 ///
-/// |result - sum| is at most (1 + e)^P - 1 times the sum over the ranks of the largest |value| of the codec's block,
-/// where e is the codec's relative error.
+/// At each index, |result - sum| is at most (1 + e)^P - 1 times the sum, over all ranks, of the largest |value| in the
+/// index's block of the codec, where e is the codec's relative error.
 ///
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
@@ -42,8 +43,8 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   const rank_t last = 2 * p - 2;
   const detail::pieces_of largest{owner[0], piece};
   const block_coder coder(net, codec);
-  // A rank is at most one block ahead of its right neighbour, so slots for the pieces of one block and one more
-  // suffice.
+  // A rank is at most one block ahead of its right neighbour, so one slot for each piece of a block and one additional
+  // slot suffice.
   detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
   detail::read_ahead<Net> in(net);
   buffer<T> scratch(net.memory(), largest[0].size());

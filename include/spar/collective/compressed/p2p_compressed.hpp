@@ -21,7 +21,7 @@ namespace spar {
 namespace detail {
 
 /// Encodes each message before the send and decodes each message after the receive, as a library below the collective
-/// would. Neither overlaps other work.
+/// would. Neither encoding nor decoding overlaps other work.
 template <transport Net, class Codec>
 class coded_message {
  public:

@@ -27,7 +27,7 @@ namespace spar::detail {
 /// The text of a control message about a round or a call of a partial collective.
 struct round_note {
   enum class kind : std::uint8_t {
-    made,    // the sender has created its object, with dimension `round`, `digest`, and the description that follows
+    made,    // the sender has created its object; `round` is the dimension n, and a description follows this note
     start,   // all ranks are to run round `round`
     called,  // the sender has made call number `round`
     drained, // rank `who` has made `round` - 1 calls and has called `drain`
@@ -58,8 +58,8 @@ class activation {
 
   /// The number of the last activated round: all ranks are to run rounds 1 to `started()`.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
-  /// The note of the rank that has drained or destroyed its object after the fewest calls, among the notes that have
-  /// arrived. The note's round is 0 if no rank has drained or destroyed its object.
+  /// The `drained` or `left` note with the fewest calls of all such notes that this rank has sent or received. If there
+  /// is no such note, returns a note with round 0.
   [[nodiscard]] const round_note& closing() const noexcept { return closing_; }
   /// The number of control messages that this rank has sent to start rounds and to report its calls.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
@@ -94,9 +94,9 @@ class activation {
     }
   }
 
-  /// Tells the other ranks that this rank makes no call from number `round` on, because it has drained or destroyed its
-  /// object (`why`). The next rank always gets this note. An edge on which this rank has forwarded such a note of
-  /// another rank is skipped, but notes are never forwarded on edge 0, which leads to the next rank.
+  /// Sends a note that this rank has drained or destroyed its object (`why`) after `round` - 1 calls. Skips each edge
+  /// over which this rank has already forwarded a `drained` or `left` note with the same or a later round. The next
+  /// rank always gets the note, because edge 0 leads to the next rank and notes are never forwarded over edge 0.
   void close(std::uint32_t control_subscriber, round_note::kind why, std::uint64_t round) {
     take({.control_subscriber = control_subscriber, .what = why, .round = round, .who = net_->rank()}, 0);
   }
@@ -159,9 +159,9 @@ class activation {
     }
   }
 
-  /// Records a note and sends it over this rank's edges from number `first` on. An edge is skipped if this rank has
-  /// already sent a note over the edge for the same or a later round; for this, `start` notes are counted apart from
-  /// `drained` and `left` notes.
+  /// Records a note and sends it over edge `first` and all later edges of this rank. Skips each edge over which this
+  /// rank has already sent a note with the same or a later round; this check compares `start` notes only with `start`
+  /// notes, and `drained` and `left` notes only with `drained` and `left` notes.
   void take(round_note note, int first) {
     const bool closes = note.what != round_note::kind::start;
     if (!closes)
@@ -196,7 +196,7 @@ class activation {
   std::uint64_t counted_round_ = 0;
   rank_t calls_ = 0;
   std::uint64_t messages_ = 0;
-  // For each edge two rounds: the last round sent in a `start`, then the last sent in a `drained` or `left`.
+  // Two rounds for each edge: the round of the last `start` note, then the round of the last `drained` or `left` note.
   std::array<std::uint64_t, 64> sent_{};
 };
 

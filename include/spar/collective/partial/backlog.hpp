@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's backlog in a partial collective: the sum of its calls that came too late for their rounds and that the rank
-// contributes to its next round (eager-SGD, figure 7).
+// A rank's backlog in a partial collective: the sum of the rank's calls that came too late for their rounds. The rank
+// contributes its backlog to the next round (eager-SGD, figure 7).
 #pragma once
 
 #include <spar/collective/finalize.hpp>

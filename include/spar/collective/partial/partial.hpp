@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A partial allreduce, which does not wait for late ranks and includes their contributions in a later round (eager-SGD,
-// sections 4 and 5). An object on each rank runs all rounds; a round is started by a call of this rank or by an
+// sections 4 and 5). An object on each rank runs all rounds; a round is started by a call on the same rank or by an
 // activation from another rank.
 #pragma once
 
@@ -34,8 +34,8 @@ struct partial_options {
 
 namespace detail {
 
-/// What must be equal on all ranks of a partial allreduce: the algorithm, the participation, both with their options,
-/// and tau.
+/// What must be equal on all ranks of a partial allreduce: the algorithm and its options, the participation and its
+/// options, and tau.
 template <class Algorithm, class Participation>
 struct partial_terms {
   static constexpr std::string_view name = "partial";
@@ -261,7 +261,8 @@ class partial {
   }
 
   /// Throws `mismatch` if another rank has drained, or has destroyed its object, after fewer calls than this rank has
-  /// made. Once this rank has drained, also throws unless the other rank has drained after the same number of calls.
+  /// made. Once this rank has drained, also throws if `activation_.closing()` says that a rank has drained after a
+  /// different number of calls, or has destroyed its object.
   void check_closing() {
     const detail::round_note& note = activation_.closing();
     const bool drains = note.what == detail::round_note::kind::drained;

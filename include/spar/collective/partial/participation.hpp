@@ -31,7 +31,8 @@ struct everyone {
   static constexpr void options(F&&) noexcept {}
 };
 
-/// The first rank that makes its call starts the round on all ranks, so no rank waits for the call of another.
+/// The first call of a round starts the round on all ranks. A rank waits for the call of another rank only if the other
+/// rank is more than tau calls behind (see partial_options).
 struct solo {
   static constexpr std::string_view name = "solo";
   static constexpr void validate(rank_t) noexcept {}
@@ -40,8 +41,8 @@ struct solo {
   [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
 };
 
-/// A rank that is drawn for each round starts the round with its call. If all ranks call at different times, a round
-/// includes on average the calls of (P + 1) / 2 ranks. Only the call of the drawn rank is sure to be included.
+/// For each round, one rank is drawn, and the call of this rank starts the round. If all ranks call at different times,
+/// a round includes on average the calls of (P + 1) / 2 ranks. Only the call of the drawn rank is sure to be included.
 struct majority {
   static constexpr std::string_view name = "majority";
   std::uint64_t seed = 1; ///< the seed of the draws; must be equal on all ranks

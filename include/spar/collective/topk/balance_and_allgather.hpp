@@ -28,8 +28,8 @@ inline index_range common_range(index_range a, index_range b) {
 }
 
 /// The largest number of entries that any rank sends or receives in a bruck_allgather of `shares` and in the moves
-/// before the allgather. The shares have `total` entries in all. `before(rank)` returns the pair (entries sent, entries
-/// received) for the moves of a rank.
+/// before it, taken together. The shares have `total` entries in all. `before(rank)` returns the pair (entries sent,
+/// entries received) for the moves of a rank.
 template <class Shares, class Before>
 std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t total, Before before) {
   std::uint64_t largest = 0;
@@ -123,10 +123,11 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   co_return share;
 }
 
-/// Returns, on every rank, the shares of all ranks joined in rank order to one sparse stream. The share of rank r has
-/// bounds[r + 1] - bounds[r] entries; all ranks pass the same P + 1 `bounds`. Sets `balanced` to whether ranks moved
-/// entries before the allgather to balance the shares. Adds the rounding errors of this rank's encodings to `residual`,
-/// unless `residual` is empty. Throws `corrupt_message` if the number of entries or the order of the indices is wrong.
+/// Returns, on every rank, the shares of all ranks, joined into one sparse stream in rank order. The share of rank r
+/// has bounds[r + 1] - bounds[r] entries; all ranks pass the same P + 1 `bounds`. Sets `balanced` to whether ranks
+/// moved entries before the allgather to balance the shares. Adds the rounding errors of this rank's encodings to
+/// `residual`, unless `residual` is empty. Throws `corrupt_message` if the number of entries or the order of the
+/// indices is wrong.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_stream<T, Index> mine,
                                                     std::span<const std::uint64_t> bounds, bool& balanced,

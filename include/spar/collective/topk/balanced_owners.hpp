@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The schedule of Ok-Topk (algorithm 1): every rank contributes its k largest entries and gets the k largest entries of
-// the sum. A rank sends and receives O(k) words.
+// the sum. On a flat topology, a rank sends and receives O(k + P) words.
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>
@@ -24,22 +24,22 @@ namespace spar {
 
 /// Each rank owns a range of indices and sends its selected entries to the owners of the indices. The boundaries of the
 /// ranges are chosen so that the owners get about equally many entries. An owner sums the entries that it receives and
-/// keeps the sums that reach a threshold, which is the same on all ranks, so that about k sums are left in all. An
-/// allgather gives every rank the sums that are left. The selector's `bounds(n)` give k; the selector's optional
-/// `period` (the paper's tau') is the number of calls from one search for the threshold to the next. An entry that a
-/// rank has selected returns to the rank's `x` if its index is not in the result.
+/// keeps the sums that reach a threshold. The threshold is the same on all ranks, and leaves about k sums in all, which
+/// an allgather gives to every rank. The selector's `bounds(n)` contain k; the selector's optional `period` (the
+/// paper's tau') is the number of calls from one search for the threshold to the next. A selected entry returns to the
+/// rank's `x` if the index of the entry is not in the result.
 ///
-/// The following bounds hold if each call of the selector stays within its `bounds(n)`, where `epsilon` is the
-/// tolerance of the selector:
-/// - A rank sends at most (1 + epsilon) k entries to owners.
-/// - An owner gets at most (1 + epsilon) k + P entries. On a tree, an owner of the fraction f of the vector gets at
-/// most
-///   f P ((1 + epsilon) k + P) entries.
+/// The following bounds hold if each call of the selector stays within its `bounds(n)`; `epsilon` is the selector's
+/// tolerance:
 /// - The result has at most (1 + epsilon) k entries; with epsilon 0 it has k entries, or all nonzero sums if there are
 ///   fewer.
-/// - With values and indices of 4 bytes, a rank sends or receives at most 2 (1 + epsilon) k + 4 (1 + epsilon) k (P - 1)
-///   / P + 10 P words of 4 bytes. Calls that search for a threshold (see keep_global_topk) or for boundaries (see
-///   balance_ownership) take more.
+/// - On a flat topology, a rank sends at most (1 + epsilon) k entries to owners, and an owner gets at most (1 +
+///   epsilon) k + P entries.
+/// - On a flat topology, with values and indices of 4 bytes, a rank sends at most 2 (1 + epsilon) k + 4 (1 + epsilon) k
+///   (P - 1) / P + 10 P words of 4 bytes, and receives at most as many. Calls that search for a threshold (see
+///   keep_global_topk) or for boundaries (see balance_ownership) take more.
+/// - On a tree, an owner whose cells should get the fraction f of all entries gets at most f P ((1 + epsilon) k + P)
+///   entries.
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
@@ -56,11 +56,11 @@ struct balanced_owners {
       return detail::accepts_entries_alone<Storage>();
   }
 
-  /// What a call leaves for the next call; all ranks have the same state.
+  /// The state that a call leaves for the next call, equal on all ranks.
   struct state {
     std::uint64_t calls = 0;
     std::uint64_t global_threshold = 1;
-    std::vector<std::uint64_t> boundaries{}; ///< P + 1 boundaries of the owners; on a tree, the boundaries of its cells
+    std::vector<std::uint64_t> boundaries{}; ///< the owners' P + 1 boundaries; on a tree, the boundaries of cells
 
     template <class F>
     void shared_state(F&& f) {
@@ -71,9 +71,9 @@ struct balanced_owners {
   };
   /// The statistics of the last call.
   struct report {
-    /// Refinements of the owners' boundaries, of 2 ceil(log2 P) messages per rank each.
+    /// Number of refinements of the owners' boundaries; in each refinement, a rank sends 2 ceil(log2 P) messages.
     std::uint64_t boundary_rounds = 0;
-    /// Rounds of the search for the threshold, of ceil(log2 P) messages per rank each.
+    /// Number of rounds of the search for the threshold; in each round, a rank sends ceil(log2 P) messages.
     std::uint64_t threshold_rounds = 0;
     bool evened_out = false; ///< whether ranks moved entries to balance the owners' shares before the allgather
   };
@@ -101,7 +101,7 @@ struct balanced_owners {
     sparse_stream<T, Index> mine = select_for<Index>(net, *parts, state_now, report_now, x, prepare);
     const auto owners = parts->over.owners(x.size(), net.size());
     now.boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
-    // The entries allowed in a block of average size.
+    // The maximum number of entries in a block of average size.
     const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1);
     last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries,
                                                       now.calls % tau == 0, most);
@@ -133,8 +133,8 @@ struct balanced_owners {
   static void add_at(std::span<const Index> indices, std::span<const T> from, std::span<T> to) {
     for (const Index i : indices) to[i] = static_cast<T>(to[i] + from[i]);
   }
-  /// The number of calls from one search for the global threshold to the next. The result is 1 for a selector without
-  /// `period`, because such a selector also computes its own threshold in every call.
+  /// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`,
+  /// because such a selector also computes its own threshold in every call.
   template <class Selector>
   static std::uint64_t period_of(const Selector& select) {
     if constexpr (requires { select.period; })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Divides the indices into blocks with about equally many entries: the bounds of the blocks are quantiles of the
-// indices of all ranks' entries. Ok-Topk (section 3.1.1) instead averages the quantiles of each rank, which gives
-// uneven blocks if the ranks' entries are distributed differently.
+// indices of all ranks' entries. In Ok-Topk (section 3.1.1), each rank instead computes quantiles of its own entries,
+// and the ranks average these quantiles, which gives uneven blocks if the ranks' entries are distributed differently.
 #pragma once
 
 #include <spar/collective/basic/bruck_allreduce.hpp>
@@ -62,10 +62,9 @@ class quantile_search {
     }
   }
 
-  /// Whether the search may end: if no bound can be refined further, or if no block exceeds its limit with the nearest
-  /// known positions as bounds. The limit of a block is the smaller of two numbers: `most`, scaled from a block of
-  /// average size to this block; and the block's target plus 1/32 of the target, or, if greater, plus the number of
-  /// blocks.
+  /// Returns whether the search may end: either no bound can be refined further, or with the nearest known positions as
+  /// bounds, no block exceeds its limit. The limit of a block with the target t is the smaller of t + max(t / 32,
+  /// number of blocks) and `most`, where `most` is for a block of average size and is scaled for each block.
   [[nodiscard]] bool may_end(std::uint64_t most) const {
     const std::uint64_t mean = target_.n / (quantiles_.size() + 1);
     std::uint64_t below = 0;
@@ -81,8 +80,8 @@ class quantile_search {
     return found || fits;
   }
 
-  /// Returns the numbers of this rank's entries below each probe. The caller sums these counts over all ranks in place,
-  /// and then calls `narrow`.
+  /// Returns, for each probe, the number of this rank's entries below the probe. The caller sums these counts over all
+  /// ranks in place, and then calls `narrow`.
   std::span<std::uint64_t> count(std::span<const Index> mine) {
     std::size_t c = 0;
     for (const quantile& q : quantiles_) {
@@ -116,23 +115,25 @@ class quantile_search {
   }
 
  private:
-  Ownership target_; // the wanted sizes of the blocks, in entries of all ranks
+  Ownership target_; // how many of all ranks' entries each block should get
   fixed_vector<quantile> quantiles_;
   buffer<std::uint64_t> counts_;
 };
 
 } // namespace detail
 
-/// Moves the `bounds` between the `target.count()` blocks of [0, n) so that the blocks get about as many entries as
-/// `target` says: with `uniform_ownership{n, P}`, P blocks get about equally many. `mine` holds the ascending indices
-/// of this rank's entries; all other arguments are equal on all ranks. The bounds move only if `anew` is true, if a
-/// block has more than `most` entries of all ranks, or if the bounds are invalid, such as zeros before the first call.
-/// If `target` has blocks of different sizes, `most` is for a block of average size and is scaled for each block.
+/// Moves the `bounds` between the `target.count()` blocks of [0, n) so that the number of entries in each block is
+/// about the number that `target` prescribes. With `uniform_ownership{n, P}` as the target, P blocks get about equally
+/// many entries. `mine` holds the ascending indices of this rank's entries; all other arguments are equal on all ranks.
+/// The bounds move only if `anew` is true, if a block has more than `most` entries of all ranks, or if the bounds are
+/// invalid, such as zeros before the first call. If `target` has blocks of different sizes, `most` is for a block of
+/// average size and is scaled for each block.
 ///
-/// With b blocks, every call takes an allreduce of b counters. Each refinement takes an allreduce of 7 (b - 1) counters
-/// and narrows the range in which a bound is searched to an eighth. In each allreduce a rank sends 2 ceil(log2 P)
-/// messages: less than 4 b words of 4 bytes in all in the first allreduce, less than 28 b words in a refinement.
-/// Returns the number of refinements. Throws `corrupt_message` if the counts that arrive are inconsistent.
+/// With b blocks, every call runs an allreduce of b counters. Each refinement runs an allreduce of 7 (b - 1) counters,
+/// and narrows the range in which each bound is searched to an eighth. In each allreduce, a rank sends 2 ceil(log2 P)
+/// messages. These messages have fewer than 4 b words of 4 bytes in all in the first allreduce, and fewer than 28 b
+/// words in each refinement. Returns the number of refinements. Throws `corrupt_message` if the counts that arrive are
+/// inconsistent.
 template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership target,
                                       std::span<std::uint64_t> bounds, bool anew, std::uint64_t most) {

@@ -15,7 +15,7 @@
 
 namespace spar {
 
-/// Sends each owner its slice of `mine`. Returns the sums of the indices that this rank owns, [bounds[rank],
+/// Sends each owner its slice of `mine`. Returns the sums at the indices that this rank owns, [bounds[rank],
 /// bounds[rank + 1]), as a sparse stream. Adds the rounding errors of this rank's encodings to `residual`, unless
 /// `residual` is empty.
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
@@ -35,8 +35,8 @@ task<sparse_stream<T, Index>> gather_shares(channel<Net> net, const Topology&, s
   return balance_and_allgather(net, std::move(mine), shares, balanced, store, residual);
 }
 
-/// Returns, on every rank, the blocks of all ranks joined in rank order. The result is dense if its dense values take
-/// fewer bytes than its entries. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
+/// Returns, on every rank, the blocks of all ranks, joined in rank order. The result is dense if dense values take
+/// fewer bytes than entries. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
 /// empty.
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,

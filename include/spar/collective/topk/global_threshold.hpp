@@ -25,14 +25,15 @@ namespace spar {
 
 namespace detail {
 
-/// How many entries have a magnitude above a threshold, and how many have exactly the threshold as their magnitude.
+/// The number of entries with a magnitude above a threshold, and the number of entries with a magnitude equal to the
+/// threshold.
 struct threshold_counts {
   std::uint64_t above = 0;
   std::uint64_t at = 0;
 
-  /// The number of entries that a call keeps: all entries that reach the threshold if they are at most `bounds.most`.
-  /// Otherwise, the call keeps all entries above the threshold, and enough entries at the threshold to keep `bounds.k`
-  /// in all.
+  /// The number of entries that a call keeps. If at most `bounds.most` entries reach the threshold, the call keeps all
+  /// of these entries. Otherwise, the call keeps all entries above the threshold and, if these are fewer than
+  /// `bounds.k`, entries at the threshold up to `bounds.k` entries in all.
   [[nodiscard]] std::uint64_t selected(const selector::topk_bounds& bounds) const noexcept {
     return above + at <= bounds.most ? above + at : std::max(above, std::min(bounds.k, above + at));
   }
@@ -121,7 +122,7 @@ class threshold_search {
   }
 
   /// The i-th probe; probes ascend, from above `low_` to `top_`. In the first round, the distances of the probes from
-  /// the last threshold are powers of two, because the threshold changes little from call to call.
+  /// the last threshold grow exponentially, because the threshold usually changes little from call to call.
   [[nodiscard]] key probe(std::size_t i) const noexcept {
     const key width = static_cast<key>(top_ - low_);
     if (galloping_) {
@@ -146,8 +147,8 @@ class threshold_search {
   std::array<std::uint64_t, probes> counts_{};
 };
 
-/// Removes all entries except those above `threshold` and the first `ties` entries at `threshold`. The remaining
-/// entries keep their order.
+/// Keeps only the entries above `threshold` and the first `ties` entries at `threshold`. The remaining entries keep
+/// their order.
 template <element T, index_type Index>
 void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
   const std::span<Index> indices = entries.indices();
@@ -167,19 +168,20 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
 
 } // namespace detail
 
-/// Removes from `mine`, the sums of this rank's block, all but those that are among the k largest of all ranks by
-/// magnitude. The number of sums that all ranks keep is within `bounds`; if fewer sums are nonzero, all of these are
-/// kept. If only some of the sums at the threshold are kept, they are those of the lowest owners and, of one owner,
-/// those with the lowest indices. Sets the P + 1 `shares` so that rank r's kept sums are [shares[r], shares[r + 1]) of
+/// Removes from `mine`, the sums of this rank's block, every sum that is not among the k largest sums of all ranks by
+/// magnitude. The number of sums that all ranks keep together is within `bounds`; if fewer sums are nonzero, the ranks
+/// keep all nonzero sums. If not all sums at the threshold can be kept, sums of lower ranks have priority and, on one
+/// rank, sums with lower indices. Sets the P + 1 `shares` so that rank r's kept sums are [shares[r], shares[r + 1]) of
 /// all kept sums in rank order.
 ///
 /// `last_threshold` is the threshold of the last call, as a magnitude, and 1 before the first call. If `anew` is true,
 /// or if too few or too many sums reach this threshold, the ranks search for a new threshold and store it in
-/// `last_threshold`. In every call, a rank sends ceil(log2 P) messages that have 2 (P - 1) words of 4 bytes in all, or
-/// 4 (P - 1) words with 64-bit indices. A search repeats these messages and adds rounds of an allreduce by recursive
-/// doubling, with messages of 62 words. For values of 4 bytes a search takes at most 8 rounds, and fewer if the
-/// threshold changes little or if `bounds` allow a number near k. Returns the number of rounds of ceil(log2 P) messages
-/// that the search took. Throws `corrupt_message` if the counts that arrive are impossible.
+/// `last_threshold`. In every call, a rank sends ceil(log2 P) messages, which have 2 (P - 1) words of 4 bytes in all,
+/// or 4 (P - 1) words with 64-bit indices. A search adds rounds, and repeats these messages if the threshold changes.
+/// Each round is an allreduce by recursive doubling, with messages of 62 words. For values of 4 bytes, a search adds at
+/// most 8 rounds, and fewer if the threshold changes little or if `bounds` allow a number near k. Returns the number of
+/// added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
+/// impossible.
 template <transport Net, element T, index_type Index>
 task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
                                      bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares) {

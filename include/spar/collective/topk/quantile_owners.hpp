@@ -20,9 +20,9 @@
 namespace spar {
 
 /// Ranks compute the quantiles of the indices of all entries (see balance_ownership), reduce each block between two
-/// quantiles to its owner, and gather the blocks. On a tree, the ranks of a host merge their entries before any crosses
-/// the host's link. Sums turn dense if dense values take fewer bytes than entries. If entries are evenly distributed
-/// over the indices, `split_allgather` or, on a tree, `chains` avoids the cost of computing quantiles.
+/// quantiles to its owner, and gather the blocks. On a tree, the ranks of a host merge their entries before any entry
+/// crosses the host's link. Sums turn dense if dense values take fewer bytes than entries. If entries are evenly
+/// distributed over the indices, `split_allgather` or, on a tree, `chains` avoids the cost of computing quantiles.
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
@@ -32,7 +32,7 @@ struct quantile_owners {
     if constexpr (!topology_with_owners<Topology>)
       return needs_owners();
     else if constexpr (!has_stream_codec<Storage> || straight_topology<Topology>)
-      return detail::accepts_entries_alone<Storage>(); // no block codec: dense sums are sent only on a tree
+      return detail::accepts_entries_alone<Storage>(); // rejects block codecs: only a tree sends dense sums
     else
       return nothing_against();
   }

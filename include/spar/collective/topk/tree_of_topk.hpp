@@ -37,10 +37,10 @@ sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stre
   return both;
 }
 
-/// Takes 2 ceil(log2 P) rounds. A message has at most k entries, or as many more as the selector's `bounds(n)` allow
-/// (see topk_bounds). An inner node adds the entries that it drops to its own residual, so the sum and the residuals of
-/// all ranks together equal the contributions of all ranks. Part of a rank's contribution may be in another rank's
-/// residual.
+/// Takes 2 ceil(log2 P) rounds. A message has at most k entries, or up to `most` entries if the selector's `bounds(n)`
+/// allow more than k (see topk_bounds). An inner node adds the entries that it drops to its own residual, so the sum
+/// and the residuals of all ranks together equal the contributions of all ranks. Part of a rank's contribution may be
+/// in another rank's residual.
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";

@@ -22,17 +22,17 @@
 
 namespace spar {
 
-/// A reduce-scatter up the tree, then an all-gather down the tree; ranks may own ranges of different sizes. If a dense
-/// vector is so large that a barrier costs less than 1 % of its transfer time, a barrier separates the two halves. In
-/// each half, every link to one of the d children of a branch transfers n (d - 1) / d values each way, which is the
-/// minimum. An exception is a branch with one link of at most a quarter of the bandwidth of any other: that link
-/// transfers n values in both halves together, and the other links up to n values in each half. On a flat topology this
-/// schedule is the ring, and on a tree with equal degrees BlueConnect.
+/// A reduce-scatter up the tree, then an all-gather down the tree; ranks may own ranges of different sizes. A barrier
+/// separates the two halves if a dense vector, sent without a codec, is so large that the barrier costs less than 1 %
+/// of the vector's transfer time. In each half, every link to one of the d children of a branch transfers n (d - 1) / d
+/// values each way, which is the minimum. An exception is a branch in which one link has at most a quarter of the
+/// bandwidth of any other: that link transfers n values in both halves together, and the other links up to n values in
+/// each half. On a flat topology this schedule is the ring, and on a tree with equal degrees BlueConnect.
 ///
 /// With a block codec, every hop encodes the partial sum again, and each owner encodes its sum once for the way down.
-/// If the codec cannot encode the sum of some owner, all sums travel down the tree as plain values; with a codec that
+/// If the codec cannot encode the sum of some owner, all sums travel down the tree as plain values. With a codec that
 /// may fail in this way, ranks take ceil(log2 P) additional rounds to agree on the format. Throws `invalid_argument` if
-/// the codec rejects a sum with this exception.
+/// the codec's `carries` throws it.
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
@@ -43,8 +43,8 @@ struct chains {
   template <class F>
   void options(F&&) const noexcept {}
 
-  /// A bound of how often a contribution is encoded: once at each hop of the longest chain of every level, and once as
-  /// part of its owner's sum.
+  /// An upper bound on the number of times that a contribution is encoded: once at each hop of the longest chain of
+  /// every level, and once as part of its owner's sum.
   [[nodiscard]] static std::int64_t encodings(const flex_plan& plan) noexcept {
     std::int64_t hops = plan.ranks() > 1 ? 1 : 0;
     for (std::size_t l = 0; l < plan.levels(); ++l) hops += static_cast<std::int64_t>(plan.longest_chain(l)) - 1;

@@ -44,7 +44,7 @@ class flex_coded_sum {
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
-    // The step differs between hops, so that no two hops round alike.
+    // A different step at each hop, so that a codec with random rounding draws different random numbers.
     const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_);
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
@@ -140,7 +140,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   buffer<std::byte> all(net.memory(), cells.bytes());
   const block_coder coder(net, *codec);
   const index_range own = (*plan)[net.rank()];
-  // The step is greater than all steps of the reduce-scatter, so that no two encodings round alike.
+  // Greater than all steps of the reduce-scatter, so that a codec with random rounding draws different random numbers.
   const std::uint64_t step = (plan->levels() + 1) << 24;
   for (std::size_t c = 0; c < cells.size(); ++c) {
     const index_range cell = cells[c];

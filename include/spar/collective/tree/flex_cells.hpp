@@ -36,22 +36,22 @@ class encoded_cells {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return cells_; }
-  /// The number of the cell that begins at `index`, which must be the bound of a cell; at the end of the vector, the
-  /// number of cells.
+  /// The position, counted from 0, of the cell that begins at `index`, which must be a bound of a cell. At the end of
+  /// the vector, the number of cells.
   [[nodiscard]] std::size_t at(std::uint64_t index) const noexcept {
     return static_cast<std::size_t>(found(index) - bounds_.begin());
   }
   [[nodiscard]] index_range operator[](std::size_t cell) const noexcept {
     return {bounds_[cell].index, bounds_[cell + 1].index};
   }
-  /// The bytes that encode the cells in `range`, as a part of `all`, the bytes of all cells. `range` must begin and end
-  /// at bounds of cells.
+  /// The part of `all`, the encoded bytes of all cells, for the cells in `range`, which must begin and end at bounds of
+  /// cells.
   [[nodiscard]] std::span<std::byte> bytes(std::span<std::byte> all, index_range range) const noexcept {
     const std::size_t begin = byte_of(range.begin);
     return all.subspan(begin, byte_of(range.end) - begin);
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bounds_[cells_].byte; }
-  /// An upper bound of the number of messages that a rank sends on one level of the plan.
+  /// An upper bound on the number of messages that a rank sends on one level of the plan.
   [[nodiscard]] std::size_t room() const noexcept { return room_; }
 
  private:

@@ -54,8 +54,8 @@ class flex_dense {
   std::span<const flex_plan::part> parts_;
 };
 
-/// The `Work` of flex_execute for a reduce-scatter of dense values: adds every partial sum that arrives to this rank's
-/// values.
+/// The `Work` of flex_execute for a reduce-scatter of dense values: adds each received partial sum to this rank's
+/// values, or stores the partial sum if this rank adds no values of its own.
 template <element T, class Op>
 class flex_dense_sum : public flex_dense<T> {
   using base = flex_dense<T>;
@@ -97,8 +97,8 @@ struct flex_ranges {
   const flex_plan* plan;
   std::span<const std::uint64_t> bounds;
 
-  /// Throws `invalid_argument` unless the plan is for `ranks` ranks and for n values or, if `bounds` is not empty, for
-  /// bounds.size() - 1 cells.
+  /// Throws `invalid_argument` unless the plan is for `ranks` ranks and the right number of values: n, or bounds.size()
+  /// - 1 cells if `bounds` is not empty.
   void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
   [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
     return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
@@ -109,8 +109,7 @@ struct flex_ranges {
 };
 
 /// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of the stream that it
-/// holds. The streams that have arrived for the rank's parts, joined, are the stream that the rank holds on the next
-/// level.
+/// holds, and joins the streams that arrive for its parts into the stream that it holds on the next level.
 template <element T, index_type Index>
 class flex_streams {
  public:
@@ -135,9 +134,9 @@ class flex_streams {
     return have_.slice(range(part).begin, range(part).end);
   }
 
-  /// Joins the streams of those parts i for which `is_held(i)` is true, which have adjacent ranges, to the stream that
-  /// this rank holds on the next level. The result is sparse if no part is dense and the parts have at most
-  /// `limit(range)` entries in all, where `range` is the union of their ranges.
+  /// Joins the streams of all parts i for which `is_held(i)` is true into the stream that this rank holds on the next
+  /// level. These parts have adjacent ranges. The result is sparse if no part is dense and the parts have at most
+  /// `limit(range)` entries in all, where `range` is the union of the parts' ranges.
   template <class IsHeld, class Limit>
   void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
     buffer<stream_view<T, Index>> views(*memory_, of_part.size());
@@ -332,10 +331,10 @@ task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_p
 }
 
 /// An all-gather of streams that are sent from their own memory. Returns, on every rank, the entries of all ranks;
-/// `mine` are those in the range that the plan assigns to this rank. If one rank's stream is dense, the result is
-/// dense, with `absent` at indices without an entry. If `bounds` is not empty, the plan's ranges are ranges of cells,
-/// and cell c consists of the indices in [bounds[c], bounds[c + 1]). Ignores the residual, because nothing is rounded.
-/// Throws `invalid_argument` if the plan is for another number of values, cells or ranks.
+/// `mine` contains this rank's entries, in the range that the plan assigns to this rank. If one rank's stream is dense,
+/// the result is dense, with `absent` at indices without an entry. If `bounds` is not empty, the plan's ranges are
+/// ranges of cells, and cell c consists of the indices in [bounds[c], bounds[c + 1]). Ignores the residual, because
+/// nothing is rounded. Throws `invalid_argument` if the plan is for another number of values, cells or ranks.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
   requires storage::copies_nothing<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,

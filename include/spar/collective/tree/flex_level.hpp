@@ -23,11 +23,11 @@ namespace spar {
 
 namespace detail {
 
-/// The message of one part on one level, where a part is this rank's place in the chain of a call. Two ranks number all
-/// messages from one to the other by hop, then by call, and distribute these messages over the lanes in this order, so
-/// both ranks know which message is which. A rank sends the messages of a hop once its messages of earlier hops have
-/// left, so that messages for which longer chains wait are not delayed. Ranks cannot wait for each other in a cycle,
-/// because a message depends only on earlier hops.
+/// The message of one part on one level, where a part is this rank's place in the chain of a call. The sender and the
+/// receiver of messages number these messages in the same order, by hop and then by call, and distribute the messages
+/// over the lanes in this order, so that both ranks know which message is which. A rank sends the messages of a hop
+/// only after all its messages of earlier hops have left, so that messages for which longer chains wait are not
+/// delayed. Ranks cannot wait for each other in a cycle, because a message depends only on earlier hops.
 struct flex_message {
   rank_t peer;
   std::size_t place; // the peer's position in the chain, from 0
@@ -73,8 +73,8 @@ class flex_messages {
 template <transport Net, class Work>
 class flex_level;
 
-/// Receives and processes the messages from one rank on one lane, starting with `first`. An error aborts the call on
-/// all ranks at once, because other ranks wait for messages that this rank can no longer send.
+/// Receives and processes the messages from one rank on one lane, starting with `first`. An error aborts the
+/// communicator at once, because other ranks wait for messages that this rank can no longer send.
 template <transport Net, class Work>
 task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
   try {
@@ -92,7 +92,8 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
   }
 }
 
-/// Waits until `sending`, the send of message `m` that is in flight, completes; then the next hop may start.
+/// Waits until `sending`, the send of message `m`, completes. If `m` was the last message of its hop to leave, the next
+/// hop then starts.
 template <transport Net, class Work, class Sending>
 task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending sending) {
   try {
@@ -157,8 +158,8 @@ class flex_level {
     for (flex_message& m : out_) m.ready = m.ready || m.hop == 0;
     next_hop(0);
   }
-  /// To be called when the received message `m` has been processed. If `m` travels along a chain that continues after
-  /// this rank, sends the message of the next hop.
+  /// To be called when the received message `m` has been processed. If the chain of `m` continues after this rank,
+  /// marks the message to the next rank as ready, and sends this message unless earlier messages must leave first.
   void taken(const flex_message& m) {
     flex_message* const onward = out_of_.data()[m.part];
     if (Work::straight || onward == nullptr) return;
@@ -176,13 +177,13 @@ class flex_level {
   }
 
  private:
-  /// An upper bound of the number of messages that this rank sends on the level, and of those that it receives.
+  /// An upper bound on the number of messages that this rank sends on the level, and on the number that it receives.
   static std::size_t room(const flex_plan& plan, std::span<const flex_plan::part> parts) {
     std::size_t most = 0;
     for (const auto& p : parts) most += Work::straight && plan.is_root(p) ? p.place + 1 : 1;
     return most;
   }
-  /// Sends the messages of the next hop that are ready; the messages of this hop begin at by_hop_[first].
+  /// Starts the next hop, whose messages begin at by_hop_[first]: sends those messages that are ready.
   void next_hop(std::size_t first) {
     if (first == by_hop_.size()) return;
     hop_ = by_hop_[first]->hop;

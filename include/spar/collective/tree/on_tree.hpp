@@ -20,9 +20,9 @@
 
 namespace spar {
 
-/// The topology of a network that is a tree, for vectors of any length n. The plans must outlive the last call.
+/// The topology of a network that is a tree, for vectors of any length n. The `tree_plans` must outlive the last call.
 /// Schedules that use the tree, such as `chains`, reduce inside each host before they send anything over a slow link.
-/// All other schedules number the ranks from left to right, so that ranks with close numbers are on the same host.
+/// All other schedules number the ranks from left to right, so that the ranks of a host have consecutive numbers.
 class on_tree {
  public:
   static constexpr slot fills = slot::topology;
@@ -50,7 +50,7 @@ class on_tree {
   const tree_plans* plans_;
 };
 
-/// Reduces the entries of all ranks up the tree. Returns the sums of the indices in this rank's cells; cell c consists
+/// Reduces the entries of all ranks up the tree. Returns the sums at the indices in this rank's cells; cell c consists
 /// of the indices in [bounds[c], bounds[c + 1]). The result is dense if dense values take fewer bytes than entries.
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
@@ -60,8 +60,8 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& 
   return flex_reduce_scatter(net, &over.plans().cells().plan(), mine, op, bounds, store, residual);
 }
 
-/// Returns, on every rank, the entries of all ranks' sparse blocks. The last element of `shares` is the number of all
-/// entries, which all ranks know. Sets `balanced` to false, because on a tree ranks never move entries to balance the
+/// Returns, on every rank, the entries of all ranks' sparse blocks. `shares.back()` is the expected number of these
+/// entries, equal on all ranks. Sets `balanced` to false, because on a tree ranks never move entries to balance the
 /// blocks. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty. Throws
 /// `corrupt_message` if another number of entries arrives.
 template <transport Net, element T, index_type Index, class Storage>
@@ -89,9 +89,9 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& ove
 }
 
 /// Reduces `x` in place by the cheapest allreduce, according to the model of the tree's links (see choose_on_tree).
-/// With a block codec other than `storage::dense`, values always travel along chains: those of the ring, if the ring is
-/// the cheapest, else those of the tree's levels. Adds the rounding errors of this rank's encodings to `residual`,
-/// unless `residual` is empty.
+/// With a block codec other than `storage::dense`, values always travel along chains: those of the ring if the ring is
+/// the cheapest allreduce, otherwise those of FlexReduce's plan. Adds the rounding errors of this rank's encodings to
+/// `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, class Storage>
 task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, Storage store, std::span<T> residual) {
   const tree_choice chosen = over.plans().choice(x.size_bytes());

@@ -24,15 +24,15 @@
 
 namespace spar {
 
-/// The plan for n values with which FlexReduce is the ring through the ranks of the tree from left to right.
+/// Returns a plan for n values that makes FlexReduce the ring through the ranks of the tree from left to right.
 inline flex_plan ring_plan(const tree& topology, std::uint64_t n) {
   tree_node ring;
   for (const rank_t r : topology.leaves()) ring.children.push_back({.rank = r});
   return flex_plan(tree(ring), n);
 }
 
-/// The plan for n values with which FlexReduce is BlueConnect (Cho et al. 2019). On an asymmetric tree BlueConnect is
-/// the ring.
+/// Returns a plan for n values that makes FlexReduce the same as BlueConnect (Cho et al. 2019). On an asymmetric tree,
+/// BlueConnect is the ring.
 inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
   return topology.is_symmetric() ? flex_plan(topology, n) : ring_plan(topology, n);
 }
@@ -70,7 +70,7 @@ class tree_plans {
   /// A hash of the tree's shape and of the bandwidths and latencies of its links. All ranks need trees with the same
   /// hash, because plans and choices depend on shape and links.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
-  /// FlexReduce's plan in cells; the bounds of the cells change from call to call, so the plan is valid for every n.
+  /// FlexReduce's plan in cells. This plan is valid for every n, because each call chooses its own bounds of the cells.
   [[nodiscard]] const tree_cells& cells() const noexcept { return cells_; }
   /// The order of the ranks from left to right in the tree.
   [[nodiscard]] rank_order order() const noexcept { return {tree_.leaves().data(), numbers_.data()}; }

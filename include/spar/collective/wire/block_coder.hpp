@@ -28,17 +28,17 @@ class block_coder {
   block_coder(channel<Net> net, const Codec& codec) noexcept : net_(net), codec_(&codec) {}
   block_coder(channel<Net> net, Codec&& codec) = delete;
 
-  /// Returns whether the codec can encode `values`. If the codec throws, sends the error message to all ranks and
-  /// rethrows the exception, which ends the call and withdraws this rank's messages in flight.
+  /// Returns whether the codec can encode `values`. If the codec throws, aborts the communicator with the error message
+  /// and rethrows the exception.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
     return or_tell([&] { return detail::carries(*codec_, values); });
   }
 
   /// Encodes `values` to `out`, whose size must be the codec's `encoded_bytes<T>(values.size())`; `first` is the index
-  /// of values[0]. If a collective encodes the same index more than once, each encoding needs another `step`, so that a
-  /// codec with random rounding draws other random numbers. Throws `invalid_argument` if the codec cannot encode
-  /// `values`.
+  /// of values[0]. If a collective encodes the same index more than once, each of these encodings needs a different
+  /// `step`, so that a codec with random rounding draws different random numbers. Throws `invalid_argument` if the
+  /// codec cannot encode `values`.
   template <element T>
   void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
     or_tell([&] {
@@ -80,8 +80,8 @@ class block_coder {
   [[nodiscard]] payload arrived(const message_buffer& in, std::uint64_t values) const {
     return checked<T>({in.head().format, in.head().count, {in.piece<std::byte>(0)}}, values);
   }
-  /// Returns `came`, which may share its message with other payloads. Throws `corrupt_message` unless `came` contains
-  /// `values` values of T, encoded or plain.
+  /// Returns `came`, which may be only a part of a message. Throws `corrupt_message` unless `came` contains `values`
+  /// values of T, encoded or plain.
   template <element T>
   [[nodiscard]] payload checked(const payload& came, std::uint64_t values) const {
     const bool encoded = came.format == wire_format::encoded;
@@ -113,8 +113,8 @@ class block_coder {
     else
       kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
   }
-  /// Adds the rounding errors of `message`, which was made of `values`, to `residual`, unless `residual` is empty.
-  /// `residual` and `scratch` have at least the length of `values`.
+  /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty. If
+  /// it is not empty, `residual` and `scratch` must be at least as long as `values`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::span<T> residual,
                   std::span<T> scratch) const {
@@ -122,8 +122,8 @@ class block_coder {
     decode(message, scratch.first(values.size()));
     kernel::add_difference(residual.data(), values.data(), std::as_const(scratch).data(), values.size());
   }
-  /// Adds the rounding errors of `message`, which was made of `values`, to `residual`, unless `residual` is empty.
-  /// `residual` is that of a whole vector, in which `values` lie at `range`.
+  /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
+  /// `residual` covers a whole vector, and `values` are the vector's values in `range`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, index_range range, std::span<T> residual,
                   pool& memory) const {

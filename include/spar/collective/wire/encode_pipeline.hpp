@@ -46,8 +46,8 @@ struct outgoing_piece {
   void send(const channel<Net>& net, rank_t peer) { sending.emplace(net.send(peer, message)); }
 };
 
-/// A fixed number of slots for outgoing pieces; `next` returns the slots in turn, again and again. Before reusing a
-/// slot, the caller must wait for the end of the slot's last send: `if (slot.sending) co_await *slot.sending;`
+/// A fixed number of slots for outgoing pieces, which `next` returns in cyclic order. Before reusing a slot, the caller
+/// must wait for the end of the slot's last send: `if (slot.sending) co_await *slot.sending;`
 template <transport Net>
 class outbox {
  public:
@@ -79,8 +79,8 @@ class read_ahead {
   explicit read_ahead(channel<Net> net)
       : net_(net), buffers_{message_buffer(net.memory()), message_buffer(net.memory())} {}
 
-  /// Starts to receive the next message from `peer`. Its buffer is that of the second-to-last message before it, which
-  /// the caller must no longer use.
+  /// Starts to receive the next message from `peer`, into the buffer of the message before the previous one. The caller
+  /// must no longer use this buffer.
   void start(rank_t peer) {
     const std::size_t at = started_++ % 2;
     buffers_[at].end_loan();

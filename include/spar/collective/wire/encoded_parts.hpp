@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encoded streams that the ranks of an allgather collect and forward: streams of adjacent ranges, or one of each rank.
-// Each owner encodes its stream once, so that all ranks decode the same bytes.
+// Encoded streams that the ranks of an allgather collect and forward: either streams with adjacent ranges, or one
+// stream per rank. Each owner encodes its stream once, so that all ranks decode the same bytes.
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
@@ -125,8 +125,8 @@ class encoded_parts {
     detail::check_count(what.count(), range);
     return what.count();
   }
-  /// Decodes part i, a sparse stream whose indices lie in `range`, to `to`, which has room for exactly the entries of
-  /// part i.
+  /// Decodes part i, a sparse stream whose indices lie in `range`, into `to`, which must have room for exactly the
+  /// entries of part i.
   template <transport Net>
   void decode(channel<Net> net, const Storage& store, std::size_t i, index_range range, entry_room<T, Index> to) const {
     detail::decode_entries(net, storage::streams_of(store), parts_[i].bytes.span(), range, to);

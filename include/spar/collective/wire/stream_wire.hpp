@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Turns streams into messages, and messages into streams, by the codecs of a storage. For a storage that copies
-// nothing, such as `coo`, whose messages refer to the stream's own memory, these classes leave no code at run time.
+// Turns streams into messages, and messages into streams, by the codecs of a storage. With a storage that copies
+// nothing, such as `coo`, messages refer to the stream's own memory, and these classes encode nothing.
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
@@ -17,8 +17,9 @@
 
 namespace spar {
 
-/// Returns the `step` that block_coder passes to a codec, so that encodings of one index in one call are not rounded
-/// alike. Ranks that encode the same sum in a round pass the same `group`, so that they get the same bytes.
+/// Returns a `step` for block_coder::encode that is different for each round and group, so that the encodings of one
+/// index in a call are not rounded alike. Ranks that encode the same sum in a round pass the same `group`, so that they
+/// get the same bytes.
 constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
   return (round + 1) << 32 | static_cast<std::uint32_t>(group);
 }
@@ -80,8 +81,9 @@ payload encode_stream(channel<Net> net, const Storage& store, const stream_view<
   }
 }
 
-/// Decodes and validates the stream in the payload `came`: coded (by the stream codec), encoded (by the block codec) or
-/// dense. The result has its own memory. Throws `corrupt_message` if the payload is malformed or does not fit `range`.
+/// Decodes and validates the stream in the payload `came`, which is coded (by the stream codec), encoded (by the block
+/// codec) or dense. The result has its own memory. Throws `corrupt_message` if the payload is malformed or does not fit
+/// `range`.
 template <element T, index_type Index, transport Net, class Storage>
 sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& came, std::uint64_t n,
                                       index_range range) {
@@ -130,9 +132,9 @@ class outgoing {
     return message_;
   }
 
-  /// Returns the stream that receivers of the message of `v` decode. If the receivers continue with the decoded stream,
-  /// this rank does, too, so that all have the same bits. Adds the rounding errors to `residual`, unless `residual` is
-  /// empty.
+  /// Returns the stream that receivers decode from the message of `v`. If the receivers go on with the decoded stream,
+  /// this rank must use the returned stream, too, so that all ranks have the same bits. Adds the rounding errors to
+  /// `residual`, unless `residual` is empty.
   template <transport Net>
   stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
                                 index_range range, std::span<T> residual) {
@@ -143,8 +145,8 @@ class outgoing {
     if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
     return std::as_const(decoded_).view();
   }
-  /// Adds the rounding errors of the message of `v` to `residual`, unless `residual` is empty. For a rank that does not
-  /// use the stream after the send.
+  /// Adds the rounding errors of the message of `v` to `residual`, unless `residual` is empty. A rank that does not use
+  /// the stream after the send calls this function instead of `settled`.
   template <transport Net>
   void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                   std::span<T> residual) {
@@ -176,7 +178,7 @@ class outgoing<Storage, T, Index> {
                   std::span<T>) const noexcept {}
 };
 
-/// Messages that are in flight at the same time, of streams that this rank does not use after the sends.
+/// Messages that are in flight at the same time. They contain streams that this rank does not use after the sends.
 template <class Storage, element T, index_type Index>
 class outgoing_list {
   static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
@@ -286,7 +288,7 @@ class relayed {
   [[nodiscard]] const payload& message() const noexcept { return message_; }
   /// The stream that all ranks decode from the owner's bytes.
   [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }
-  /// Returns the stream of `view` in memory of its own, which outlives this object.
+  /// Returns the stream to which `view` refers, in memory of its own, so that the stream may outlive this object.
   [[nodiscard]] sparse_stream<T, Index> result(pool& memory) && {
     return owned_ ? std::move(held_) : sparse_stream<T, Index>::copy(memory, view_);
   }

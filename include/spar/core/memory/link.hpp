@@ -6,7 +6,7 @@
 
 namespace spar::detail {
 
-/// A link that is always in exactly one ring of links, initially as its only member.
+/// A link, which is always in exactly one ring. A new link forms a ring by itself.
 class link {
  public:
   link() = default;

@@ -45,8 +45,8 @@ class pool_requests {
  private:
   friend class pool;
 
-  // A count in `made_` is valid only if its upper 32 bits are equal to those of `period_`. Therefore a new period can
-  // begin, with all counts 0, without a pass over `made_`.
+  // A period is a call, or the time between two calls. A count in `made_` is valid only if its upper 32 bits are equal
+  // to those of `period_`. Therefore a new period can begin, with all counts 0, without a pass over `made_`.
   static constexpr std::uint64_t one_period = std::uint64_t{1} << 32;
   [[nodiscard]] std::uint32_t made(std::size_t size_class) const noexcept {
     return made_[size_class] > period_ ? static_cast<std::uint32_t>(made_[size_class]) : 0;
@@ -68,15 +68,18 @@ class pool_requests {
 /// several ranks on one thread; only the thread of these ranks allocates and frees, unless `share(true)` has been
 /// called. Blocks may outlive the owner of the pool, for example in a result that the program keeps: see `pool_owner`.
 ///
-/// A rank reports when its calls begin (`begin_call`) and end (`end_call`). At the end of a call that has made more
-/// requests than any call before, the pool sets free blocks aside: for each size class, as many blocks of this class
-/// and above as the call has requested. Later calls with at most as many requests, none of them larger, then take
-/// nothing from upstream, in whatever order they allocate and free: the blocks set aside suffice even if a call frees
-/// nothing, and each free adds a block. Memory that a call leaves in use (its result, messages in flight) may still be
-/// in use during the next call. Therefore the pool sets aside twice as many blocks below `large` bytes (less than twice
-/// as many if another call requested more blocks of at least `large` bytes), and adds the number of blocks that are in
-/// use at the end of the call. All blocks that are set aside at the same time are a single upstream allocation, and the
-/// pool does not touch their memory before their first use.
+/// A rank reports when its calls begin (`begin_call`) and end (`end_call`). If a call has made more requests than any
+/// earlier call, the pool sets blocks aside at the end of the call: for each size class, as many blocks of this class
+/// and above as the call has requested. A later call with at most as many requests, none of them larger, then takes
+/// nothing from upstream, in whatever order the call allocates and frees: the blocks suffice even if the call frees
+/// nothing, and each free adds a block.
+///
+/// Memory that a call leaves in use (its result, messages in flight) may still be in use during the next call.
+/// Therefore the pool adds the number of blocks in use at the end of the call, and sets aside twice as many blocks
+/// below `large` bytes. The factor is less than 2 if another call requested more blocks of at least `large` bytes. If
+/// several ranks share the pool, the factor is 2 for blocks of all sizes, times the number of ranks. The blocks that
+/// are set aside at the same time are a single upstream allocation. Until a block is used, the pool writes only to the
+/// header of the first block of each size class.
 class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
@@ -95,20 +98,19 @@ class pool final : public std::pmr::memory_resource {
     }
   }
 
-  // These non-virtual functions hide those of std::pmr::memory_resource. Otherwise compilers would add code to every
-  // call site that tests for the likely dynamic type of the memory resource.
+  // These non-virtual functions hide those of std::pmr::memory_resource. Otherwise compilers would add to
+  // every call site a test for the likely dynamic type of the memory resource.
   void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
   void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
 
-  /// The number of blocks that have been allocated and not deallocated.
+  /// The number of blocks in use: those allocated and not deallocated, and those deallocated since `hold`.
   [[nodiscard]] std::uint64_t live() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint32_t of_class : in_use_) sum += of_class;
     return sum;
   }
 
-  /// For several ranks that share a pool: counts all requests, from now on, as requests of the rank whose counts are
-  /// `rank`.
+  /// Counts all requests from now on in `rank`, the counts of one of the ranks that share the pool.
   void charge(pool_requests& rank) noexcept { requests_ = &rank; }
 
   /// Sets whether several threads use the pool, which then locks itself for each operation. Call `share` only while a
@@ -296,7 +298,7 @@ class pool final : public std::pmr::memory_resource {
         add_row(at, c, lacking[c]);
         at += lacking[c] * bytes_of(c);
       }
-    } catch (const std::bad_alloc&) { // not an error: later calls allocate upstream what they lack
+    } catch (const std::bad_alloc&) { // not an error: later calls allocate missing blocks from upstream
     }
   }
 
@@ -309,7 +311,7 @@ class pool final : public std::pmr::memory_resource {
   std::array<std::uint64_t, (classes::count + 63) / 64> exist_{}; // bit set of the classes with existing blocks
   classes::table<std::uint64_t> blocks_{};
   classes::table<std::uint32_t> most_{};      // per class, most requests of one rank in one call
-  classes::table<std::uint32_t> most_from_{}; // per class, most requests of the class and above of one rank in one call
+  classes::table<std::uint32_t> most_from_{}; // the same, but for requests of the class or any larger class
   block* chunks_ = nullptr;
   block* held_ = nullptr; // blocks deallocated since `hold`
   bool holds_ = false;

@@ -32,24 +32,24 @@ class option_difference {
  private:
   /// The option that `compare` is reading at one depth of nested parentheses.
   struct option {
-    const char* name = nullptr;        // begin of the name, which ends at a `=`
-    const char* their_value = nullptr; // begin of the value on the other rank; null until the `=` has been read
-    const char* own_value = nullptr;   // begin of the value on this rank; null until the `=` has been read
+    const char* name = nullptr;        // start of the name, which ends at a `=`
+    const char* their_value = nullptr; // start of the value on the other rank; null until the `=` has been read
+    const char* own_value = nullptr;   // start of the value on this rank; null until the `=` has been read
     std::size_t their_size = 0;        // characters in `theirs_` when `compare` reached the value
     std::size_t own_size = 0;          // characters in `own_` when `compare` reached the value
   };
   static constexpr std::size_t max_depth = 8;
 
   /// Reads two descriptions of the form `name(first=1, second=2)rest` side by side. Where the values of an option
-  /// differ, adds the option to `theirs_` and `own_`, and continues behind the value. Returns true if the descriptions
+  /// differ, adds the option to `theirs_` and `own_`, and continues after the value. Returns true if the descriptions
   /// differ, but only in the values of options.
   [[gnu::cold]] bool compare(const char* theirs, const char* own) {
     std::array<option, max_depth> path;
     std::size_t depth = 0;
     for (const char* const name = theirs;; ++theirs, ++own) {
       if (*theirs != *own) {
-        // Finds the innermost option whose value contains the difference. If only one rank has a nested option, this is
-        // the enclosing option.
+        // Finds the innermost option whose value contains the difference. If only one rank has a nested option, the
+        // difference belongs to the value of the enclosing option.
         for (;; --depth) {
           if (depth == 0) return false;
           if (path[depth].own_value == nullptr) continue;

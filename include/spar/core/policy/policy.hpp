@@ -63,8 +63,8 @@ class option_text {
 
 /// A type with a constant `name` and a function `options(f)`, which calls `f("name", value)` for each option that must
 /// be equal on all ranks. The value of an option is a number, a text or another policy. Options that may differ between
-/// ranks, such as a number of threads, are left out. Rejects types whose `options` is not const or not a template of
-/// the type of `f`, because ranks would silently not compare the options of these types.
+/// ranks, such as a number of threads, are left out. Rejects types whose `options` is not const, or does not accept
+/// an `option_digest` as `f`, because ranks could not compare the options of these types.
 template <class P>
 concept policy = requires(const P& its, detail::option_digest& f) {
   { P::name } -> std::convertible_to<std::string_view>;

@@ -10,8 +10,8 @@
 
 namespace spar {
 
-/// The slots of a composition. Each part of a composition fills one slot, which the part names: `static constexpr slot
-/// fills = slot::selector;`.
+/// The slots of a composition. Each part of a composition fills one slot, and states the slot as a constant, for
+/// example `static constexpr slot fills = slot::selector;`.
 enum class slot {
   selector, ///< which entries of a dense vector are sent
   storage,  ///< how messages encode sparse streams and dense blocks
@@ -19,8 +19,8 @@ enum class slot {
   schedule  ///< which messages are sent, and in which order contributions are reduced
 };
 
-/// A part of a composition: a copyable policy with a constant `fills`, the slot of the part. Rejects types without
-/// `fills`, and types that are not policies, because ranks could not compare their options.
+/// A part of a composition: a copyable policy with a constant `fills`, the slot of the part. The part must be a policy
+/// so that ranks can compare its options.
 template <class Part>
 concept part = std::copyable<Part> && policy<Part> && requires {
   { Part::fills } -> std::convertible_to<slot>;

@@ -18,8 +18,8 @@ inline constexpr std::size_t max_text_length = 520;
 
 namespace detail {
 
-/// A text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Takes the
-/// place of std::string, which would take far longer to compile, even in programs in which no error ever occurs.
+/// A text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Used
+/// instead of std::string, which would take every program far longer to compile.
 class bounded_text {
  public:
   bounded_text() = default;

@@ -30,9 +30,9 @@ constexpr int useful_threads(int threads, std::size_t n) noexcept {
   return most < static_cast<std::size_t>(threads) ? std::max(1, static_cast<int>(most)) : threads;
 }
 
-/// Calls `work(part)` for each number `part` in [first, last) in parallel: each part on its own thread, one of them the
-/// calling thread. If the system cannot start enough threads, some threads run several parts in turn. `work` must not
-/// throw.
+/// Calls `work(part)` for each number `part` in [first, last) in parallel. Normally the calling thread runs one part,
+/// and a new thread runs each of the others. If the system cannot start enough threads, some threads run several parts
+/// in turn. `work` must not throw.
 template <class Work>
 void in_parallel(int first, int last, const Work& work) noexcept {
   if (last - first <= 1) {

@@ -6,7 +6,7 @@
 
 namespace spar::detail {
 
-/// The constant by which splitmix64 increments its state for each number, derived from the golden ratio.
+/// The constant, derived from the golden ratio, by which splitmix64 increments its state for each number.
 inline constexpr std::uint64_t splitmix_step = 0x9E3779B97F4A7C15U;
 
 /// The mixing function of splitmix64, which turns a state into a random number.

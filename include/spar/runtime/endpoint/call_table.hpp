@@ -21,7 +21,7 @@ namespace spar {
 namespace detail {
 
 /// A description of an object for error messages: `write(object, to)` appends the description to `to`, for example the
-/// name and the options of an algorithm. Empty if `write` is null.
+/// name and the options of an algorithm. The description is empty if `write` is null.
 struct description {
   const void* object = nullptr;
   void (*write)(const void* object, bounded_text& to) = nullptr;
@@ -33,7 +33,7 @@ struct description {
 struct call_identity {
   signature agreed;
   std::uint64_t sequence = 0;
-  std::string_view chosen{}; ///< name of the algorithm that the call has chosen; empty if the call has no choice
+  std::string_view chosen{}; ///< name of the algorithm that the call has chosen; empty if the call does not choose one
 };
 
 /// The record of one call while it is in flight.
@@ -89,8 +89,8 @@ class call_table {
   }
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
 
-  /// Whether the last begin or end of a call on this rank was more than 0.5 s before `now`, so that the other ranks may
-  /// have aborted the communicator meanwhile. Sets the time of the last activity to `now`.
+  /// Whether more than 0.5 s have passed since a call last began or ended on this rank; the other ranks may then have
+  /// aborted the communicator. Sets the time of the last activity to `now`.
   [[nodiscard]] bool was_away(double now) noexcept { return now - std::exchange(last_activity_, now) > 0.5; }
   /// The time, in seconds, at which a call last began or ended on this rank.
   [[nodiscard]] double last_activity() const noexcept { return last_activity_; }
@@ -113,16 +113,16 @@ class call_table {
     call.describe.write(call.describe.object, failed_options_);
     failed_sequence_ = call.sequence;
   }
-  /// The options that `keep_options` has copied from the call with the number `sequence`; empty if another call has
-  /// failed since.
+  /// The options that `keep_options` has copied from the call with the number `sequence`; empty if `keep_options` has
+  /// not copied any from this call, or has copied the options of another call since.
   [[nodiscard]] description kept_options(std::uint64_t sequence) const noexcept {
     if (failed_options_.empty() || sequence != failed_sequence_) return {};
     return {&failed_options_,
             [](const void* text, bounded_text& to) { to.add(static_cast<const bounded_text*>(text)->view()); }};
   }
 
-  /// Returns a record for a call that outlives the function that starts the call. The record must be returned by
-  /// `recycle`.
+  /// Returns a record for a non-blocking call, that is, a call that outlives the function that starts it. The caller
+  /// must give the record back to `recycle`.
   [[nodiscard]] call_record& acquire() {
     call_record& call = *records_.acquire();
     call.cost = {};

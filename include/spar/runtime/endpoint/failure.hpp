@@ -41,7 +41,7 @@ class failure {
   }
 
   /// Adds `part`, one control message with a part of the reason why a peer has failed. Returns whether the reason is
-  /// complete. Ignores the reason of a second peer while the first is incomplete, because one failure is enough.
+  /// complete. While the reason of one peer is incomplete, ignores parts from other peers: one failure is enough.
   [[nodiscard]] bool append(const control_message& part) noexcept {
     if (length_ > 0 && part.source != source_) return false;
     source_ = part.source;
@@ -50,7 +50,7 @@ class failure {
     length_ += length;
     return part.last != 0;
   }
-  /// Returns the reason of the failed peer, after `append` has returned true.
+  /// Returns the complete reason, after `append` has returned true, and makes `append` start a new reason.
   [[nodiscard]] std::string_view take_reason() noexcept { return {arriving_.data(), std::exchange(length_, 0)}; }
 
  private:

@@ -23,7 +23,7 @@ class loans {
     ++count_;
     memory.hold();
   }
-  /// Counts one send buffer less: to be called when the peer has finished reading the buffer.
+  /// Counts one send buffer fewer: to be called when the peer has finished reading the buffer.
   void end(pool& memory, scheduler& ready) noexcept {
     if (--count_ > 0) return;
     memory.release();

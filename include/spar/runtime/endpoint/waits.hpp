@@ -26,7 +26,7 @@ class waits {
   /// The awaited operations that have a deadline, the longest awaited first.
   [[nodiscard]] waiting_list& active() noexcept { return active_; }
 
-  /// Adds the operation `r`, which has no deadline, because a peer may complete the operation at any time.
+  /// Adds the operation `r`, which has no deadline, because a peer may take any time to complete the operation.
   void await_idly(operation_record& r, std::coroutine_handle<> waiting) noexcept { idle_.add(r, waiting); }
   [[nodiscard]] bool any_idle() const noexcept { return idle_.first() != nullptr; }
 
@@ -57,7 +57,7 @@ class waits {
     for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
     operation_record* longest = active_.first();
     if (longest == nullptr) return now + deadline_;
-    const double until = longest->since + deadline_; // rounded once, for the test and the result
+    const double until = longest->since + deadline_; // a variable, so that the test and the result are rounded alike
     if (now >= until) fail_with_timeout(*longest, rank, ready);
     return until;
   }

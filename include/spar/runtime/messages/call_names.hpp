@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names of collectives. Ranks match collectives that have names by name, so ranks may start these collectives in
-// different orders.
+// Names of collectives. Ranks match named collectives by their names, so ranks may start these collectives in different
+// orders.
 #pragma once
 
 #include <spar/core/util/fnv1a.hpp>
@@ -27,8 +27,8 @@ namespace detail {
 /// The smallest number, modulo `max_in_flight`, of a named collective. Unnamed collectives have smaller numbers.
 inline constexpr std::uint64_t first_named = max_in_flight / 2;
 
-/// The record of a name. The record is also the operation in which a call waits for the number of its name; the tag of
-/// this operation, -1, is the tag of no message.
+/// The record of a name. The record is also the operation that a call awaits until this rank knows the number of the
+/// name. The tag of this operation is -1, which no message has.
 struct call_name : operation_record {
   call_name* next = nullptr;
   std::string text;
@@ -50,8 +50,8 @@ class call_names {
     }
   }
 
-  /// Returns the record of the name `text`, which is added if it is new. Throws `invalid_argument` if the communicator
-  /// already has 2048 names, or a different name with the same hash.
+  /// Returns the record of the name `text`; adds the record if the name is new. Throws `invalid_argument` if the name
+  /// is new and the communicator already has 2048 names, or if a different name has the same hash.
   call_name& find(std::string_view text) {
     call_name& name = find(fnv1a(text));
     if (name.text.empty()) name.text = text;
@@ -81,13 +81,13 @@ class call_names {
       std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
     }
     if (number < first_named || number >= max_in_flight) {
-      raise<corrupt_message>({"a control message assigns to a named collective the number ", number,
-                              "; expected a number in [", first_named, ", ", max_in_flight, ")"});
+      raise<corrupt_message>({"a control message assigns the number ", number,
+                              " to a named collective; expected a number in [", first_named, ", ", max_in_flight, ")"});
     }
     call_name& name = find(hash);
     if (name.number != 0 && name.number != number) {
       raise<corrupt_message>({"a control message assigns the number ", number,
-                              " to a named collective that has the number ", name.number});
+                              " to a named collective that already has the number ", name.number});
     }
     name.number = number;
     return name;

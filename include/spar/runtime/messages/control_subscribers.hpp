@@ -48,8 +48,8 @@ class control_subscribers {
     all_.take([&](const control_subscriber& other) { return &other == &l; });
   }
 
-  /// Delivers a message to the subscriber with whose number `text` begins. Keeps the message if no subscriber has had
-  /// this number yet, and drops the message if the subscriber has been removed.
+  /// Delivers a message to its subscriber, whose number is at the beginning of `text`. Keeps the message if no
+  /// subscriber has had this number yet, and drops the message if the subscriber has been removed.
   void deliver(rank_t source, std::string_view text) {
     const std::uint32_t number = subscriber_number(text);
     if (number >= next_) return early_.push_back(new early_message(source, text));
@@ -72,7 +72,7 @@ class control_subscribers {
   }
 
   record_queue<control_subscriber> all_;
-  record_queue<early_message> early_; // messages for subscribers that other ranks have added before this rank
+  record_queue<early_message> early_; // messages for subscribers that this rank has not added yet
   std::uint32_t next_ = 0;
 };
 

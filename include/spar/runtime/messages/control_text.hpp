@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Assembles texts that arrive in parts, each in one control message.
+// Assembles texts from their parts, each of which arrives in one control message.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
@@ -8,8 +8,8 @@
 
 namespace spar::detail {
 
-/// The texts of which some parts have arrived. Parts from the same source arrive in order; parts from different sources
-/// may be interleaved.
+/// The texts of which only some parts have arrived. Parts from the same source arrive in order; parts from different
+/// sources may be interleaved.
 class texts {
  public:
   texts() = default;

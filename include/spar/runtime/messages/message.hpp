@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages, which consist of a header of 64 bytes, validated by the receiver, and up to three pieces of payload.
+// Messages: each has a header of 64 bytes, which the receiver checks, and a payload of up to three pieces.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -26,8 +26,8 @@ enum class wire_format : std::uint8_t {
   sparse = 1,  ///< pieces: indices, values; `count` entries
   dense = 2,   ///< piece 0, continued in piece 1 if present: `count` values
   encoded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
-  parts = 4,   ///< pieces: the end of each part in the sequence of all entries (64 bits each), indices, values
-  coded = 5    ///< piece 0: the bytes of a stream codec for `count` entries; piece 1, if any: table of encoded parts
+  parts = 4,   ///< piece 0: for each part, the number of entries up to its end (64 bits); then indices, values
+  coded = 5    ///< piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format of each part
 };
 
 inline constexpr std::size_t max_pieces = 3;
@@ -78,7 +78,7 @@ struct header {
   std::uint64_t count = 0;     ///< entries or values in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< size of each piece in bytes
   std::uint32_t payload_checksum = 0;              ///< with checksums: `checksum_of` the pieces, else 0
-  std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes; written when the header leaves its process
+  std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes; written with checksums, or to leave the process
 
   [[nodiscard]] std::uint64_t payload_bytes() const noexcept { return lengths[0] + lengths[1] + lengths[2]; }
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
@@ -105,10 +105,10 @@ struct header {
 };
 static_assert(sizeof(header) == 64 && std::is_trivially_copyable_v<header>);
 
-/// Size in bytes that a piece of `bytes` bytes takes in a block that several pieces share, in which each piece begins
-/// at a multiple of 16 bytes.
+/// The number of bytes that a piece of `bytes` bytes occupies in a shared block, in which each piece begins at a
+/// multiple of 16 bytes.
 constexpr std::size_t padded_bytes(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
-/// Size in bytes that the first `pieces` pieces take in a block that all pieces share.
+/// The number of bytes that the first `pieces` pieces occupy in a block that all pieces share.
 constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& lengths, std::size_t pieces) noexcept {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < pieces; ++i) sum += padded_bytes(lengths[i]);
@@ -117,7 +117,7 @@ constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& 
 
 using payload_views = std::array<std::span<const std::byte>, max_pieces>;
 
-/// Size in bytes that all pieces take in a block that they share.
+/// The number of bytes that all pieces occupy in a shared block.
 inline std::size_t padded_bytes(const payload_views& pieces) noexcept {
   std::size_t sum = 0;
   for (const auto& piece : pieces) sum += padded_bytes(piece.size());
@@ -147,7 +147,7 @@ struct payload {
   wire_format format{};
   std::uint64_t count = 0; ///< entries or values in the pieces
   payload_views pieces{};
-  std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if `format` and `count` imply this number
+  std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if the other fields imply this number
 };
 
 /// A message as a transport sends it: the pieces of a payload, and the header that the channel of the call has added.
@@ -157,9 +157,10 @@ struct message_pieces {
 };
 
 /// The destination of an incoming message. By default the transport chooses the cheapest place for the payload: memory
-/// of the pool or, with in-process ranks, memory of the sender, where the payload stays. `place` chooses other places.
-/// A message_buffer must not move while a receive is in flight, because the transport keeps its address. A
-/// message_buffer can receive several messages one after another, if `end_loan` or `release` is called between them.
+/// of the pool, memory of the transport or, with in-process ranks, memory of the sender, where the payload stays.
+/// `place` chooses other places. A message_buffer must not move while a receive is in flight, because the transport
+/// keeps its address. A message_buffer can receive several messages one after another, if `end_loan` or `release` is
+/// called between them.
 class message_buffer {
  public:
   [[gnu::noinline]] explicit message_buffer(pool& memory) noexcept : memory_(&memory) {}
@@ -200,14 +201,14 @@ class message_buffer {
     return {reinterpret_cast<const T*>(pieces_[i].data()), pieces_[i].size() / sizeof(T)};
   }
 
-  /// Returns the memory of the payload to its owner: the pool or, with in-process ranks, the sender, whose send then
-  /// ends.
+  /// Returns the memory of the payload to its owner: the pool, the transport or, with in-process ranks, the sender,
+  /// whose send then ends.
   void release() noexcept {
     end_loan();
     storage_.reset();
   }
-  /// Returns memory that this message_buffer has borrowed from a sender, but keeps memory from the pool for the next
-  /// message.
+  /// Returns memory that this message_buffer has borrowed from a sender or the transport, but keeps memory from the
+  /// pool for the next message.
   void end_loan() noexcept {
     if (release_ != nullptr) std::exchange(release_, nullptr)(lender_);
     pieces_ = {};
@@ -215,16 +216,16 @@ class message_buffer {
 
   // Functions for transports.
 
-  /// `kept()`: whether the transport must not leave the payload in memory of the sender. `placed()`: whether the
-  /// transport must also not leave the payload in its own memory, because `place` has chosen a place.
+  /// `kept()` returns whether the transport must not leave the payload in memory of the sender. `placed()` returns
+  /// whether the transport must write the payload to places that `place` has chosen.
   [[nodiscard]] bool kept() const noexcept { return expected_; }
   [[nodiscard]] bool placed() const noexcept { return placed_; }
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
 
   /// The header of the message, which the transport writes when the message arrives.
   [[nodiscard]] header& arrived() noexcept { return head_; }
-  /// Whether the pieces have the sizes set by `place` or `expect`, if any. Otherwise the receive ends without a
-  /// payload, and `check_fit` throws after the channel has compared the headers.
+  /// Whether the pieces have the sizes set by `place` or `expect`; true if no sizes are set. If a size differs, the
+  /// receive ends without a payload, and `check_fit` throws after the channel has compared the headers.
   [[nodiscard]] bool fits() const noexcept {
     return !expected_ || (head_.lengths[0] == places_[0].size() && head_.lengths[1] == places_[1].size() &&
                           head_.lengths[2] == places_[2].size());

@@ -14,8 +14,8 @@
 
 namespace spar::detail {
 
-/// The base class of the records in which transports keep their sends and receives. Only the thread of the rank that
-/// started an operation accesses the record.
+/// The base class of the records in which transports keep their sends and receives. Only the rank that started an
+/// operation changes this part of the record.
 struct operation_record : link {
   bool done = false;
   bool receives = false;

@@ -37,14 +37,14 @@ scheduler& scheduler_among(First& first, Rest&... rest) {
     return first.port().scheduler();
   } else {
     static_assert(sizeof...(Rest) > 0,
-                  "a coroutine that returns spar::task needs a communicator, a transport or a channel among its "
-                  "parameters, whose scheduler resumes the coroutine");
+                  "a coroutine that returns spar::task needs a parameter of type communicator, transport or channel, "
+                  "whose scheduler resumes the coroutine");
     return scheduler_among(rest...);
   }
 }
 
-/// Rejects types of awaiters that GCC 12 would destroy twice: aggregates with a non-trivial destructor. GCC 12 makes
-/// this error if a temporary of such a type is awaited and the coroutine suspends.
+/// Rejects types of awaiters that GCC 12 would destroy twice: aggregates with a non-trivial destructor. The error
+/// occurs if a temporary of such a type is awaited and the coroutine suspends.
 template <class Awaiter>
 concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
                        std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;
@@ -111,7 +111,7 @@ class promise_base {
     // The scheduler must not resume `self`: destructors in the frame may make progress and so run the scheduler.
     if (ready != nullptr) ready->forget(self);
     self.destroy();
-    // Once more: a destructor that cancels one operation may end another, which makes `self` ready again.
+    // Removes `self` again: by cancelling one operation, a destructor may have ended another, and so made `self` ready.
     if (ready != nullptr) ready->forget(self);
   }
 

@@ -21,8 +21,8 @@ class until_ended : public by_reference<Awaitable> {
 } // namespace detail
 
 /// Returns a task that ends when all awaitables in `work` have ended, with or without errors; await this task at once.
-/// The awaitables have started when they were created, so they run concurrently. After the task has ended, await each
-/// awaitable, which no longer waits, to get its result or error.
+/// Each awaitable started when it was created, so all run concurrently. After the task has ended, `co_await` on an
+/// awaitable returns its result or throws its error without waiting.
 template <class Net, class... Awaitables>
   requires(detail::has_scheduler<Net> || detail::has_port<Net>)
 task<void> when_all(Net& net, Awaitables&... work) {

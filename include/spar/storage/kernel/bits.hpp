@@ -35,7 +35,7 @@ template <class U>
 }
 
 /// Stores `condition ? yes : no` in `*out` by a conditional move, because a branch would be mispredicted half of the
-/// time on random indices. Compilers still produce a branch if that saves an operation, or a move between
+/// time on random indices. A compiler may still produce a branch if the branch saves an operation, or a move between
 /// floating-point and integer registers. To prevent such a branch, both values become integers behind an optimization
 /// barrier, and stay integers up to the store.
 template <class T>
@@ -57,8 +57,8 @@ template <class T, class Index>
     const auto left_bits = opaque(std::bit_cast<bits_of<T>>(left));
     const auto right_bits = opaque(std::bit_cast<bits_of<T>>(right));
     const auto both_bits = opaque(std::bit_cast<bits_of<T>>(both));
-    // Hides the value of b from the compiler, which would otherwise deduce the comparison a == b from a < b and replace
-    // the comparison by a branch.
+    // Hides the value of b from the compiler, which would otherwise derive a == b from the comparison a < b, and branch
+    // on the result.
     const Index again = opaque(b);
     bits_of<T> chosen = __builtin_expect_with_probability(a < b, 1, 0.5) ? left_bits : right_bits;
     chosen = __builtin_expect_with_probability(a == again, 1, 0.5) ? both_bits : chosen;
@@ -68,8 +68,8 @@ template <class T, class Index>
   }
 }
 
-/// The number of one bits in `word`, computed by arithmetic on the baseline x86-64. The baseline has no popcount
-/// instruction, and GCC's builtin would call a function.
+/// The number of one bits in `word`. On baseline x86-64, which has no popcount instruction, arithmetic computes the
+/// number, because GCC's builtin would call a function.
 [[gnu::always_inline]] inline unsigned popcount(std::uint64_t word) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
   word -= (word >> 1) & 0x5555555555555555u;

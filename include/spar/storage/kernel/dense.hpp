@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels on dense vectors: reduce sparse or dense operands into a dense vector, and find nonzeros (SparCML, section
-// 5.1).
+// Kernels that reduce sparse or dense operands into a dense vector, or find the nonzeros of a dense vector (SparCML,
+// section 5.1).
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -14,16 +14,16 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// The number of entries that `for_entries` tests at once for adjacent indices; entries with adjacent indices are
-/// processed like dense values.
+/// The number of entries that `for_entries` tests at once. If their indices are consecutive, the entries are processed
+/// like dense values.
 inline constexpr std::size_t dense_block = 16;
 /// The number of values in the inner loop of a pointwise kernel. The number is constant, because GCC's -O2 vectorises
-/// only loops of constant length. It exceeds 16, because GCC's -O3 unrolls loops of 16 values or fewer before it can
+/// only loops of constant length, and exceeds 16, because GCC's -O3 unrolls loops of 16 values or fewer before it can
 /// vectorise them.
 inline constexpr std::size_t pointwise_block = 32;
 
-/// Calls `run(offset, values)` for each block of `dense_block` entries with adjacent indices, and `f(offset, value)`
-/// for each other entry. The offset is the index minus `begin`.
+/// Calls `run(offset, values)` for each block of `dense_block` entries with consecutive indices, and `f(offset, value)`
+/// for every other entry. The offset is the (first) index minus `begin`.
 template <class T, class Index, class F, class Run>
 [[gnu::always_inline]] inline void for_entries(coo_span<T, Index> stream, std::uint64_t begin, F f, Run run) {
   const Index* indices = stream.indices.data();
@@ -52,8 +52,8 @@ template <class T>
     return !(value == T{});
 }
 
-/// Returns a mask of 64 values: bit e is set if `values[e]` is nonzero. The comparisons write bytes, because compilers
-/// vectorise such a loop.
+/// Returns a mask of 64 values: bit e is set if `values[e]` is nonzero. Stores the result of each comparison as a byte,
+/// so that compilers vectorise the loop.
 template <class T>
 inline std::uint64_t nonzero_mask(const T* __restrict values) {
   std::uint8_t bytes[64];
@@ -94,8 +94,8 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) out[e] = op(left[e], right[e]);
 }
 
-/// Computes `inout[e] = op(inout[e], right[e])` for all e in [0, n), by the member `op.reduce(inout, right, n)` if the
-/// operation has this member.
+/// Computes `inout[e] = op(inout[e], right[e])` for all e in [0, n), using the member `op.reduce(inout, right, n)` if
+/// the operation has this member.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce(T* __restrict inout, const T* __restrict right, std::size_t n, Op op) {
   if constexpr (requires { op.reduce(inout, right, n); }) return op.reduce(inout, right, n);
@@ -105,8 +105,8 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) inout[e] = op(inout[e], right[e]);
 }
 
-/// Computes `inout[e] = op(left[e], inout[e])` for all e in [0, n), by the member `op.reduce_left(inout, left, n)` if
-/// the operation has this member.
+/// Computes `inout[e] = op(left[e], inout[e])` for all e in [0, n), using the member `op.reduce_left(inout, left, n)`
+/// if the operation has this member.
 template <element T, reduction<T> Op>
 [[gnu::noinline]] void reduce_left(T* __restrict inout, const T* __restrict left, std::size_t n, Op op) {
   if constexpr (requires { op.reduce_left(inout, left, n); }) return op.reduce_left(inout, left, n);
@@ -130,7 +130,7 @@ std::size_t count_nonzero(const T* dense, std::size_t n) {
 }
 
 /// Writes the entry `(begin + e, dense[e])` for every value that is neither +0 nor -0, in ascending order of e. Returns
-/// the number of entries, `count_nonzero(dense, n)`; the output arrays need room for as many entries.
+/// the number of entries. The output arrays need room for `count_nonzero(dense, n)` entries.
 template <element T, index_type Index>
 std::size_t gather_nonzero(const T* dense, std::size_t n, std::uint64_t begin, Index* __restrict out_i,
                            T* __restrict out_v) {

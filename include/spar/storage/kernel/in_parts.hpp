@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs a pass that selects entries of an array on several threads, each on its own part of the array.
+// Runs a selection pass over an array on several threads, each of which processes its own part of the array.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -11,18 +11,18 @@
 
 namespace spar::kernel {
 
-/// Returns the number of entries for which each thread needs room in the output, in a pass over n values that selects
+/// Returns the room, as a number of entries, that each thread needs in the output of a pass over n values that selects
 /// up to `count` entries.
 constexpr std::size_t part_room(std::size_t count, std::size_t n, int threads) noexcept {
   return threads == 1 ? count : std::min(count, n / static_cast<std::size_t>(threads) + 1);
 }
 
-/// Splits [0, n) into `threads` parts, and calls `pass(begin, end, out...)` for each part on a thread of its own.
-/// `threads` must be in [1, max_threads]. Part p writes its entries to the arrays `out` from entry p * `room` on;
-/// afterwards the entries of all parts are moved together, in the order of the parts.
+/// Splits [0, n) into `threads` parts, and calls `pass(begin, end, out...)` for each part on its own thread. `threads`
+/// must be in [1, max_threads]. The output of part p starts at position p * `room` of the arrays `out`; at the end, the
+/// gaps between the outputs are closed, in the order of the parts.
 ///
-/// A part whose `room` is full stops before the end of the part. If no part stops early, the result is the same as with
-/// one thread, and `seen` is n.
+/// A call of `pass` must stop early if it would write more than `room` entries. If no call stops early, the result is
+/// the same as with one thread, and `seen` is n.
 template <class Pass, class... Out>
 taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, Out*... out) {
   if (threads == 1) return pass(std::size_t{0}, n, out...);
@@ -36,7 +36,8 @@ taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, O
   taken all = parts[0];
   for (int part = 1; part < threads; ++part) {
     const taken& own = parts[static_cast<std::size_t>(part)];
-    // No part exceeds its room, so the entries move towards the beginning, and std::copy handles overlapping ranges.
+    // No part exceeds its room, so the entries move towards the beginning of the array, as std::copy requires if the
+    // ranges overlap.
     (std::copy(out + room_of(part), out + room_of(part) + own.count, out + all.count), ...);
     all.count += own.count;
     all.seen += own.seen;

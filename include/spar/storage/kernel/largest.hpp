@@ -20,17 +20,17 @@ namespace spar::kernel {
 template <ranked T>
 struct cut {
   magnitude<T> threshold = greatest_magnitude<T>; // never 0
-  std::size_t count = 0;                          // number of selected entries: k, or all nonzeros if fewer
+  std::size_t count = 0;                          // number of selected entries: min(k, number of nonzeros)
   std::size_t ties = 0;
   std::size_t equal = 0;
 };
 
 namespace detail {
 
-/// Finds the cut of the `k` largest values by a radix search of the k-th largest magnitude, from its upper digits down.
-/// Each histogram counts the values that agree with the digits found so far. Once at most half of the values agree, and
-/// fit into `scratch`, the agreeing values are copied to `scratch`, to shorten the following passes. `x` may start at
-/// the beginning of `scratch`, and is then overwritten.
+/// Finds the cut of the `k` largest values by a radix search for the k-th largest magnitude, from its most significant
+/// digit down. Each pass counts the values whose upper digits match the digits found so far. If at most half of the
+/// values match, and the matching values fit into `scratch`, they are copied to `scratch`, which shortens the following
+/// passes. `x` may point to the beginning of `scratch`; its values are overwritten in this case.
 template <ranked T>
 [[gnu::noinline]] cut<T> largest_by_digits(const T* x, std::size_t n, std::size_t k, std::span<T> scratch) {
   using M = magnitude<T>;
@@ -41,13 +41,13 @@ template <ranked T>
   for (; e + 64 <= n; e += 64)
     for (std::size_t b = 0; b < 64; ++b) all = static_cast<M>(all | magnitude_of(x[e + b]));
   for (; e < n; ++e) all = static_cast<M>(all | magnitude_of(x[e]));
-  M known = 0, upper = 0; // digits of the k-th largest magnitude found so far, and their mask
+  M known = 0, upper = 0; // known digits of the k-th largest magnitude, and their mask
   std::size_t above = 0, equal = n;
   for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
     shift = std::max(shift - digit, 0);
     // Alternates between two histograms, because neighbouring values are often similar, and a single counter would wait
     // for its own update. Counts values with other upper digits in the second half of each histogram, because a branch
-    // that skips such values would be unpredictable.
+    // that skips these values would be unpredictable.
     std::size_t histogram[2][2 << digit] = {};
     const auto count = [&](std::size_t which, T value) {
       const M m = magnitude_of(value);
@@ -89,13 +89,15 @@ inline constexpr std::size_t sampled_from = 1 << 14;
 
 } // namespace detail
 
-/// Finds the cut of the `k` largest entries of `x`, or of all nonzeros if `x` has fewer than k nonzeros. A sample,
-/// which consists of one value from a scattered place in each of about 4 sqrt(n) equal parts, yields an estimate that
-/// somewhat more than k magnitudes reach. Only the values that reach the estimate enter the histograms. If the estimate
-/// was misleading, all values enter the histograms, so the result is always exact.
+/// Finds the cut of the `k` largest entries of `x`, or of all nonzeros if `x` has fewer than k nonzeros.
 ///
-/// Up to `threads` threads, in [1, max_threads], share the pass that compares the values with the estimate. The number
-/// of threads is limited by their room in a buffer of n / 2 values.
+/// If `x` has at least `sampled_from` values, and k is small enough, a sample yields a threshold that somewhat more
+/// than k magnitudes should reach. The sample consists of one value at a pseudo-random position in each of about 4
+/// sqrt(n) equal parts of `x`. Only the values that reach the threshold enter the histograms. If too few or too many
+/// values reach the threshold, all values enter the histograms, so the result is always exact.
+///
+/// Up to `threads` threads share the pass that compares the values with the threshold; `threads` must be in
+/// [1, max_threads]. Fewer threads run if the output of all threads would not fit into n / 2 values.
 template <ranked T>
 cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads = 1) {
   const std::size_t n = x.size();
@@ -103,8 +105,8 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   const std::size_t parts = std::size_t{4} << (std::bit_width(n) / 2); // about 4 sqrt(n)
   const std::size_t length = n / parts;
   const std::size_t expected = length == 0 ? 0 : wanted / length;
-  // The rank in the sample whose magnitude is the estimate: at least three standard deviations above the expected rank
-  // of the k-th largest magnitude.
+  // The threshold is the magnitude with this rank in the sample, counted from the largest. The rank exceeds the
+  // expected rank of the k-th largest magnitude of `x` by at least three standard deviations.
   const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
   const std::size_t room = 2 * rank * length;
   const bool sampled = n >= detail::sampled_from && room <= n / 2;
@@ -125,9 +127,9 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   return detail::largest_by_digits(x.data(), n, wanted, values.span());
 }
 
-/// Moves the entries of `where`, which must be the cut of `x`, to the output arrays as `(begin + position, value)`, in
+/// Moves the entries that `where`, a cut of `x`, selects to the output arrays as `(begin + position, value)`, in
 /// ascending order of the positions, and leaves zeros in `x`. Returns the number of entries, `where.count`. `threads`
-/// threads share the pass up to the last tie that is selected; each needs room for part_room(where.count, n, threads)
+/// threads share the pass up to the last selected tie; each thread needs room for part_room(where.count, n, threads)
 /// entries in the output.
 template <ranked T, index_type Index>
 std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begin, Index* out_i, T* out_v,

@@ -48,8 +48,8 @@ namespace detail {
 
 #if defined(__SSE2__)
 
-/// Vectors of 16 bytes with lanes of `Bytes` bytes: `type` has signed integers. Uses the vector extension of GCC and
-/// clang; the baseline x86-64 supports these vectors.
+/// Vectors of 16 bytes with lanes of `Bytes` bytes; the lanes of `type` are signed integers. Uses the vector extension
+/// of GCC and clang. Every x86-64 processor supports these vectors.
 template <std::size_t Bytes>
 struct lanes_of {};
 template <>
@@ -140,8 +140,7 @@ template <class T>
 #endif
 
 /// Writes the positions of the one bits of `mask`, and returns their number, like `bit_positions`. Optimised for words
-/// with at most two one bits, and without a branch per word, because on such words the branch would be mispredicted
-/// half of the time.
+/// with at most two one bits: has no branch per word, because the branch would be mispredicted half of the time.
 template <std::size_t Words>
 [[gnu::always_inline]] inline std::size_t few_positions(const std::uint64_t* mask, std::uint16_t* positions) {
   constexpr auto guard = std::uint64_t{1} << 63; // keeps the argument of countr_zero nonzero: 0 would need a branch
@@ -161,8 +160,8 @@ template <std::size_t Words>
 }
 
 /// Calls `found(base, positions, count)` for consecutive ranges of `x`, until `found` returns false. The nonzero values
-/// with a magnitude of at least `threshold` are at `base + positions[i]` for i in [0, count). Returns the number of
-/// values examined before `found` returned false, or n.
+/// of a range with a magnitude of at least `threshold` are at `base + positions[i]` for i in [0, count). Returns the
+/// number of values before the range for which `found` returned false, or n if `found` never returned false.
 template <class T, class Found>
 [[gnu::always_inline]] inline std::size_t for_at_least(const T* x, std::size_t n, magnitude<T> threshold, Found found) {
   if (threshold > greatest_magnitude<T>) return n;
@@ -190,16 +189,16 @@ template <class T, class Found>
 
 } // namespace detail
 
-/// The result of `take_at_least`: the number of entries moved, and the number of values examined. `seen` is less than n
-/// if the room in the output was too small.
+/// The result of `take_at_least` or `copy_at_least`: the number of values moved or copied, and the number of values
+/// examined. `seen` is less than n if the room in the output was too small.
 struct taken {
   std::size_t count = 0;
   std::size_t seen = 0;
 };
 
 /// Moves the nonzero values with a magnitude of at least `threshold` to the output arrays as entries
-/// `(begin + position, value)`, in ascending order of the positions, and leaves zeros in `x`. If there are more than
-/// `room` such values, stops early, with up to 255 entries of the room unused.
+/// `(begin + position, value)`, in ascending order of the positions, and leaves zeros in `x`. If more than `room`
+/// values qualify, stops early, with up to 255 entries of the room unused.
 template <ranked T, index_type Index>
 [[gnu::noinline]] taken take_at_least(T* x, std::size_t n, magnitude<T> threshold, std::uint64_t begin, Index* out_i,
                                       T* out_v, std::size_t room) {
@@ -219,7 +218,7 @@ template <ranked T, index_type Index>
 }
 
 /// Copies the nonzero values with a magnitude of at least `threshold` to `out`, in ascending order of their positions.
-/// If there are more than `room` such values, stops early, with up to 255 values of the room unused.
+/// If more than `room` values qualify, stops early, with up to 255 values of the room unused.
 template <ranked T>
 [[gnu::noinline]] taken copy_at_least(const T* x, std::size_t n, magnitude<T> threshold, T* __restrict out,
                                       std::size_t room) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Merges two coordinate streams, the sum in SparCML's section 5.1, without branches on single indices.
+// Merges two coordinate streams without branches on single indices (the sparse sum of SparCML, section 5.1).
 #pragma once
 
 #include <spar/core/op.hpp>
@@ -14,11 +14,11 @@ namespace spar::kernel {
 
 namespace detail {
 
-/// The number of entries that `merger` tests at once: for a run of entries that come only from one operand, or for a
-/// run of indices that are equal in both operands.
+/// The number of entries that `merger` tests at once, to find runs of entries from only one operand, and runs of
+/// indices that are equal in both operands.
 inline constexpr std::size_t merge_run = 64;
-/// The number of input entries that `merger::block` merges at a time in four lanes. With 4096 entries, the result is
-/// still in the first-level cache when the gaps between the results of the lanes are closed.
+/// The maximum number of input entries that `merger::block` merges at a time in four lanes. With 4096 entries, the
+/// results of the lanes are still in the first-level cache when the gaps between them are closed.
 inline constexpr std::size_t merge_block = 4096;
 
 /// The progress of a merge: the number of entries read from the left and from the right operand, and the number of
@@ -28,7 +28,7 @@ struct merge_position {
   constexpr std::size_t taken() const { return left + right; }
 };
 
-/// Returns the number of the ascending `indices[0, count)` that are below `bound`, by a galloping search. The first
+/// Returns how many of the ascending `indices[0, count)` are below `bound`, using a galloping search. The first
 /// `merge_run` indices must be below `bound`.
 template <class Index>
 [[gnu::noinline]] std::size_t run_length(const Index* indices, std::size_t count, Index bound) {
@@ -78,9 +78,9 @@ struct merger {
       for (; count > 0; --count) (step<false>(at), ...);
   }
 
-  /// Returns the position after `taken` input entries from `from`, or after `taken` + 1 if `fold` is true and two equal
-  /// indices would be separated. Each operand must have more than `taken` entries left. Uses a binary search along the
-  /// diagonal ("merge path").
+  /// Returns the position `taken` input entries after `from`, or `taken` + 1 entries after `from` if `fold` is true and
+  /// the position would otherwise separate two equal indices. Each operand must have more than `taken` entries left.
+  /// Uses a binary search along the diagonal ("merge path").
   [[gnu::noinline]] merge_position split(merge_position from, std::size_t taken) const {
     const Index* left = left_index + from.left;
     const Index* right = right_index + from.right;
@@ -112,8 +112,8 @@ struct merger {
       if (safe < 8) break;
       self.steps(safe, a, b, c, d);
     }
-    // Merges the rest of each lane. A lane may read entries after its end, but their indices are larger and do not
-    // change the comparison, so no other bound is needed.
+    // Merges the rest of each lane. A lane may read an entry after its end, but merges all entries before its end
+    // first, so the lane needs no check of each operand's end.
     finish(a, m1);
     finish(b, m2);
     finish(c, m3);

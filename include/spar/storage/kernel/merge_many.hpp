@@ -45,9 +45,9 @@ class scratch_memory {
 /// The number of indices that `merge_dense` processes per pass, chosen so that the accumulator stays in the
 /// second-level cache.
 inline constexpr std::uint64_t merge_window = 1u << 15;
-/// `merge_many` uses the dense strategy up to this number of indices per entry and per level of the merge tree.
-/// Measured: the dense strategy takes about 2.2 ns per entry and 0.085 ns per index of the range; the tree strategy
-/// takes 2 to 2.9 ns per entry and level.
+/// `merge_many` uses the dense strategy if the range has at most this many indices per entry and per level of the merge
+/// tree. Measured: the dense strategy takes about 2.2 ns per entry and 0.085 ns per index of the range; the tree
+/// strategy takes 2 to 2.9 ns per entry and level.
 inline constexpr std::uint64_t merge_sparsity = 18;
 
 /// Folds the entries of `part` with indices in [begin, end), which start at entry `from`, into the accumulator `sums`:
@@ -84,8 +84,8 @@ std::size_t tree_bytes(std::size_t parts, std::size_t total) {
          scratch_memory::bytes<coo_span<T, Index>>(parts);
 }
 
-/// The dense strategy of `merge_many`: folds all parts into an accumulator, with a bitmap of the indices that have a
-/// value, one window of indices after the other.
+/// The dense strategy of `merge_many`: folds all parts into an accumulator, one window of indices at a time. A bitmap
+/// marks the indices that have a value.
 template <class T, class Index, class Op>
 std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end,
                         Index* __restrict out_i, T* __restrict out_v, Op op, scratch_memory& scratch) {
@@ -116,8 +116,8 @@ std::size_t merge_dense(std::span<const coo_span<T, Index>> parts, std::uint64_t
   return written;
 }
 
-/// The tree strategy of `merge_many`: pairwise merges, level by level, keep entries with equal indices separate, in the
-/// order of the parts. A final pass folds entries with equal indices.
+/// The tree strategy of `merge_many`: merges the parts pairwise, level by level, and keeps entries with equal indices
+/// separate, in the order of the parts. A final pass folds entries with equal indices.
 template <class T, class Index, class Op>
 std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t total, Index* __restrict out_i,
                        T* __restrict out_v, Op op, scratch_memory& scratch) {
@@ -159,13 +159,12 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
 } // namespace detail
 
 /// Merges `parts`, all of whose indices must be in [begin, end). The value at an index is the left fold of the values
-/// of all parts at this index, in the order of the parts. Both strategies give this result, so its bits depend only on
-/// the data. The output arrays need room for the entries of all parts, and must not overlap the parts. Returns the
-/// number of entries written.
+/// of all parts at this index, in the order of the parts. The output arrays need room for the entries of all parts, or
+/// for `end - begin` entries if that is fewer, and must not overlap the parts. Returns the number of entries written.
 ///
 /// Uses a dense accumulator with a bitmap if the range has at most `merge_sparsity` indices per entry and per level of
-/// a merge tree, otherwise a merge tree. Scratch memory comes from `scratch`, and is released before the function
-/// returns.
+/// a merge tree, otherwise a merge tree. The bits of the result depend only on the data, not on this choice. Scratch
+/// memory comes from `scratch`, and is released before the function returns.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end, Index* out_i,
                        T* out_v, Op op, std::pmr::memory_resource& scratch) {
@@ -186,8 +185,8 @@ std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t 
   if (filled == 2) return merge(parts[used[0]], parts[used[1]], out_i, out_v, op);
   std::uint64_t levels = 0;
   while ((std::size_t{1} << levels) < filled) ++levels;
-  // Allocates for either strategy: a call with fewer entries may use the other strategy, and must never need more
-  // memory than a call with more entries.
+  // Allocates enough memory for either strategy, because a call with fewer entries may use the other strategy, but must
+  // never need more memory than a call with more entries.
   const std::uint64_t range = end - begin;
   const std::size_t most_in_tree = std::min<std::size_t>(total, range / (2 * detail::merge_sparsity));
   detail::scratch_memory room(scratch, std::max(detail::dense_bytes<T>(parts.size(), range),

@@ -98,8 +98,8 @@ template <int Most>
 /// errors: rounding errors of the arithmetic (relative 2^-22, for double 2^-51), and 2^-17 * scale / s, because u has
 /// 16 bits.
 ///
-/// Layout: the buckets follow one another. A bucket has its scale as a T (unaligned), followed by its levels in two's
-/// complement, with the first entry in the lowest bits of the first byte, padded to whole bytes. A range of whole
+/// Layout: the buckets follow one another. A bucket consists of its scale as a T (unaligned), followed by its levels in
+/// two's complement, packed from the lowest bits of the first byte on, and padded to whole bytes. A range of whole
 /// buckets is therefore a range of bytes.
 ///
 /// The code -2^(Bits-1) means NaN: a NaN is decoded as NaN, and does not affect the other entries. If a bucket contains
@@ -112,8 +112,8 @@ struct qsgd_codec {
   /// The largest level, s = 2^(Bits-1) - 1.
   static constexpr int levels = (1 << (Bits - 1)) - 1;
 
-  /// Returns the bytes of `count` entries in buckets of `bucket` entries: each bucket takes ceil(entries * Bits / 8) +
-  /// sizeof(T) bytes. Throws `invalid_argument` if `bucket` is 0.
+  /// Returns the size in bytes of `count` encoded entries, in buckets of up to `bucket` entries. Each bucket takes
+  /// ceil(entries * Bits / 8) + sizeof(T) bytes. Throws `invalid_argument` if `bucket` is 0.
   template <element T>
   static constexpr std::size_t encoded_bytes(std::size_t count, std::size_t bucket = default_bucket) {
     check(bucket);
@@ -179,8 +179,8 @@ struct qsgd_codec {
     return x - x == 0;
   }
 
-  /// The entries of a bucket with a scale below `small` are magnified, because s / scale might overflow, or the scale
-  /// might be denormal and have lost bits.
+  /// If the scale of a bucket is below `small`, its entries are magnified, because otherwise s / scale might overflow,
+  /// or the scale might be denormal and have lost bits.
   template <class Real>
   static constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
 
@@ -289,8 +289,8 @@ struct qsgd_codec {
     if constexpr (Bits == 8) {
       std::memcpy(out, codes.data(), count);
     } else {
-      // Packs eight codes at a time: joins neighbouring codes to pairs, then pairs to groups of four, then two groups
-      // of four to one word.
+      // Packs eight codes at a time: joins neighbouring codes into pairs, pairs into groups of four, and two groups of
+      // four into one word.
       std::array<std::byte, block / per_byte> bytes;
       for (std::size_t e = 0; e < block; e += 8) {
         std::uint64_t word;
@@ -329,7 +329,7 @@ struct qsgd_codec {
     in += sizeof(T);
     const auto scale = static_cast<real_type>(stored);
     std::size_t e = 0;
-    if constexpr (Bits == 8) { // no table of 256 values, which would cost more per bucket than it saves
+    if constexpr (Bits == 8) { // no table of 256 values per bucket: it would cost more than it saves
       const bool finite = is_finite(scale);
       for (; finite && e < count; ++e)
         out[e] = static_cast<T>(scale * fractions<real_type>[static_cast<std::size_t>(in[e])]);

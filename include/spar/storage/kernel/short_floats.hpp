@@ -20,8 +20,8 @@ namespace detail {
 /// The number of values in an inner loop; a constant, so that compilers vectorise the loop.
 inline constexpr std::size_t short_block = 32;
 
-/// Returns a mask with all bits set if the condition holds, otherwise 0. `select` uses masks, because such a selection
-/// vectorises on every processor.
+/// Returns a mask with all bits set if the condition holds, otherwise 0. `select` uses masks, because selection by a
+/// mask vectorises on every processor.
 constexpr std::int32_t mask_of(bool condition) noexcept { return -static_cast<std::int32_t>(condition); }
 constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t no) noexcept {
   return (yes & mask) | (no & ~mask);
@@ -31,7 +31,7 @@ constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t 
 
 /// bfloat16: 8 bits of precision, with the range of float. NaN stays NaN. A double is first rounded to float.
 struct bfloat16_code {
-  /// Finite values whose magnitude is at least `limit` would become infinite.
+  /// Values whose magnitude is at least `limit` become infinite.
   static constexpr float limit = 0x1.ffp127F;
   static constexpr double relative_error = 0x1p-8;
 

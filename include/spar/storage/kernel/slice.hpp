@@ -26,7 +26,7 @@ constexpr std::size_t lower_bound(std::span<const Index> indices, std::uint64_t 
 }
 
 /// Returns a view of the entries of `stream` with `begin <= index < end`; the view is empty if `end <= begin`. Takes
-/// O(log count) time.
+/// O(log `stream.size()`) time.
 template <element T, index_type Index>
 constexpr coo_span<T, Index> slice(coo_span<T, Index> stream, std::uint64_t begin, std::uint64_t end) {
   const std::size_t first = lower_bound(stream.indices, begin);

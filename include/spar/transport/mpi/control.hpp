@@ -35,8 +35,8 @@ class mpi_control {
     withdraw(request_);
   }
 
-  /// Stores the next control message that has arrived in `note`; returns false if none has arrived. Records the
-  /// messages `gone` and `left`, each the last message of its source, instead of returning them. Throws
+  /// Stores in `note` the next control message that has arrived; returns false if there is none. Records a message
+  /// `gone` or `left`, which is the last message of its source, and continues with the next message. Throws
   /// `corrupt_message` if a message is damaged or if its source is not a rank from 0 to `ranks` - 1.
   bool take(control_message& note, rank_t ranks) {
     while (has_ended(request_)) {
@@ -72,9 +72,9 @@ class mpi_control {
   /// A barrier: waits until all ranks of `net` have called `meet`; `net` is the transport to which these control
   /// messages belong. Throws `peer_failed` if a rank fails, and `timeout` if a rank is missing at the deadline; the
   /// communicator is dead after either error. Runs the dissemination barrier (Hensgen, Finkel and Manber 1988) twice: a
-  /// late rank may pass the first barrier although the other ranks no longer wait, but not the second barrier. During
-  /// the second barrier, the pending calls of this rank make no progress, because a call might fail; `look()` handles
-  /// only control messages.
+  /// late rank may pass the first barrier although the other ranks no longer wait, but cannot pass the second. During
+  /// the second barrier, the pending calls of this rank make no progress, because a call might fail; the rank only
+  /// calls `look()`, which handles control messages.
   template <class Net, class Look>
   void meet(Net& net, Look look) {
     const rank_t rank = net.rank(), size = net.size();

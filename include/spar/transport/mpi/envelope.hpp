@@ -14,19 +14,20 @@
 
 namespace spar {
 
-/// The largest payload, in bytes with each piece padded to a multiple of 16 bytes, that is sent in the same MPI message
-/// as its header.
+/// The size in bytes of the largest payload that is sent in the same MPI message as its header. The size of each piece
+/// is rounded up to a multiple of 16 bytes.
 inline constexpr std::size_t enclosed_bytes = 4096;
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
 /// Whether the payload of the message with the header `h` is part of its envelope.
 inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.lengths, max_pieces) <= enclosed_bytes; }
 
-/// A header of 16 instead of 64 bytes, for messages with one piece of at most 4096 bytes of dense values. A message of
-/// 24 bytes is faster than a message of 80 bytes, because 24 bytes share a cache line with MPI's own header. The
-/// receiver computes the remaining fields from the tag and the length of the message. A short header has no dimension;
-/// the digest, which ranks compare, covers the dimension. Layout in bits, from the lowest: magic number 8, element 4,
-/// index 4, the part of the sequence number that is not in the tag 16; CRC-32C of all other bits 32; digest 64.
+/// A header of 16 instead of 64 bytes, for messages with one piece of at most 4096 bytes of dense values. A message
+/// with a payload of 8 bytes thus has 24 instead of 80 bytes and is faster, because 24 bytes share a cache line with
+/// MPI's own header. The receiver computes the number of values and the size of the piece from the length of the
+/// message. A short header does not contain the dimension, but ranks compare the digest, which covers the dimension.
+/// Fields from the lowest bit, with their number of bits: magic number (8), element type (4), index type (4), the part
+/// of the sequence number that is not in the tag (16), CRC-32C of all other fields (32), digest (64).
 class short_header {
  public:
   static constexpr std::uint32_t expected_magic = 0xB2;
@@ -65,9 +66,8 @@ class short_header {
     // Rejects payloads of more than `enclosed_bytes` bytes: the receiver would wait for their pieces in further
     // messages.
     if (size == 0 || payload % size != 0 || payload > enclosed_bytes) {
-      raise<corrupt_message>({"a message with a short header has ", payload,
-                              " bytes of payload; expected a multiple of its value size, ", size, " bytes, of at most ",
-                              enclosed_bytes, " bytes"});
+      raise<corrupt_message>({"a message with a short header has ", payload, " bytes of payload and values of ", size,
+                              " bytes; expected a whole number of values in at most ", enclosed_bytes, " bytes"});
     }
     h.format = wire_format::dense;
     h.sequence = static_cast<std::uint16_t>(fields_ >> 16);
@@ -88,8 +88,8 @@ class short_header {
 };
 static_assert(sizeof(short_header) == 16 && std::is_trivially_copyable_v<short_header>);
 
-/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if they are enclosed, the
-/// pieces. `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
+/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if `is_enclosed`, the pieces.
+/// `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
 inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noexcept {
   if (short_header::suffices(out.head)) {
     const short_header brief(out.head);
@@ -106,7 +106,7 @@ inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noex
 }
 
 /// Reads an envelope that `write_envelope` wrote. Stores the header in `h`. Returns the pieces of the payload as views
-/// of `bytes`, or empty views if the pieces are not enclosed. `bytes` must begin at a multiple of 16 bytes. Throws
+/// of `bytes`, or empty views if the pieces are not enclosed. `bytes` must be aligned to 16 bytes. Throws
 /// `corrupt_message` if the envelope is damaged or malformed.
 inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) {
   payload_views pieces{};

@@ -27,23 +27,23 @@
 
 namespace spar {
 
-/// The transport of one rank of an MPI communicator. A message is an envelope with the header and up to 4 KiB of
-/// payload. A larger payload follows in segments, which are sent from the caller's memory under the same tag. The
-/// receiver learns the size of the payload from the envelope, so it needs no MPI_Probe, and the size may exceed the
-/// range of MPI's int. Control messages have a separate communicator. A waiting rank polls MPI, so that a failed or
+/// The transport of one rank of an MPI communicator. A message begins with an envelope, which contains the header and a
+/// payload of up to 4 KiB. A larger payload follows in segments, which are sent from the caller's memory under the same
+/// tag. The receiver learns the size of the payload from the envelope without MPI_Probe, and the size may exceed the
+/// range of MPI's int. Control messages use a separate communicator. A waiting rank polls MPI, so that a failed or
 /// silent peer ends the wait; after 128 polls, the rank yields its core to other threads between polls.
 class mpi_port : public endpoint {
  public:
   mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
         options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()),
-        requests_(room() * detail::mpi_segments::window) { // a large reserve takes no memory until its pages are used
+        requests_(room() * detail::mpi_segments::window) { // reserved memory takes no pages until it is used
     set_network(network);
     leaving_.reserve(max_leaving);
   }
 
-  /// Waits up to one second for the last messages of this rank to leave. If the communicator is dead, also receives
-  /// messages until all ranks have announced that their own messages have left.
+  /// Waits up to one second for the last messages of this rank to leave. If the communicator is dead, also discards
+  /// incoming messages until all ranks have announced that their own messages have left or are given up.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
@@ -82,7 +82,7 @@ class mpi_port : public endpoint {
     control_.meet(*this, [this] { poll_control(); });
   }
   void compute(std::uint64_t) const noexcept {}
-  /// Seconds by MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
+  /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
 
  private:
@@ -106,10 +106,10 @@ class mpi_port : public endpoint {
   };
   using wait_set = detail::mpi_wait_set<request_owner>;
 
-  /// A message in flight whose whole payload is in its envelope. A message of at most `eager_bytes` bytes counts as
-  /// sent at once, unless `max_leaving` messages are in flight: MPI normally sends such a short message without further
-  /// calls by the sender, and otherwise the message is late, but not lost. A longer message has an operation, whose
-  /// request joins the wait set when a coroutine awaits the operation.
+  /// An MPI message in flight that is sent entirely from its envelope. If the message has at most `eager_bytes` bytes
+  /// and fewer than `max_leaving` messages are in flight, the send ends at once: MPI normally sends short messages
+  /// without further calls by the sender, and if MPI needs a call, the message is late, but not lost. Otherwise, the
+  /// send has an operation, `owner`, and the request joins the wait set when a coroutine awaits the operation.
   struct departure {
     MPI_Request request;
     envelope* cover;
@@ -185,7 +185,7 @@ class mpi_port : public endpoint {
   }
 
  private:
-  /// The number of operations for which this port reserves memory, enough for a typical call to allocate none.
+  /// The number of operations for which this port reserves memory, so that a typical call allocates no memory.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
 
   request_owner* begin(bool receives, rank_t peer, tag_t tag, envelope* cover) {
@@ -211,9 +211,9 @@ class mpi_port : public endpoint {
       // A blocking wait checks for control messages at every 32nd poll only; but a rank without requests checks at
       // every poll, because it may await a control message.
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
-      // A program may poll rarely by non-blocking calls, so such calls check deadlines at every 4th poll, and blocking
-      // calls at every 1024th. MPI may need several polls to notice a message that has arrived, so a check at every
-      // poll could report a timeout although the message has arrived.
+      // A program may make non-blocking calls only rarely, so non-blocking calls check deadlines at every 4th poll;
+      // blocking calls check deadlines at every 1024th poll. MPI may need several polls to notice a message that has
+      // arrived, so a check at every poll could report a timeout although the message has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
       if (polls > 128) sched_yield();
@@ -300,7 +300,7 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Handles the control messages that have arrived. Polls call this function rarely, to save calls of MPI.
+  /// Handles the control messages that have arrived. Most polls of a blocking wait skip this step, to save MPI calls.
   void poll_control() {
     for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
   }
@@ -410,7 +410,7 @@ class mpi_port : public endpoint {
   }
 
   /// Receives and discards the messages that peers have sent for failed calls, so that the peers' sends complete. Skips
-  /// peers that have given up their messages, because the peers may have freed the memory of the messages. Stops when
+  /// peers that have given up their messages, because such a peer may have freed the memory of its messages. Stops when
   /// this rank gives up its own messages.
   void drain() noexcept {
     try_poll_control();

@@ -19,9 +19,9 @@ namespace spar {
 /// Options of the transport `mpi`.
 struct mpi_options {
   /// Size in bytes of the segments in which a payload of more than 4 KiB is sent. 0 means 1 GiB between ranks of one
-  /// host and 16 KiB between hosts: over TCP, two ranks can send each other at most 16 KiB at the same time without a
-  /// handshake. On networks where a handshake does not queue behind data, a larger size may be faster. If ranks pass
-  /// different sizes, the smallest size other than 0 applies to all ranks.
+  /// host and 16 KiB between hosts. Open MPI and MPICH send messages of up to 16 KiB over TCP without a handshake;
+  /// a handshake would queue behind data. On networks where a handshake does not queue behind data, a larger size may
+  /// be faster. If ranks pass different sizes, the smallest size other than 0 applies to all ranks.
   std::size_t segment_bytes = 0;
   /// Upstream resource of the rank's memory pool.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
@@ -43,9 +43,9 @@ class mpi_segments {
   /// The number of segments of a message that are in flight at the same time, enough to keep the link busy until this
   /// rank posts the next segments.
   static constexpr std::size_t window = 32;
-  /// One segment in 16 is sent by MPI_Issend, which completes only when the segment is received. The others are sent by
-  /// MPI_Isend, which completes when MPI has taken the data: if all were, MPI would buffer the whole message of a
-  /// sender that is ahead of its receiver.
+  /// One segment in 16 is sent by MPI_Issend, which completes only when the segment is received. All other segments
+  /// are sent by MPI_Isend, which completes when MPI has taken the data. If all segments were sent by MPI_Isend, MPI
+  /// would buffer the whole message of a sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
   /// Collective over `comm`. `wanted` is the option `segment_bytes` of this rank, in bytes, or 0. Throws `mismatch` if

@@ -54,8 +54,8 @@ class sim_network {
     }
     if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
       raise<invalid_argument>(
-          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores, got a bandwidth of ",
-           options.bandwidth, " B/s, ranks per host: ", options.ranks_per_host, ", cores: ", options.cores});
+          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores; got bandwidth ",
+           options.bandwidth, " B/s, ranks per host ", options.ranks_per_host, ", cores ", options.cores});
     }
     check(options.tree, size);
     return options;
@@ -85,15 +85,15 @@ class sim_network {
     }
     for (const std::size_t at : tree.at) {
       if (at >= tree.nodes.size() || inner[at]) {
-        raise<invalid_argument>({"a rank is at node ", at,
-                                 " of the network tree, which has children or does not exist; expected the number of "
-                                 "a node without children, below ",
+        raise<invalid_argument>({"the network tree places a rank at node ", at,
+                                 ", which has children or does not exist; expected the number of a node without "
+                                 "children, below ",
                                  tree.nodes.size()});
       }
     }
   }
 
-  /// Upper bounds, over all pairs of ranks, of the latency of a message in seconds and of its seconds per byte.
+  /// Upper bounds, for any two ranks, of a message's latency in seconds and its transfer time in seconds per byte.
   [[nodiscard]] std::pair<double, double> message() const {
     if (tree().nodes.empty()) return {options_->latency, 1 / options_->bandwidth};
     double alpha = 0, beta = 0;
@@ -141,8 +141,8 @@ class sim_network {
   }
 
  private:
-  /// Computes how a message passes the next link of its path in a tree, which leads up to the lowest common ancestor of
-  /// sender and receiver, then down to the receiver.
+  /// Computes how a message passes the next link of its path in a tree. The path leads up to the lowest common ancestor
+  /// of sender and receiver, then down to the receiver.
   passage climb(double now, way& on, rank_t source, rank_t destination, std::uint64_t bytes) {
     if (!on.begun) on = {.begun = true, .link = at(source)};
     const network_tree::node& node = tree().nodes[on.link];

@@ -12,14 +12,14 @@ namespace spar {
 
 /// The simulated machine and the order of events. A message with L bytes of payload occupies the outgoing link of the
 /// sender's host for `overhead` + L / `bandwidth` seconds. The first byte of the message reaches the incoming link of
-/// the receiver's host after `latency`, and the message occupies the incoming link equally long. The ranks of a host
-/// share the links of the host, which transmit messages in the order in which they reach the link. Between ranks of one
-/// host, a message uses no link and takes `latency` + `overhead` + L / `bandwidth`. The latency includes the time for
-/// the header of a message.
+/// the receiver's host `latency` seconds after the transmission begins, and the message occupies the incoming link for
+/// as many seconds as the outgoing link. The ranks of a host share the links of the host. A link transmits messages in
+/// the order in which the messages reach the link. Between ranks of one host, a message uses no link and takes
+/// `latency` + `overhead` + L / `bandwidth` seconds. The latency includes the time for the header of a message.
 ///
 /// With a `tree`, a message travels up and down the links of the tree. The message occupies each link for `overhead` +
 /// L / b seconds, where b is the bandwidth of the link. The first byte of the message reaches the next link after the
-/// latency of the link.
+/// latency of the link that it leaves.
 struct simulator_options {
   double latency = 1e-6;     ///< alpha, in seconds
   double bandwidth = 1e9;    ///< 1 / beta, in bytes per second for each link and direction

@@ -86,8 +86,8 @@ class sim_port : public endpoint {
   /// the clock of this rank to the time of the event.
   void complete(detail::operation_record& ended);
 
-  /// Ends the operation that has been awaited longest in `timeout`, if its deadline has expired at the time of the
-  /// current event.
+  /// If the deadline of the longest awaited operation has expired at the time of the current event, ends this operation
+  /// in `timeout`.
   void check_deadline();
 
   class sleeping {
