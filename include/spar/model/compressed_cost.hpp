@@ -14,7 +14,7 @@ namespace spar {
 
 /// The cost of a codec in the model: the size of an encoded value, and the time to encode or decode a value.
 struct codec_model {
-  double value_bytes = 4; ///< bytes of an encoded value
+  double value_bytes = 4; ///< bytes per encoded value
   double seconds = 0;     ///< seconds to encode one value, and also to decode one value
 };
 

@@ -31,7 +31,8 @@ namespace detail {
 /// integer, but at least 1. Throws `invalid_argument` if k and density are both nonzero, if k exceeds n, or if the
 /// density is not in [0, 1].
 inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
-  if (!(density >= 0 && density <= 1)) raise<invalid_argument>({"a density of ", density, " is not in [0, 1]"});
+  if (!(density >= 0 && density <= 1))
+    raise<invalid_argument>({"the density ", density, " is out of range; expected a value in [0, 1]"});
   if (k != 0 && density != 0) {
     raise<invalid_argument>({"expected either k or a density, but k is ", k, " and the density is ", density});
   }

@@ -99,8 +99,9 @@ class trace_writer {
 } // namespace detail
 
 /// Records each send and receive, from its start until the rank notices its end, and the time for which a coroutine
-/// waits for the operation. Also records each computation. The recorded start of a computation is the time at which
-/// another event, or a call, last began or ended on this rank. Forwards all functions to the wrapped transport, which
+/// waits for the operation. Also records each computation. An algorithm reports a computation only after the work, so
+/// the computation is recorded as starting when a send, receive, computation or call last began or ended on this rank.
+/// Forwards all functions to the wrapped transport, which
 /// must outlive this object. Times are virtual in the simulator; other transports take them from a clock that all ranks
 /// of a host share.
 ///

@@ -247,7 +247,7 @@ class flex_stream_sum : public flex_streams<T, Index> {
   std::span<T> residual_;
   std::uint64_t level_ = 0;
   std::optional<outgoing_list<Storage, T, Index>> out_;
-  std::optional<buffer<std::size_t>> first_; // for each part, where the streams of its chain begin in `views_`
+  std::optional<buffer<std::size_t>> first_; // for each part, the offset in `views_` of the streams of its chain
   // For each chain whose root is this rank, the streams of the chain's ranks in the order of the chain.
   std::optional<buffer<stream_view<T, Index>>> views_;
 };
@@ -295,7 +295,7 @@ class flex_stream_copy : public flex_streams<T, Index> {
 
 /// A reduce-scatter of the dense values `x`, in place, along the chains of a plan. Afterwards the range that the plan
 /// assigns to this rank holds the sum, and the rest of `x` is unspecified. Throws `invalid_argument` if the plan is for
-/// another number of values or of ranks.
+/// a different number of values or ranks.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
   plan->check(x.size(), net.size());

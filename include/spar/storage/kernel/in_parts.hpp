@@ -11,8 +11,8 @@
 
 namespace spar::kernel {
 
-/// Returns the room, as a number of entries, that each thread needs in the output of a pass over n values that selects
-/// up to `count` entries.
+/// Returns the number of entries for which each thread needs room in the output of a pass over n values, if the pass
+/// selects up to `count` entries.
 constexpr std::size_t part_room(std::size_t count, std::size_t n, int threads) noexcept {
   return threads == 1 ? count : std::min(count, n / static_cast<std::size_t>(threads) + 1);
 }

@@ -86,7 +86,7 @@ class sim_port : public endpoint {
   /// the clock of this rank to the time of the event.
   void complete(detail::operation_record& ended);
 
-  /// If the deadline of the longest awaited operation has expired at the time of the current event, ends this operation
+  /// If the deadline of the longest-awaited operation has expired at the time of the current event, ends this operation
   /// in `timeout`.
   void check_deadline();
 
