@@ -179,8 +179,8 @@ std::string complaint(const Selector& select, std::size_t n) {
 TEST(selector_exact_topk, names_what_is_wrong) {
   EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "the selector's k is 11, but n is 10");
   EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "the selector's k is 1, but n is 0");
-  EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "a density of 1.5 is not in [0, 1]");
-  EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "a density of -0.1 is not in [0, 1]");
+  EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "the density 1.5 is out of range; expected a value in [0, 1]");
+  EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "the density -0.1 is out of range; expected a value in [0, 1]");
   EXPECT_NE(complaint(exact_topk{.density = std::numeric_limits<double>::quiet_NaN()}, 10), "");
   EXPECT_EQ(complaint(exact_topk{.k = 2, .density = 0.5}, 10),
             "expected either k or a density, but k is 2 and the density is 0.5");

@@ -79,10 +79,11 @@ class gathered {
     const std::uint64_t total = in.head().count;
     if (in.head().format != wire_format::parts || ends.size() != parts || indices.size() != total ||
         values.size() != total || (parts > 0 ? ends.back() : 0) != total) {
-      raise<corrupt_message>({"a received message of wire format ", static_cast<int>(in.head().format), " has ",
-                              ends.size(), " streams up to entry ", ends.empty() ? 0 : ends.back(), ", ",
-                              indices.size(), " indices and ", values.size(), " values; expected format 4 with ", parts,
-                              " streams and ", total, " entries"});
+      raise<corrupt_message>({"a received message has wire format ", static_cast<int>(in.head().format), ", ",
+                              ends.size(), " streams that end at entry ", ends.empty() ? 0 : ends.back(), ", ",
+                              indices.size(), " indices and ", values.size(), " values; expected wire format 4, ",
+                              parts, " streams that end at entry ", total, ", ", total, " indices and ", total,
+                              " values"});
     }
     std::uint64_t last = 0;
     for (std::size_t i = 0; i < parts; last = ends[i++]) {

@@ -196,8 +196,9 @@ class simulator {
     return rank.rank();
   }
 
-  /// Handles the arrival of the message `m` at a link. Schedules the event that `m` reaches the next link or its
-  /// receiver and, at the first link of the path, unless sends are synchronous, the event that `m` has left the link.
+  /// Handles the arrival of the message `m` at a link. Schedules the arrival of `m` at the next link or at its
+  /// receiver. At the first link of the path, also schedules the event that `m` has left the link, unless sends are
+  /// synchronous.
   void transmit(sim_port::shipment& m) {
     const std::uint64_t tie = hash(m.source, m.peer, m.tag);
     const bool first = !m.way.begun;

@@ -18,8 +18,8 @@ inline constexpr std::size_t max_text_length = 520;
 
 namespace detail {
 
-/// A text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Used
-/// instead of std::string, which would take every program far longer to compile.
+/// Text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Replaces
+/// std::string, which would greatly increase the compile time of every program.
 class bounded_text {
  public:
   bounded_text() = default;

@@ -139,8 +139,8 @@ template <class T>
 
 #endif
 
-/// Writes the positions of the one bits of `mask`, and returns their number, like `bit_positions`. Optimised for words
-/// with at most two one bits: has no branch per word, because the branch would be mispredicted half of the time.
+/// Writes the positions of the set bits of `mask` and returns their number, like `bit_positions`. Optimised for words
+/// with at most two set bits: avoids a branch per word, which would be mispredicted half of the time.
 template <std::size_t Words>
 [[gnu::always_inline]] inline std::size_t few_positions(const std::uint64_t* mask, std::uint16_t* positions) {
   constexpr auto guard = std::uint64_t{1} << 63; // keeps the argument of countr_zero nonzero: 0 would need a branch
