@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Includes spar.hpp and the collectives for tree-shaped networks: the topologies on_tree and on_plan, the schedules
-// that use such a topology, and the systems that are composed of a tree topology and a schedule.
+// that use these topologies, and the systems flexreduce, tree_dense and tree_sparcml.
 #pragma once
 
 #include <spar/collective/topk/quantile_owners.hpp>

@@ -417,17 +417,17 @@ TEST(error_feedback, a_state_of_other_parts_is_refused_with_the_names_of_both) {
   using spar::selector::exact_topk;
   const spar::topka_allreduce topka;
   EXPECT_EQ(refusal(topka, spar::gaussiank_allreduce()),
-            "the state was saved from exact_topk, coo, flat, gather_and_merge, but this reducer is gaussian, "
-            "coo, flat, gather_and_merge");
+            "the state was saved by the reducer exact_topk, coo, flat, gather_and_merge; this reducer is "
+            "gaussian, coo, flat, gather_and_merge");
   EXPECT_EQ(refusal(spar::topkdsa_allreduce(), topka),
-            "the state was saved from exact_topk, coo, flat, split_allgather, but this reducer is "
+            "the state was saved by the reducer exact_topk, coo, flat, split_allgather; this reducer is "
             "exact_topk, coo, flat, gather_and_merge");
   EXPECT_EQ(refusal(spar::ok_topk_allreduce<>(), spar::compose(exact_topk{}, spar::balanced_owners{})),
-            "the state was saved from threshold_reuse, coo, flat, balanced_owners, but this reducer is "
+            "the state was saved by the reducer threshold_reuse, coo, flat, balanced_owners; this reducer is "
             "exact_topk, coo, flat, balanced_owners");
   EXPECT_EQ(refusal(spar::compose(exact_topk{}, spar::recursive_doubling{}),
                     spar::compose(exact_topk{}, spar::storage::qsgd<4>{}, spar::recursive_doubling{})),
-            "the state was saved from exact_topk, coo, flat, recursive_doubling, but this reducer is "
+            "the state was saved by the reducer exact_topk, coo, flat, recursive_doubling; this reducer is "
             "exact_topk, qsgd4, flat, recursive_doubling");
   reducer other_options(top(3));
   EXPECT_NO_THROW(other_options.load(reducer(top(1)).save()));

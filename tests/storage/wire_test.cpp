@@ -89,7 +89,8 @@ TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
                  "index 20 at entry 1; expected ascending indices below 20");
   expect_refused({.count = 2, .indices = {13, 12}, .values = {1, 2}}, "index 12 at entry 1; expected ascending");
   expect_refused({.count = 2, .indices = {13, 13}, .values = {1, 2}}, "index 13 at entry 1; expected ascending");
-  expect_refused({.count = 2, .indices = {9, 12}, .values = {1, 2}}, "index 9 at entry 0; expected at least 10");
+  expect_refused({.count = 2, .indices = {9, 12}, .values = {1, 2}},
+                 "index 9 at entry 0; expected an index of at least 10");
   expect_refused({.count = 3, .indices = {11, 12}, .values = {1, 2}}, "its header gives 3");
   expect_refused({.count = 2, .indices = {11, 12}, .values = {1}}, "2 indices and 1 values");
   expect_refused({.format = spar::wire_format::dense, .count = 9, .values = std::vector<float>(9)},
@@ -97,7 +98,7 @@ TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
   expect_refused({.format = spar::wire_format::dense, .count = 10, .values = std::vector<float>(9)},
                  "; expected 10 values");
   expect_refused({.format = spar::wire_format::encoded, .count = 1, .indices = {11}, .values = {1}},
-                 "expected a stream");
+                 "expected format 1 (sparse stream) or 2 (dense stream)");
 }
 
 TEST(streams_on_the_wire, are_joined_or_refused) {

@@ -28,9 +28,9 @@ TEST(tree_json, is_the_tree_that_code_composes) {
 
 TEST(tree_json, bad_ones_are_refused_with_the_place) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "malformed JSON of a tree: "},
-      {"{", "malformed JSON of a tree: "},
-      {R"({"bandwidth": 1e400, "children": [{"rank": 0}]})", "malformed JSON of a tree: "},
+      {"", "malformed JSON tree: "},
+      {"{", "malformed JSON tree: "},
+      {R"({"bandwidth": 1e400, "children": [{"rank": 0}]})", "malformed JSON tree: "},
       {"[]", "root of the tree is a JSON array; expected a JSON object"},
       {R"({"rank": -1})", "root.rank of the tree is -1; expected an integer in [0, 2147483647]"},
       {R"({"rank": 0.5})", "root.rank of the tree is 0.5; expected an integer in [0, 2147483647]"},
@@ -41,7 +41,7 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"children": {}})", "root.children of the tree is a JSON object; expected a JSON array"},
       {R"({"children": [{"rank": 0}, 1]})", "root.children[1] of the tree is a JSON number; expected a JSON object"},
       {R"({"children": [{"rank": 0}, {"ranks": 1}]})",
-       "root.children[1] of the tree has the unknown key 'ranks'; expected rank, or"},
+       "root.children[1] of the tree has the unknown key 'ranks'; expected rank or "},
       {R"({"children": [{"children": []}]})",
        "root.children[0] of the tree has neither a rank nor children; expected one of the two"},
       {R"({"bandwidth": "fast", "children": [{"rank": 0}]})",

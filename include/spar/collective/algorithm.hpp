@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The protocol of algorithms: the members that a collective's struct must have, and how spar calls the struct.
 // Compositions follow this protocol, and a program's own structs can, too. Each algorithm fixes the order of reduction,
-// which never depends on the order in which messages arrive: of two sums, the sum of the lower ranks is the left
-// operand, unless the algorithm documents another order or only one of the two sums is dense (see storage/merge.hpp).
+// which never depends on the order in which messages arrive. In each reduction of two sums, the left operand is the sum
+// of the lower ranks, unless the algorithm documents another order or only one of the sums is dense (see
+// storage/merge.hpp).
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>
@@ -21,9 +22,9 @@
 
 namespace spar {
 
-/// Defaults for the members `validate` and `options`. An algorithm derives from this struct and replaces the member
-/// that must differ. An algorithm whose options users set by designated initialisers defines both members itself,
-/// because g++ warns of designated initialisers that omit a base class.
+/// Defaults for the members `validate` and `options`. An algorithm can derive from this struct and redefine either
+/// member. If users set the algorithm's options by designated initialisers, the algorithm should define both members
+/// itself, because g++ warns about designated initialisers that omit a base class.
 struct algorithm_defaults {
   /// Throws `invalid_argument` if the algorithm's options are invalid for a call with n values of T (first argument) on
   /// P ranks (second argument); this default accepts every call. spar calls `validate` before the call sends anything.

@@ -6,7 +6,7 @@
 
 /// The assertion level for which a program is compiled: 0 (no assertions), 1 (checks of local state) or 2 (also checks
 /// that cost messages or passes over the data). At every level, spar checks the arguments of public functions, and
-/// compares the call signatures of the ranks, which every message header contains and which must be equal on all ranks.
+/// compares the ranks' call signatures, which every message header contains and which must be equal on all ranks.
 #ifndef SPAR_ASSERTION_LEVEL
 #ifdef NDEBUG
 #define SPAR_ASSERTION_LEVEL 0

@@ -92,7 +92,7 @@ struct mismatch : error {
   using error::error;
 };
 
-/// Thrown if a received message contains bytes that no working rank sends, for example a wrong checksum.
+/// Thrown if a received message contains bytes that no correctly working rank sends, for example a wrong checksum.
 struct corrupt_message : error {
   using error::error;
 };
@@ -103,8 +103,7 @@ struct peer_failed : error {
   using error::error;
 };
 
-/// Thrown by a call if, before the deadline, an awaited message has not arrived or a sent message has not been
-/// received.
+/// Thrown by a call if an awaited message does not arrive, or a sent message is not received, within the deadline.
 struct timeout : error {
   using error::error;
 };
@@ -120,7 +119,7 @@ struct transport_error : error {
   using error::error;
 };
 
-/// Returns the error message of the exception to which `why` points, which may have any type.
+/// Returns the error message of the exception that `why` points to. The exception may have any type.
 [[gnu::cold]] inline std::string message_of(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);

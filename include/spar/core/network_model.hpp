@@ -7,8 +7,8 @@
 namespace spar {
 
 /// The costs, in seconds, of messages, bytes and local work, from which spar predicts the durations of algorithms. The
-/// default values were fitted to ranks on one machine. `spar_perf --calibrate FILE` measures the costs on a network,
-/// and `read_network(FILE)` reads them.
+/// default values were fitted to ranks on one machine. `spar_perf --calibrate FILE` measures the costs on a network and
+/// writes them to FILE, which `read_network(FILE)` reads.
 struct network_model {
   double alpha = 1e-6;        ///< seconds per message
   double beta = 1e-10;        ///< seconds per byte

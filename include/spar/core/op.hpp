@@ -16,8 +16,8 @@ namespace spar {
 
 namespace detail {
 
-/// Returns f(a, b). Integers are first converted to an unsigned type, so that signed sums and products wrap around, as
-/// in MPI, without undefined behaviour.
+/// Returns f(a, b). Integers are first converted to an unsigned type, so that signed sums and products wrap around
+/// without undefined behaviour.
 template <class T, class F>
 constexpr T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>) {

@@ -76,7 +76,7 @@ struct compression_choice {
     chosen = ring ? algorithm::compressed_ring : algorithm::compressed_doubling;
   }
 
-  /// The chosen algorithm and the expected times of all algorithms, as a sentence for people.
+  /// A readable sentence with the choice and with the expected times from which the choice was made.
   [[nodiscard]] std::string reason() const {
     constexpr std::array names{"without compression", "the compressed ring", "compressed recursive doubling"};
     std::array<char, 256> text{};

@@ -14,7 +14,7 @@ namespace spar {
 struct call_shape {
   std::int64_t ranks = 1; ///< P, the number of ranks
   double n = 0;           ///< dimension of the vectors
-  double k = 0;           ///< the largest number of entries of a rank
+  double k = 0;           ///< the largest number of entries on any rank
   double value_bytes = 4; ///< bytes of a value
   double index_bytes = 4; ///< bytes of an index
 
@@ -24,7 +24,7 @@ struct call_shape {
     return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1)));
   }
   [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
-  /// If a vector is divided evenly among the P ranks, the share that belongs to the other ranks: (P - 1) / P.
+  /// The share of a vector that belongs to the other ranks if the P ranks divide the vector evenly: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
   /// n (1 - (1 - k / n)^count): the expected number of entries in the sum over `count` ranks that have k uniformly
   /// random entries each. Computed by repeated doubling, as the formula loses precision by cancellation if k is small.

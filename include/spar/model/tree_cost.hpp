@@ -57,8 +57,8 @@ inline double seconds_flexreduce(const tree& topology, double bytes) {
 
 /// For each level, the deepest first, the largest number of calls with the same root (FlexReduce, equation 12). The
 /// formula assumes that n is large compared with the number of ranks. The number of calls is 1 plus a term for each
-/// child of the branch: the portion that the root owns after the level, divided by the smallest portion that a rank
-/// below the child holds before the level, rounded up.
+/// child of the branch to which the root belongs. The term is the portion that the root owns after the level, divided
+/// by the smallest portion that a rank below the child holds before the level, rounded up.
 inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   std::vector<double> portion(topology.leaves().size(), 1.0); // portion of the n values that each rank holds
   std::vector<std::size_t> most(topology.levels());

@@ -11,9 +11,10 @@
 
 namespace spar {
 
-/// Makes one step of eager-SGD (eager-SGD, algorithm 2): subtracts from the weights `rate` times the average gradient,
-/// which one round of the partial allreduce `reduce` computes. The average includes the gradients of the ranks that are
-/// not late, and gradients of earlier steps that missed their own rounds.
+/// Makes one step of eager-SGD (eager-SGD, algorithm 2): multiplies the gradient by `rate`, averages the scaled
+/// gradients over the ranks in one round of the partial allreduce `reduce`, and subtracts the average from the weights.
+/// The average includes the gradients of the ranks that are not late, and gradients of earlier steps that missed their
+/// own rounds and were scaled by the rates of those steps.
 ///
 /// If the weights were equal on every rank before the first step, they are equal again once all ranks have made the
 /// same number of steps. On return, `gradient` holds the subtracted update. Returns the ranks whose gradients the

@@ -129,9 +129,9 @@ class error_feedback {
   }
   /// The composition that this object calls, including its options.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
-  /// Replaces the composition by one of the same type with other options, for example with a higher density after a
-  /// warm-up; keeps the residual and the state. All ranks must make the same change between the same two calls,
-  /// otherwise their next call ends in `mismatch`. Throws `invalid_argument` if a call has not ended.
+  /// Replaces the composition with one of the same type with other options, for example with a higher density after a
+  /// warm-up; keeps the residual and the state. All ranks must make the same change between the same two calls;
+  /// otherwise, their next call ends in `mismatch`. Throws `invalid_argument` if a call has not ended.
   void set_algorithm(Algorithm algorithm) { idle().algorithm_ = std::move(algorithm); }
   /// The state after the last successful call: the thresholds, boundaries and counters that the next call uses.
   [[nodiscard]] const state& current_state() const noexcept { return state_; }
@@ -306,8 +306,8 @@ class error_feedback {
     }
   }
 
-  /// Computes the values from which the selector selects: `x` plus the residual. A selector may request the sums block
-  /// by block, just before it reads a block, or all at once.
+  /// Computes the values from which the selector selects: `x` plus the residual. A selector may request all sums at
+  /// once, or the sums of each block just before it reads the block.
   struct accumulation {
     T* to;
     const T* residual; // null before the first call, when the residual is empty
@@ -333,8 +333,8 @@ class error_feedback {
     shared_state_ = hash.value;
   }
 
-  /// Copies the state for the next call in advance, so that the next call allocates no memory even if a state has
-  /// vectors.
+  /// Copies the state for the next call in advance, so that the next call allocates no memory even if the state
+  /// contains vectors.
   void make_room() noexcept {
     try {
       next_ = state_;

@@ -23,7 +23,7 @@
 
 namespace spar::detail {
 
-// A state has two member templates, which call `f` with each of its numbers and with each vector of numbers:
+// A state has two member templates, which call `f` with each number and each vector of numbers in the state:
 // - `shared_state(f)` for the numbers that are equal on all ranks;
 // - `own_state(f)` for the numbers that differ from rank to rank.
 
@@ -40,10 +40,10 @@ std::string names_of(const Algorithm& algorithm) {
   return names.empty() ? std::string(Algorithm::name) : names;
 }
 
-/// Throws `invalid_argument` if a state was saved by a reducer with other parts. `saved` names the parts of the reducer
-/// whose state was saved, and `own` the parts of this reducer, both as `names_of` returns them.
+/// Throws `invalid_argument` if `saved` differs from `own`. `saved` is the result of `names_of` for the reducer that
+/// saved the state, and `own` the result for the reducer that loads the state.
 inline void check_names(const std::string& saved, const std::string& own) {
-  if (saved != own) raise<invalid_argument>({"the state was saved from ", saved, ", but this reducer is ", own});
+  if (saved != own) raise<invalid_argument>({"the state was saved by the reducer ", saved, "; this reducer is ", own});
 }
 
 /// Collects the numbers of a state as 64-bit words; writes the length of a vector before the numbers of the vector.
@@ -83,7 +83,7 @@ struct state_reader {
   }
 };
 
-/// Computes a digest of the numbers of a state, so that ranks can compare their states by one number.
+/// Computes a digest of the numbers of a state that must be equal on all ranks. Ranks then compare only the digest.
 struct state_digest {
   std::uint64_t value = 0;
 
@@ -109,7 +109,7 @@ struct saved_header {
 
 template <element T>
 struct saved_state {
-  std::string names; // empty for version 1, of which only the residual can be restored
+  std::string names; // empty if the layout is version 1, from which only the residual can be restored
   std::vector<std::uint64_t> words;
   std::vector<T> residual;
 };

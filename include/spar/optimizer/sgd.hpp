@@ -58,8 +58,8 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 ///
 /// Returns the subtracted update, and this rank's contribution to the update (see `selected_sum`). `gradient` is
 /// unspecified afterwards; the weights and the residual change only when the call succeeds. Throws `invalid_argument`,
-/// before anything is sent, if the lengths of `weights` and `gradient` differ, or if the residual is not empty and has
-/// another length.
+/// before anything is sent, if the lengths of `weights` and `gradient` differ, or if the residual is not empty and its
+/// length differs from that of `gradient`.
 template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,

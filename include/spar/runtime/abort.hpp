@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ends the calls of all ranks after one rank has failed: the failed rank sends its reason to the other ranks, and each
-// rank resumes its waiting coroutines with an error. `endpoint/failure.hpp` records the reason.
+// Ends the calls of all ranks after one rank has failed: the failed rank sends the reason for its failure to the other
+// ranks, and each rank resumes its waiting coroutines with an error. `endpoint/failure.hpp` records the reason.
 #pragma once
 
 #include <spar/runtime/transport_concept.hpp>

@@ -20,9 +20,10 @@
 
 namespace spar {
 
-/// The interface of an algorithm for one call on one rank. A channel is small, and coroutines get a copy of it; the
-/// transport and the record of the call must outlive all copies. Messages between two ranks on one lane arrive in
-/// order. Parts of an algorithm that run at the same time must use different lanes.
+/// The interface through which an algorithm sends and receives the messages of one call on one rank. Coroutines take
+/// their channels by value, because a channel is small. The transport and the record of the call must outlive all
+/// copies of the channel. Messages between two ranks on one lane arrive in order. Parts of an algorithm that run at the
+/// same time must use different lanes.
 template <transport Net>
 class channel {
  public:
@@ -113,9 +114,9 @@ class channel {
   }
 
   /// Starts to receive a message from the rank `number` into `in`, which must not move until the operation ends.
-  /// Awaiting the operation throws `mismatch` if the sender's call differs from this rank's call, or if the message has
-  /// another size than `in` expects. With checksums on, awaiting the operation also throws `corrupt_message` if the
-  /// message is damaged or an earlier message is missing.
+  /// Awaiting the operation throws `mismatch` if the sender's call differs from this rank's call, or if the size of the
+  /// message is not the size that `in` expects. With checksums on, awaiting the operation also throws `corrupt_message`
+  /// if the message is damaged or an earlier message is missing.
   auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
@@ -172,7 +173,7 @@ class channel {
       }
     }
     if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
-    h.dimension = agreed_.dimension; // a short header lacks the dimension, which the equal digests imply
+    h.dimension = agreed_.dimension; // a short header lacks the dimension, but equal digests imply equal dimensions
     in.check_fit();
     if (checksums) in.verify_payload();
     ++call_->cost.messages_received;
@@ -185,7 +186,7 @@ class channel {
     detail::check_fields(h, peer, own_header(), rank, call_->sequence);
     const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
     detail::call_view theirs = detail::query_peer_call(*net_, call_->sequence, peer);
-    theirs.agreed.digest = h.digest; // as in the message; the peer's call may have another digest by now
+    theirs.agreed.digest = h.digest; // the digest in the peer's answer does not cover the chosen algorithm
     detail::throw_mismatch(theirs, own);
   }
 

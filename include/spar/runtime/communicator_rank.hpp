@@ -41,8 +41,8 @@ class communicator_rank {
     const detail::rank_lock lock(port_.node().shared());
     port_.progress(block);
   }
-  /// Only for programs in the simulator: `co_await net.sleep(seconds)` makes the program compute or idle for `seconds`
-  /// of virtual time, during which the rank still handles messages that arrive.
+  /// Only for programs in the simulator: `co_await net.sleep(seconds)` suspends the program for `seconds` of virtual
+  /// time, as if the program were computing or idle. The rank still handles messages that arrive in this time.
   auto sleep(double seconds)
     requires requires(Port& simulated) { simulated.sleep(seconds); }
   {

@@ -71,10 +71,10 @@ class endpoint {
   /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
   /// the communicator any more.
   [[nodiscard]] bool dead() const noexcept { return failure_.dead(); }
-  /// This rank's subscribers to control messages with the purpose round. The text of each of these messages begins with
-  /// the number of its subscriber.
+  /// This rank's subscribers to control messages with the purpose `round`. The text of each of these messages begins
+  /// with the number of its subscriber.
   [[nodiscard]] detail::control_subscribers& subscribers() noexcept { return subscribers_; }
-  /// The texts of control messages of which only some parts have arrived.
+  /// The incomplete texts, of which only some parts have arrived in control messages.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
 
   /// Seconds since an arbitrary start. The simulator's transport hides this function with one that returns virtual
@@ -131,8 +131,8 @@ class endpoint {
   }
 
   /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
-  /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. The time counts from the
-  /// first time that this rank checks for the message.
+  /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. A wait begins when this
+  /// rank first checks for the message.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) {
     const detail::rank_lock lock(rank_mutex_);
     waits_.set_deadline(seconds);
@@ -155,8 +155,8 @@ class endpoint {
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles a control message with the purpose abort, name or round. Throws `corrupt_message` if the message has
-  /// another purpose or invalid contents, which no working rank sends.
+  /// Handles a control message with the purpose `abort`, `name` or `round`. The caller must handle all other purposes.
+  /// Throws `corrupt_message` if the message has another purpose or invalid contents.
   [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
@@ -169,7 +169,7 @@ class endpoint {
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
     } else if (part.what == purpose::abort) {
       if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
-    } else { // messages of other purposes are handled by the callers of this function
+    } else { // callers handle messages with other valid purposes themselves
       raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
                               static_cast<unsigned>(part.what), "; expected 1 (abort), 3 (name) or 4 (round)"});
     }

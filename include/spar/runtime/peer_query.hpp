@@ -75,8 +75,8 @@ template <transport Net>
   if (call != nullptr) send_call_note(net, call_note::kind::waits, call->sequence, r.peer);
 }
 
-/// Sends a description of the call to the peer of each awaited operation, unless this rank has already done so for this
-/// operation. The simulator calls this function when all ranks wait and no event is left, so that a mismatch is found
+/// Sends the peer of each awaited operation whose `asked` is 0 a description of the call to which the operation
+/// belongs. The simulator calls this function when all ranks wait and no event is left, so that a mismatch is found
 /// before the simulator reports a deadlock.
 template <transport Net>
 void ask(Net& net) {
@@ -130,8 +130,8 @@ template <transport Net>
 /// - While this rank waits for an answer from a peer, uses `text` only as this answer. Ignores an answer that arrives
 ///   later.
 /// - Otherwise, if this rank's call with the same number is different, the longest awaited operation of this call fails
-///   with `mismatch`. If this call awaits no operation, throws `mismatch`, but only if `source` waits for this rank: a
-///   rank that asks aborts the calls of all ranks itself.
+///   with `mismatch`. If this call awaits no operation, throws `mismatch` if `source` waits for this rank. Does not
+///   throw if `source` asks for this rank's call, because `source` then aborts the calls of all ranks itself.
 ///
 /// Throws `corrupt_message` if `text` is malformed.
 template <transport Net>

@@ -87,10 +87,10 @@ class [[nodiscard]] pending_call {
 } // namespace detail
 
 /// The handle of a non-blocking call of a collective whose result has the type T. The transport and borrowed arguments
-/// must outlive the handle, whose destructor waits for the call. To get the result or the error of the call, call
-/// `wait()`, which blocks, or use `co_await std::move(handle)` in a coroutine; do either only once. The call makes
-/// progress whenever the program waits for, or polls, any call on the same transport, and while a progress_thread
-/// exists. With a progress_thread, coroutines cannot await the handle.
+/// must outlive the handle, whose destructor waits for the call. Get the result or the error of the call only once: by
+/// `wait()`, which blocks, or, in a coroutine, by `co_await std::move(handle)`. The call makes progress whenever the
+/// program waits for, or polls, any call on the same transport, and while a progress_thread exists. With a
+/// progress_thread, coroutines cannot await the handle.
 template <communicates Net, class T>
 using pending = detail::pending_call<detail::port_type_of<Net>, T>;
 

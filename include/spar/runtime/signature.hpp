@@ -138,7 +138,7 @@ struct call_view {
   if (!theirs.known()) {
     raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
                      " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
-                     ", rank ", theirs.rank,
+                     "; rank ", theirs.rank,
                      " differs, but did not report its values: it has left the call or did not answer within 1 s"});
   }
   if (theirs.agreed.dimension != own.agreed.dimension) {
@@ -154,8 +154,8 @@ struct call_view {
                    own.rank, between.own());
   }
   raise<mismatch>({"ranks disagree on the algorithm: both run ", own.algorithm.c_str(), ", but rank ", theirs.rank,
-                   " has the digest ", theirs.agreed.digest, ", rank ", own.rank, " has ", own.agreed.digest,
-                   ": their options, plans or states differ"});
+                   " has the digest ", theirs.agreed.digest, " and rank ", own.rank, " has the digest ",
+                   own.agreed.digest, "; their options, plans or states differ"});
 }
 
 } // namespace detail

@@ -9,8 +9,8 @@
 
 namespace spar::selector {
 
-/// The default selector: selects all values, including zeros. If the input is a sparse stream, a schedule may send only
-/// the entries of the stream.
+/// The default selector: selects all values, including zeros. If the input is a sparse stream, a schedule need send
+/// only the entries of the stream.
 struct everything {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "everything";

@@ -21,8 +21,8 @@ namespace spar::selector {
 /// entries, the selector repeatedly divides t by 1.02 until t selects at least 3/4 k entries, or all nonzeros. The
 /// number of selected entries has no upper bound.
 ///
-/// Mean and standard deviation cover the finite entries, summed as doubles; NaN and infinity are always selected. The
-/// result is sorted by index, and deterministic.
+/// The mean and the standard deviation are those of the finite entries, and are computed in double precision; NaN and
+/// infinity are always selected. The result is sorted by index, and deterministic.
 struct gaussian {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
@@ -52,8 +52,8 @@ struct gaussian {
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
     if (count < least) {
-      // Divides t by 1.02 until t is at most `enough`, the largest threshold that selects at least `least` entries, or
-      // all nonzeros. If a division leaves t unchanged because t is too close to zero, sets t to 0.
+      // Divides t by 1.02 until t is at most `enough`, the largest threshold that selects at least `least` entries (all
+      // nonzeros if there are fewer). If a division leaves t unchanged because t is too close to zero, sets t to 0.
       const auto enough = kernel::largest<T>(x, least, memory).threshold;
       for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
       if (nearest<T>(t) > enough) t = 0;

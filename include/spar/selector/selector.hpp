@@ -59,7 +59,7 @@ concept selects = element<T> && index_type<Index> && part_for<Selector, slot::se
                   (detail::selects_at_once<Selector, T, Index> || detail::selects_with_state<Selector, T, Index>);
 
 /// Calls a selector on `x`, with the state `now` if the selector has a state. `prepare(begin, end)` computes the values
-/// of `x` in [begin, end); it is called once for each value, before the selector reads the value.
+/// of `x` in [begin, end). The calls of `prepare` compute each value once, before the selector reads the value.
 template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
 sparse_stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
                                     const Prepare& prepare = {}) {

@@ -23,8 +23,8 @@ namespace spar::selector {
 /// select exactly the k largest entries, like `exact_topk`. The result is sorted by index, and deterministic.
 ///
 /// A call also finds a new threshold, and starts a new period, if the old threshold would select too many or too few
-/// entries: more than k + floor(epsilon * k), or fewer than k - floor(epsilon * k) although there are more nonzeros. If
-/// the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the call still takes one pass,
+/// entries: more than k + floor(epsilon * k), or fewer than k - floor(epsilon * k) although unselected nonzeros remain.
+/// If the old threshold selects too many entries, but at most 2 k + floor(epsilon * k), the call still takes one pass,
 /// because the selected entries include the k largest. In contrast, the program of the paper's authors does not bound
 /// the number of selected entries.
 ///
@@ -79,7 +79,7 @@ struct threshold_reuse {
 
   /// Selects entries from `x`, and replaces `now` by the state for the next call. Calls `prepare(begin, end)` once for
   /// each block of values before the selector reads the block, so a caller that computes the values in `prepare` needs
-  /// no separate pass over `x`. `prepare` must not throw, and several threads call it at the same time.
+  /// no separate pass over `x`. `prepare` must not throw, and several threads may call it at the same time.
   template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
   sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
     static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);

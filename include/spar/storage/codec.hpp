@@ -25,7 +25,7 @@ namespace spar {
 /// other state.
 struct block_position {
   std::uint64_t call = 0;  ///< number of the collective call on the communicator
-  std::uint64_t first = 0; ///< index in the vector of the first value of the block
+  std::uint64_t first = 0; ///< index of the block's first value in the vector
 };
 
 /// A lossy or lossless encoding of blocks of dense values. The number of values determines the number of bytes, so that

@@ -39,8 +39,8 @@ class gathered {
                                          entries_.values().subspan(begin(i), length));
   }
 
-  /// Returns the entries of all parts as one stream. This stream is valid only if each part lies entirely above the
-  /// indices of the part before it.
+  /// Returns the entries of all parts as one stream. This stream is valid only if all indices of each part are greater
+  /// than all indices of the parts before it.
   [[nodiscard]] sparse_stream<T, Index> joined() && { return std::move(entries_); }
 
   // The functions below are for collective algorithms.
@@ -80,9 +80,9 @@ class gathered {
     if (in.head().format != wire_format::parts || ends.size() != parts || indices.size() != total ||
         values.size() != total || (parts > 0 ? ends.back() : 0) != total) {
       raise<corrupt_message>({"a received message has wire format ", static_cast<int>(in.head().format), ", ",
-                              ends.size(), " streams that end at entry ", ends.empty() ? 0 : ends.back(), ", ",
+                              ends.size(), " streams with ", ends.empty() ? 0 : ends.back(), " entries in total, ",
                               indices.size(), " indices and ", values.size(), " values; expected wire format 4, ",
-                              parts, " streams that end at entry ", total, ", ", total, " indices and ", total,
+                              parts, " streams with ", total, " entries in total, ", total, " indices and ", total,
                               " values"});
     }
     std::uint64_t last = 0;

@@ -142,7 +142,8 @@ auto dense_view(const Values& values) {
 }
 
 /// Throws `invalid_argument` unless `v` is a valid whole vector: the type Index can represent every index below n; a
-/// sparse `v` has as many indices as values, strictly ascending and below n; a dense `v` has n values from index 0 on.
+/// sparse `v` has as many values as indices, and the indices are strictly ascending and below n; a dense `v` has n
+/// values from index 0 on.
 template <element T, index_type Index>
 void validate(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();

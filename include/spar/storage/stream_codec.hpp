@@ -37,7 +37,7 @@ struct entry_room {
 ///   returns the number of bytes written.
 /// - `decode(bytes, range, to)` fills `to` with strictly ascending indices inside `range` and their values, or throws
 ///   `corrupt_message`. `bytes` may have any alignment, and contains what `encode` wrote, unless the message was
-///   damaged: spar guarantees only `to.indices.size() <= range.size()`, and `decode` must never read beyond `bytes`.
+///   damaged. Even then, `to.indices.size() <= range.size()` holds. `decode` must never read beyond `bytes`.
 /// - `exact` is false if the codec may round values; a codec must not change indices. If `exact` is false, every rank,
 ///   including the sender, continues with the decoded values.
 /// - `entry_bits<T, Index>(n, count)` returns the number of bits per entry if `count` entries are spread over n

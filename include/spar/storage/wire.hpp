@@ -35,7 +35,7 @@ void check_indices(std::span<const Index> indices, index_range range) {
   }
   if (!indices.empty() && indices[0] < range.begin) {
     raise<corrupt_message>(
-        {"a received stream has index ", indices[0], " at entry 0; expected at least ", range.begin});
+        {"a received stream has index ", indices[0], " at entry 0; expected an index of at least ", range.begin});
   }
 }
 
@@ -48,14 +48,14 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   if (h.format == wire_format::dense) {
     const auto values = in.piece<T>(0);
     if (h.count != values.size() || h.count != range.size()) {
-      raise<corrupt_message>({"a received dense stream has ", values.size(), " values and its header gives ", h.count,
-                              "; expected ", range.size(), " values"});
+      raise<corrupt_message>({"a received dense stream has ", values.size(), " values, and its header gives ", h.count,
+                              " values; expected ", range.size(), " values"});
     }
     return stream_view<T, Index>::dense(h.dimension, range.begin, values);
   }
   if (h.format != wire_format::sparse) {
     raise<corrupt_message>({"received a message of wire format ", static_cast<int>(h.format),
-                            "; expected a stream, of format 1 (sparse) or 2 (dense)"});
+                            "; expected format 1 (sparse stream) or 2 (dense stream)"});
   }
   const auto indices = in.piece<Index>(0);
   const auto values = in.piece<T>(1);

@@ -132,16 +132,16 @@ enum class unsupported {
 /// values need not be a multiple of four.
 ///
 /// The error |decoded - value| is at most `relative_error` times the largest |value| of the block of four, plus 2^-98
-/// (double: 2^-962), because a block whose values are all smaller than this is encoded as zeros. zfp is not idempotent:
-/// encoding decoded values again can give different values. The storage throws `invalid_argument` for a rate outside
-/// [4, 32] or a number of threads outside [1, 256].
+/// (double: 2^-962), because a block in which every |value| is below this number is encoded as zeros. zfp is not
+/// idempotent: encoding decoded values again can give different values. The storage throws `invalid_argument` for a
+/// rate outside [4, 32] or a number of threads outside [1, 256].
 struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
   double rate = 16; ///< bits per value
   unsupported non_finite = unsupported::rejected;
-  int threads = 1; ///< maximum number of threads that encode or decode a block; at most one per 1024 values is used
+  int threads = 1; ///< maximum number of threads per call of `encode` or `decode`; uses at most one per 1024 values
 
   template <element T>
     requires std::floating_point<T>
@@ -161,7 +161,7 @@ struct zfp {
     raise<invalid_argument>(
         {"zfp cannot encode ",
          bad[0] != bad[0] ? "NaN" : "infinite values and magnitudes above an eighth of the largest finite number", ": ",
-         others, " of ", values.size(), " values in a piece, the first at index ", bad - values.begin(),
+         others, " of ", values.size(), " values in a piece are unsupported, the first at index ", bad - values.begin(),
          " of the piece; to send such pieces uncompressed, set non_finite = unsupported::exact"});
   }
   template <element T>
@@ -184,7 +184,7 @@ struct zfp {
     f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == unsupported::exact});
   }
 
-  /// Returns a bound of |decoded - value| divided by the largest |value| of the block. The formula is fitted to
+  /// Returns an upper bound on |decoded - value| divided by the largest |value| of the block. The formula is fitted to
   /// measurements on blocks of all kinds, with a safety margin. Of the 4 * `rate` bits of a block, the exponent takes 9
   /// (double: 12), and each bit plane takes about 4.
   template <element T>
@@ -192,8 +192,8 @@ struct zfp {
     const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
     return 1.5 * std::exp2((sizeof(T) == 8 ? 7 : 6) - bits) + 0x1p-25;
   }
-  /// Returns the time to encode or decode a value, as a multiple of gamma_dense. For a gamma_dense of 0.1 ns:
-  /// libzfp 1.0 takes 2.2 ns per bit plus 1.5 ns per value.
+  /// Returns the time to encode or decode a value, as a multiple of gamma_dense: libzfp 1.0 takes 2.2 ns per bit plus
+  /// 1.5 ns per value, and gamma_dense is assumed to be 0.1 ns.
   template <element T>
   [[nodiscard]] double cost() const noexcept {
     return 22 * rate + 15;
@@ -218,7 +218,7 @@ struct zfp {
   void in_portions(std::size_t n, const Work& work) const {
     constexpr std::size_t whole = detail::zfp_portion<T>::values;
     const std::size_t portions = (n + whole - 1) / whole;
-    // `useful_threads` expects the length of a plain pass; zfp takes about 32 times as long per value.
+    // `useful_threads` expects the number of values in a plain pass; zfp takes about 32 times as long per value.
     const int parts = spar::detail::useful_threads(threads, 32 * n);
     const auto part = [&](detail::zfp_portion<T>& blocks, int p) {
       const std::size_t end = spar::detail::part_begin(portions, p + 1, parts);

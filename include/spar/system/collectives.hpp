@@ -140,7 +140,7 @@ struct allgather_forms {
         validate(values);
       if (values.is_dense()) {
         raise<invalid_argument>(
-            {"a sparse allgather takes sparse streams, got a dense stream of ", values.count(), " values"});
+            {"a sparse allgather got a dense stream of ", values.count(), " values; expected a sparse stream"});
       }
     }
     return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(algorithm));

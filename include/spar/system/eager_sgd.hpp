@@ -14,8 +14,8 @@ namespace spar {
 struct eager_sgd_options {
   partial_options rounds{}; ///< options of the partial allreduce that averages the gradients
   /// The ranks average their weights after every `period` steps; 0 means never. Weights that are equal on all ranks at
-  /// the start stay equal without averaging, because all ranks get the result of every round. Averaging only corrects
-  /// changes that a program makes to its weights outside `step`.
+  /// the start stay equal without averaging, because all ranks get the result of every round. Averaging is needed only
+  /// if a program changes its weights outside `step`.
   std::uint64_t period = 0;
 };
 

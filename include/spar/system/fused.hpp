@@ -18,7 +18,7 @@
 namespace spar {
 
 struct fusion_options {
-  std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum bytes of a bucket with more than one tensor
+  std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum size, in bytes, of a bucket with more than one tensor
   std::string_view name = "fused"; ///< prefix of the calls' names; must differ between objects on one communicator
 };
 
@@ -37,8 +37,7 @@ class fused_allreduce {
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
       : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op) {
-    if (options.bucket_bytes == 0)
-      raise<invalid_argument>({"bucket_bytes is 0, so no tensor fits into a bucket; expected at least 1"});
+    if (options.bucket_bytes == 0) raise<invalid_argument>({"bucket_bytes is 0; expected at least 1"});
     const std::size_t room = std::max<std::size_t>(1, options.bucket_bytes / sizeof(T));
     for (const std::size_t size : sizes) {
       if (buckets_.empty() || buckets_.back().size + size > room) {
@@ -82,8 +81,8 @@ class fused_allreduce {
   }
 
   /// Waits until every tensor holds its result; afterwards a new round begins. Throws `invalid_argument` if a tensor is
-  /// not ready; the program may then mark the tensor as ready and call `wait()` again. If a call failed, throws the
-  /// call's error.
+  /// not ready; the program may then mark the tensor as ready and call `wait()` again. If the collective of a bucket
+  /// failed, throws the error of the collective.
   void wait() {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (!tensors_[i].is_ready)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk: sums about the k largest entries of every rank, and keeps about the k largest entries of the sum; each rank
-// sends O(k) words (Ok-Topk, algorithm 1).
+// Ok-Topk: an allreduce in which each rank contributes approximately its k largest entries, and the result keeps
+// approximately the k largest entries of the sum (Ok-Topk, algorithm 1). On a flat topology, each rank sends O(k + P)
+// words.
 #pragma once
 
 #include <spar/collective/composition.hpp>
@@ -16,8 +17,9 @@ namespace spar {
 template <class Topology = flat>
 using ok_topk_allreduce = composition<selector::threshold_reuse, storage::coo, Topology, balanced_owners>;
 
-/// Ok-Topk with error feedback, which keeps the residual and the state between calls. A program creates one object,
-/// `ok_topk<float> reduce{{.select = {.density = 0.01}}}`, and calls `reduce(net, gradient)` in each step.
+/// Ok-Topk with error feedback. An object keeps the residual, and the thresholds and block boundaries, between calls. A
+/// program creates one object, `ok_topk<float> reduce{{.select = {.density = 0.01}}}`, and calls
+/// `reduce(net, gradient)` in each step.
 template <element T, index_type Index = std::uint32_t, class Topology = flat>
 using ok_topk = error_feedback<T, ok_topk_allreduce<Topology>, Index>;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs any allreduce as a partial collective, in which a round starts after the first call of any rank (solo), the call
-// of a random rank (majority), the calls of q ranks (quorum) or the calls of all ranks (everyone) (eager-SGD, section
-// 4).
+// Runs any allreduce as a partial collective (eager-SGD, section 4), in which a round starts after the first call of
+// any rank (solo), the call of a random rank (majority), the calls of q ranks (quorum) or the calls of all ranks
+// (everyone).
 #pragma once
 
 #include <spar/collective/partial/partial.hpp>
@@ -32,7 +32,7 @@ struct backlog_for<sparse_stream<T, Index>, Op> {
   using index = Index;
 };
 
-/// A composition with a state, as the algorithm of a partial allreduce. Rounds run one after the other, so each round
+/// Adapts a composition with a state for use in a partial allreduce. Rounds run one after the other, so each round
 /// starts with the state that the previous round left; a round that fails leaves the state unchanged.
 template <class Composition>
 struct with_state {

@@ -12,7 +12,7 @@
 namespace spar {
 
 /// The default topology, which assumes that all ranks are equally well connected. Topologies have these members:
-/// - `order()`: the `rank_order` in which schedules that assume a flat network number the ranks;
+/// - `order()`: the order of the ranks (`rank_order`) for schedules that assume a flat network;
 /// - `owners(n, P)`: divides n indices into blocks, one for each of the P ranks (`flat`) or one for each cell of the
 ///   tree (`on_tree`); `on_plan` lacks this member;
 /// - `validate(n, P)`: throws `invalid_argument` unless the topology supports the dimension n and P ranks.
@@ -27,13 +27,13 @@ struct flat {
   [[nodiscard]] static uniform_ownership owners(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
 };
 
-/// A topology that divides indices among owners: `owners(n, P)` returns the blocks of indices. The concept
-/// rejects `on_plan`, whose plan is for one dimension only.
+/// A topology that divides indices among owners: `owners(n, P)` returns the blocks of indices. The concept rejects
+/// `on_plan`, whose plan is for a single value of n.
 template <class Topology>
 concept topology_with_owners = requires(const Topology& over, std::uint64_t n, rank_t ranks) { over.owners(n, ranks); };
 
 /// A topology on which each rank sends its entries directly to their owners; every rank owns one block of indices, in
-/// the order of the topology. The concept rejects a topology with a plan (`plan(n)`), because with a plan other ranks
+/// the order of the topology. The concept rejects a topology with a plan (`plan(n)`), because with a plan, other ranks
 /// merge entries on the way to the owner.
 template <class Topology>
 concept straight_topology =

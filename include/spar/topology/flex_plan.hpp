@@ -22,15 +22,15 @@ namespace spar {
 /// all ranks are equal. A plan is built once, serves any number of allreduces, and can be copied.
 ///
 /// A *call* reduces one subrange of the n values along a chain of ranks, with one rank from each child of a branch. The
-/// last rank of a chain is its root, which owns the subrange after the call. The root's child is the child of the
-/// branch to which the root belongs. Each chain begins with the next child, and visits the children in a circle, so
-/// that all chains of a branch together form the ring reduce-scatter of equation 2.
+/// last rank of a chain is its root, which owns the subrange after the call. A chain whose root belongs to child c of
+/// the branch begins at child c + 1, visits the children in a circle and ends at child c. All chains of a branch
+/// together form a ring reduce-scatter (FlexReduce, equation 2).
 ///
 /// The chains differ from a ring in two cases:
-/// - If one child of a branch has at most a quarter of the bandwidth of any other child, each chain visits the children
-///   in ascending order of bandwidth, with the root's child last.
-/// - If the root holds no values of the subrange before the call, another rank of the root's child holds these values
-///   and comes just before the root in the chain.
+/// - If the link of one child has at most a quarter of the bandwidth of any other child's link, each chain visits the
+///   children in ascending order of bandwidth, with child c last.
+/// - If the root holds no values of the subrange before the call, another rank of child c holds these values and comes
+///   just before the root in the chain.
 class flex_plan {
  public:
   struct call {
@@ -88,8 +88,7 @@ class flex_plan {
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
   [[nodiscard]] rank_t ranks() const noexcept { return ranks_; }
   [[nodiscard]] std::size_t levels() const noexcept { return levels_.size(); }
-  /// The calls of a level, all of which run at the same time. Levels count from 0, the first level of the
-  /// reduce-scatter.
+  /// The calls of a level, all of which run at the same time. Level 0 is the first level of the reduce-scatter.
   [[nodiscard]] std::span<const call> calls(std::size_t level) const noexcept {
     const std::size_t begin = level == 0 ? 0 : levels_[level - 1].last_call;
     return std::span(calls_).subspan(begin, levels_[level].last_call - begin);
@@ -191,7 +190,7 @@ class flex_plan {
     });
     const auto master = std::find_if(leaves.begin(), leaves.end(), [&](rank_t r) { return held(r).size() > 0; });
 
-    std::vector<std::size_t> at(holders.size()); // per child c, index in holders[c] of the rank with value `progress`
+    std::vector<std::size_t> at(holders.size()); // per child c, index in holders[c] of the holder of value `progress`
     std::uint64_t progress = 0, lengths = 0, rest = 0;
     for (const rank_t owner : sorted) {
       // Computes `end` as floor(sum of the sizes / degree) from quotients and remainders, as the sum may exceed 64
@@ -281,8 +280,9 @@ class flex_plan {
   }
 
   /// Sets `held_` to the ranges that ranks hold after the level that was added last, whose calls begin at index
-  /// `first`. A rank in no call of the level keeps its range. Throws `invalid_argument` unless each value that a rank
-  /// holds is in exactly one call of the level, and each root gets one contiguous range.
+  /// `first`. A rank in no call of the level keeps its range. For each other rank, throws `invalid_argument` unless the
+  /// rank's calls of the level include each value that the rank holds exactly once, and the rank becomes the owner of
+  /// at most one contiguous range.
   void take_over_ranges(std::size_t first) {
     for (rank_t r = 0; r < ranks_; ++r) {
       const auto mine = parts(levels() - 1, r);
@@ -304,8 +304,8 @@ class flex_plan {
         }
         if (!is_root(p)) continue;
         if (owned.size() > 0 && owned.end != range.begin) {
-          raise<invalid_argument>({what(), " begins at value ", range.begin, ", but the previous call with the root ",
-                                   r, " ends at value ", owned.end,
+          raise<invalid_argument>({what(), " begins at value ", range.begin,
+                                   ", but the previous call whose root is rank ", r, " ends at value ", owned.end,
                                    "; the calls of a root must form one contiguous range"});
         }
         owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};

@@ -13,9 +13,9 @@
 namespace spar {
 
 /// Returns the tree of a cluster with one switch. `host_of` has one host number per rank; ranks with equal host numbers
-/// share a host. `inside` describes the links between a host and its ranks, `between` the links between the switch and
-/// the hosts. Hosts are ordered by their lowest rank. If all ranks share one host, the host is the root of the tree.
-/// Throws `invalid_argument` if `host_of` is empty.
+/// share a host. `inside` describes the links between a host and its ranks; `between` describes the links between the
+/// switch and the hosts. Hosts are ordered by their lowest rank. If all ranks share one host, the host is the root of
+/// the tree. Throws `invalid_argument` if `host_of` is empty.
 inline tree tree_of_hosts(std::span<const rank_t> host_of, const tree_link& inside = {1e10, 1e-6},
                           const tree_link& between = {1e9, 1e-5}) {
   std::vector<rank_t> seen;

@@ -85,8 +85,8 @@ class tree {
   }
   /// The number of levels L: the number of branches on the longest path from the root to a leaf.
   [[nodiscard]] std::size_t levels() const noexcept { return levels_; }
-  /// The indices in `nodes()` of the branches of a level. Level 0 has the deepest branches, level levels() - 1 the root
-  /// (FlexReduce, section III-B: reverse level order).
+  /// The indices in `nodes()` of the branches of a level. Level 0 contains the deepest branches, and the last level
+  /// contains only the root (FlexReduce, section III-B: reverse level order).
   [[nodiscard]] std::vector<std::size_t> branches(std::size_t level) const {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {

@@ -62,8 +62,9 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
         }
       }
     } else {
-      raise<invalid_argument>({place, " of the tree has the unknown key '", key,
-                               "'; expected rank, or bandwidth, latency and children, and optionally link"});
+      raise<invalid_argument>(
+          {place, " of the tree has the unknown key '", key,
+           "'; expected rank or link in a leaf, and bandwidth, latency, children or link in a branch"});
     }
   }
   if (!from.contains("children")) return node;
@@ -105,13 +106,13 @@ inline nlohmann::json json_without_doubles(const std::string& text, const char* 
 /// - A branch or a leaf may have a `link` to its parent, such as `"link": {"bandwidth": 1e7}`. A `link` that omits the
 ///   bandwidth or the latency gets the value of the parent.
 ///
-/// Throws `invalid_argument` if the JSON is malformed, if a node is invalid, in which case the message names the node,
-/// or if `tree` rejects the tree.
+/// Throws `invalid_argument` if the JSON is malformed, if a node is invalid (the message names the node), or if `tree`
+/// rejects the tree.
 inline tree parse_tree(const std::string& text) {
   try {
     return tree(detail::node_of_json(detail::json_without_doubles(text, "a tree"), "root", {}, 0));
   } catch (const nlohmann::json::exception& e) {
-    raise<invalid_argument>({"malformed JSON of a tree: ", e.what()});
+    raise<invalid_argument>({"malformed JSON tree: ", e.what()});
   }
 }
 

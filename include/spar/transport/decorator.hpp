@@ -11,8 +11,8 @@
 
 namespace spar {
 
-/// Forwards all functions of a transport except `send` and `receive`, which each decorator defines, to the wrapped
-/// transport `inner`. The wrapped transport must outlive the decorator.
+/// Forwards all functions of a transport to the wrapped transport `inner`, except `send` and `receive`, which each
+/// decorator defines. The wrapped transport must outlive the decorator.
 template <transport Net>
 class decorated_port {
  public:

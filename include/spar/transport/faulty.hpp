@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A decorator for failure tests, which damages, delays or drops planned messages of a rank, or crashes the rank.
+// A decorator for failure tests, which damages, delays or drops chosen messages of a rank, or crashes the rank.
 #pragma once
 
 #include <spar/transport/decorator.hpp>
@@ -149,8 +149,8 @@ class faulty_port : public decorated_port<Net> {
   using inner_receive = decltype(std::declval<Net&>().receive(std::declval<message_buffer&>(), rank_t{}, tag_t{}));
   static constexpr bool has_alarm = requires(Net& net) { net.on_alarm(nullptr, nullptr); };
 
-  /// A send that the wrapped transport has started or, if `inner_` is empty, the send of a dropped or delayed message,
-  /// which completes at once.
+  /// A send. If `inner_` is empty, the message is dropped or delayed, and the send completes at once; otherwise, the
+  /// wrapped transport has started the send.
   class sending {
    public:
     sending() noexcept = default;
@@ -245,7 +245,7 @@ class faulty_port : public decorated_port<Net> {
   late_messages late_;
 };
 
-/// Injects the faults of a plan into the messages of a rank, see `faulty_port`. The wrapped communicator must outlive
+/// Injects the faults of a plan into the messages of a rank (see `faulty_port`). The wrapped communicator must outlive
 /// this object.
 template <communicates Net>
 class faulty : public communicator_rank<faulty_port<detail::port_type_of<Net>>> {

@@ -226,7 +226,7 @@ class simulator {
   event_queue events_;
   detail::sim_jitter jitter_;
   std::vector<trace_entry> trace_;
-  double now_ = 0; // virtual seconds at which the current event happens
+  double now_ = 0; // the virtual time of the current event, in seconds
   bool inside_ = false;
   // The error message for a program that blocks or destroys a pending call. `run` throws the error, because a
   // destructor cannot throw.

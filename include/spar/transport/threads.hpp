@@ -59,7 +59,7 @@ class threads_port : public endpoint {
     payload_views pieces{};
     std::atomic<offer> state{offer::open};
     bool awaited = false; // whether an operation of the sender refers to this record
-    bool left = false;    // whether the sender abandoned the operation while the receiver still reads the payload
+    bool left = false;    // whether the sender has abandoned the operation, but the receiver may still read the payload
     alignas(16) std::array<std::byte, buffered_bytes> storage;
   };
 
@@ -315,7 +315,7 @@ inline void threads_port::progress(bool block) {
     const double until = detail::poll_waits(*this, now());
     if (scheduler().idle()) sleep(until, false);
     collect();
-  } else if (!block || ++polls_ % 256 == 0) { // in every non-blocking call, because the next call may be much later
+  } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
     detail::poll_waits(*this, now());
   }
   scheduler().run();

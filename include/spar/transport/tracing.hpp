@@ -27,9 +27,10 @@ struct traced_event {
   kind what{};
   bool ended = false;
   bool cancelled = false;
-  std::int64_t begin = 0;  // nanoseconds
-  std::int64_t waits = -1; // nanoseconds when a coroutine began to wait for the operation; -1 if no coroutine waited
-  std::int64_t end = 0;    // nanoseconds
+  std::int64_t begin = 0; // nanoseconds
+  std::int64_t waits =
+      -1;               // when a coroutine began to wait for the operation, in nanoseconds; -1 if no coroutine waited
+  std::int64_t end = 0; // nanoseconds
   rank_t peer = 0;
   tag_t tag = 0;
   std::uint32_t row = 0;    // row of the event in a trace viewer
@@ -101,9 +102,8 @@ class trace_writer {
 /// Records each send and receive, from its start until the rank notices its end, and the time for which a coroutine
 /// waits for the operation. Also records each computation. An algorithm reports a computation only after the work, so
 /// the computation is recorded as starting when a send, receive, computation or call last began or ended on this rank.
-/// Forwards all functions to the wrapped transport, which
-/// must outlive this object. Times are virtual in the simulator; other transports take them from a clock that all ranks
-/// of a host share.
+/// Forwards all functions to the wrapped transport, which must outlive this object. Times are virtual in the simulator;
+/// other transports read the time from a clock that all ranks of a host share.
 ///
 /// A trace viewer shows each rank as a process with several rows. The first row of a rank contains its computations.
 /// Each send or receive is in the first free row below, so that the operations in a row do not overlap. Arrows lead
@@ -227,7 +227,7 @@ class tracing_port : public decorated_port<Net> {
 
   std::vector<detail::traced_event> events_; // in the order in which the events started
   std::vector<bool> taken_;                  // taken_[i]: whether row i + 1 contains an operation in flight
-  std::int64_t seen_ = 0;                    // nanoseconds when the last event began or ended
+  std::int64_t seen_ = 0;                    // when the last event began or ended, in nanoseconds
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> sent_;
   std::map<std::pair<rank_t, tag_t>, std::uint64_t> received_;
 };

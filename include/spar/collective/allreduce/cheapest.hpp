@@ -147,8 +147,8 @@ struct cheapest {
   [[nodiscard]] network_model model_of(const channel<Net>& net) const {
     return pin ? *pin : net.net().node().network();
   }
-  /// The mean number of bytes of a value in a dense block, computed for a block of 65536 values that the storage
-  /// encodes.
+  /// The number of bytes of a value in a dense block. If the storage encodes dense blocks, this is the mean over a
+  /// block of 65536 values.
   template <element T, class Storage>
   static double block_bytes(const Storage& store) {
     if constexpr (storage::plain_blocks<Storage>)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages between inactive ranks and their active partners, before and after an allreduce whose number of active ranks
-// is a power of two (Rabenseifner 2004).
+// Messages between inactive ranks and their active partners, before and after an allreduce among the active ranks,
+// whose number is a power of two (Rabenseifner 2004).
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
@@ -37,7 +37,7 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
 }
 
 /// Folds streams, on a rank that has a partner. An active rank returns the sum of both partners' streams, which is
-/// dense if a stream is dense or the two streams have more than `limit` entries together. An inactive rank sends its
+/// dense if either stream is dense or both streams together have more than `limit` entries. An inactive rank sends its
 /// stream to its active partner and returns an empty stream; the caller later receives the result from the partner.
 /// Adds the rounding errors of this rank's encoding to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>

@@ -20,8 +20,8 @@ namespace spar {
 
 /// Allreduce by recursive doubling. If P is a power of two, there are log2 P rounds; in round t, ranks at distance 2^t
 /// exchange their sums. Otherwise one rank of each folded pair (see folded_ranks) sends its contribution to the other
-/// rank in an additional first round, and receives the result in an additional last round. In every reduction, the sum
-/// of the lower ranks is the left operand.
+/// rank in an additional first round, and receives the result in an additional last round. In every reduction of two
+/// dense or two sparse sums, the sum of the lower ranks is the left operand.
 ///
 /// With k entries on each of P = 2^m ranks, a rank sends between k log2 P entries (if the ranks have equal indices) and
 /// k (P - 1) entries (if the ranks have disjoint indices), provided that no sum turns dense. A sum turns dense if its

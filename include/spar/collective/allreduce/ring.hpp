@@ -125,8 +125,8 @@ struct ring_allgather : algorithm_defaults {
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    // `passed` contains the blocks in order of arrival, each copied to this rank's memory. Without the copies, the
-    // memory of a block's owner would stay in use until the block has travelled all around the ring.
+    // `passed` contains this rank's own block, then copies of the received blocks in order of arrival. Without the
+    // copies, the memory of a block's owner would stay in use until the block has travelled all around the ring.
     fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
     const std::span<stream_view<T, Index>> blocks = views.span();

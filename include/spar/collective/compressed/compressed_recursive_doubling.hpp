@@ -16,10 +16,10 @@
 
 namespace spar {
 
-/// Allreduce of dense values in place, compressed by `codec`. In each of floor(log2 P) rounds, two ranks exchange
-/// their encoded vectors. Each of the two ranks decodes both vectors, including its own, and adds the decoded values,
-/// so that both ranks have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes each piece twice
-/// as often, and sends log2 P encoded vectors.
+/// Allreduce of dense values in place, compressed by `codec`. In each of floor(log2 P) rounds, pairs of ranks exchange
+/// their encoded vectors. Both ranks of a pair decode both vectors, including their own, and add the decoded values, so
+/// that both ranks have the same bits. If P = 2^m, a rank encodes each piece log2 P times, decodes each piece twice as
+/// often, and sends log2 P encoded vectors.
 ///
 /// If P is not a power of two, one rank of each folded pair first sends its vector to the other rank (see
 /// folded_ranks). At the end, all active ranks encode the result once more and replace it by the decoded values, and
@@ -27,8 +27,9 @@ namespace spar {
 ///
 /// The vector is sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
 ///
-/// At each index, |result - sum| is at most (1 + e)^h - 1 times the sum, over all ranks, of the largest |value| in the
-/// index's block of the codec, where e is the codec's relative error and h is `recursive_doubling::encodings(P)`.
+/// At each index, |result - exact sum| is at most (1 + e)^h - 1 times S. Here, e is the codec's relative error, h is
+/// `recursive_doubling::encodings(P)`, and S is the sum, over all ranks, of the largest |value| in the index's block of
+/// the codec.
 ///
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty; if several ranks encode
 /// the same values, only the lowest of these ranks adds the errors.

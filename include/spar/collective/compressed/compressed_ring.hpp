@@ -21,12 +21,11 @@ namespace spar {
 /// rank. The owner encodes the final sum once, and in the second phase the ranks forward these bytes around the ring.
 /// All ranks, including the owner, use the decoded values, so all ranks have the same bits.
 ///
-/// A rank encodes P blocks and decodes 2 P - 1 blocks (none if P is 1), and sends 2 (P - 1) / P times the bytes of
-/// the encoded vector. Blocks are sent in pieces of `piece` values: while one piece is in flight, another is encoded or
-/// decoded.
+/// If P > 1, a rank encodes P blocks, decodes 2 P - 1 blocks, and sends 2 (P - 1) / P times the bytes of the encoded
+/// vector. Blocks are sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
 ///
-/// At each index, |result - sum| is at most (1 + e)^P - 1 times the sum, over all ranks, of the largest |value| in the
-/// index's block of the codec, where e is the codec's relative error.
+/// At each index, |result - exact sum| is at most (1 + e)^P - 1 times S. Here, e is the codec's relative error, and S
+/// is the sum, over all ranks, of the largest |value| in the index's block of the codec.
 ///
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>

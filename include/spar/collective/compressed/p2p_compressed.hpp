@@ -95,7 +95,7 @@ struct p2p_compressed_ring {
   void operator()(Args&&...) && = delete;
 };
 
-/// Recursive doubling with point-to-point compression. At P = 2^m, a rank encodes and decodes log2 P vectors. Ranks may
+/// Recursive doubling with point-to-point compression. If P = 2^m, a rank encodes and decodes log2 P vectors. Ranks may
 /// end with different bits, because a rank adds its own values without rounding them.
 template <class Codec>
 struct p2p_compressed_doubling {

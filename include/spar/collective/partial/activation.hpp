@@ -58,8 +58,8 @@ class activation {
 
   /// The number of the last activated round: all ranks are to run rounds 1 to `started()`.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
-  /// The `drained` or `left` note with the fewest calls of all such notes that this rank has sent or received. If there
-  /// is no such note, returns a note with round 0.
+  /// Returns the note with the fewest calls among the `drained` and `left` notes that this rank has sent or received,
+  /// or a note with round 0 if there is none.
   [[nodiscard]] const round_note& closing() const noexcept { return closing_; }
   /// The number of control messages that this rank has sent to start rounds and to report its calls.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
@@ -146,8 +146,8 @@ class activation {
     if (round > started_) take({.control_subscriber = subscriber_, .what = round_note::kind::start, .round = round}, 0);
   }
 
-  /// Counts one rank's call `round`. A rank makes its next call only after round `round` has run, so one counter is
-  /// enough: calls of two rounds are never counted at the same time.
+  /// Counts call number `round` of one rank. A rank makes its next call only after round `round` has run, so one
+  /// counter is enough: calls of two rounds are never counted at the same time.
   void count(std::uint64_t round) {
     if (round < counted_round_) return;
     if (round > counted_round_) {

@@ -34,8 +34,8 @@ struct partial_options {
 
 namespace detail {
 
-/// What must be equal on all ranks of a partial allreduce: the algorithm and its options, the participation and its
-/// options, and tau.
+/// The policy of a partial allreduce: the algorithm, the participation, the options of both, and tau must be equal on
+/// all ranks.
 template <class Algorithm, class Participation>
 struct partial_terms {
   static constexpr std::string_view name = "partial";
@@ -144,8 +144,8 @@ class partial {
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
 
-  /// Suspends a coroutine, without a deadline, until `wake` is called on the operation record or the communicator
-  /// fails.
+  /// Suspends a coroutine, without a deadline, until `wake` is called on the operation record `r`, or until the
+  /// communicator fails.
   class idly {
    public:
     idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
@@ -160,7 +160,7 @@ class partial {
     detail::operation_record* record_;
   };
 
-  /// A round on this rank: first the contribution, then the result, the participants and the statistics.
+  /// The data of a round on this rank: the contribution and the result (`share`), the participants and the statistics.
   struct finished {
     typename Held::share share;
     participants who;
@@ -191,7 +191,7 @@ class partial {
     check(x);
     call_record& record = node().calls().acquire();
     pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
-    net_->progress(false); // without waiting, so that the round starts now if it can
+    net_->progress(false); // starts the round now if possible; does not wait
     return handle;
   }
 

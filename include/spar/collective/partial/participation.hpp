@@ -31,8 +31,8 @@ struct everyone {
   static constexpr void options(F&&) noexcept {}
 };
 
-/// The first call of a round starts the round on all ranks. A rank waits for the call of another rank only if the other
-/// rank is more than tau calls behind (see partial_options).
+/// The first call of a round starts the round on all ranks. A rank waits only for the calls of ranks that are more than
+/// tau calls behind (see partial_options).
 struct solo {
   static constexpr std::string_view name = "solo";
   static constexpr void validate(rank_t) noexcept {}
@@ -57,8 +57,8 @@ struct majority {
   }
 };
 
-/// The q-th call starts the round, so every result includes the calls of at least q ranks. For each round, a rank is
-/// drawn that counts the calls, and the other ranks report their calls to this rank.
+/// The q-th call starts the round, so the result of every call includes the calls of at least q ranks. For each round,
+/// one rank is drawn to count the calls, and the other ranks report their calls to this rank.
 struct quorum {
   static constexpr std::string_view name = "quorum";
   rank_t q = 1;           ///< the number of calls that start a round, in [1, P]

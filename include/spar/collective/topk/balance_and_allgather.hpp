@@ -27,9 +27,9 @@ inline index_range common_range(index_range a, index_range b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The largest number of entries that any rank sends or receives in a bruck_allgather of `shares` and in the moves
-/// before it, taken together. The shares have `total` entries in all. `before(rank)` returns the pair (entries sent,
-/// entries received) for the moves of a rank.
+/// The largest number of entries that any rank sends or receives when ranks first move entries to each other and then
+/// run a bruck_allgather of `shares`. The shares have `total` entries in all. `before(rank)` returns the pair (entries
+/// sent, entries received) for the moves of a rank.
 template <class Shares, class Before>
 std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t total, Before before) {
   std::uint64_t largest = 0;
@@ -114,7 +114,8 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
     const auto theirs = arrived[i].view(net, streams, all);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
       raise<corrupt_message>({"a message of ", theirs.count(), theirs.is_dense() ? " dense values" : " entries",
-                              " arrived while shares were balanced; expected ", places[i].size(), " sparse entries"});
+                              " arrived while the ranks balanced their shares; expected ", places[i].size(),
+                              " entries"});
     }
     share.write(places[i].begin - target[rank].begin, theirs);
   }

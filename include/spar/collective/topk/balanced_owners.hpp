@@ -36,8 +36,8 @@ namespace spar {
 /// - On a flat topology, a rank sends at most (1 + epsilon) k entries to owners, and an owner gets at most (1 +
 ///   epsilon) k + P entries.
 /// - On a flat topology, with values and indices of 4 bytes, a rank sends at most 2 (1 + epsilon) k + 4 (1 + epsilon) k
-///   (P - 1) / P + 10 P words of 4 bytes, and receives at most as many. Calls that search for a threshold (see
-///   keep_global_topk) or for boundaries (see balance_ownership) take more.
+///   (P - 1) / P + 10 P words of 4 bytes, and receives at most as many. In calls that search for a threshold (see
+///   keep_global_topk) or for boundaries (see balance_ownership), a rank sends and receives more words.
 /// - On a tree, an owner whose cells should get the fraction f of all entries gets at most f P ((1 + epsilon) k + P)
 ///   entries.
 struct balanced_owners {

@@ -21,8 +21,8 @@ namespace spar {
 namespace detail {
 
 /// Searches for all quantiles, the bounds between blocks, at the same time. For each quantile, the search knows two
-/// indices between which the quantile lies. In each round, every rank counts its entries below 7 probes (indices)
-/// between these two indices. An allreduce sums the counts, so all ranks narrow the search in the same way.
+/// indices between which the quantile lies. In each round, every rank counts its entries below each of 7 probes
+/// (indices) between these two indices. An allreduce sums the counts, so all ranks narrow the search in the same way.
 template <index_type Index, class Ownership>
 class quantile_search {
   static constexpr std::uint64_t probes = 7;
@@ -62,9 +62,10 @@ class quantile_search {
     }
   }
 
-  /// Returns whether the search may end: either no bound can be refined further, or with the nearest known positions as
-  /// bounds, no block exceeds its limit. The limit of a block with the target t is the smaller of t + max(t / 32,
-  /// number of blocks) and `most`, where `most` is for a block of average size and is scaled for each block.
+  /// Returns whether the search may end: either no bound can be refined further, or no block exceeds its limit if each
+  /// bound is the known position whose `below` is nearest to the target. A block that should get t entries has the
+  /// limit t + max(t / 32, number of blocks), but at most `most`, which is for a block of average size and is scaled
+  /// for each block.
   [[nodiscard]] bool may_end(std::uint64_t most) const {
     const std::uint64_t mean = target_.n / (quantiles_.size() + 1);
     std::uint64_t below = 0;
@@ -104,9 +105,8 @@ class quantile_search {
   void write(std::span<std::uint64_t> bounds) const {
     for (std::size_t q = 0; q < quantiles_.size(); ++q) bounds[q + 1] = quantiles_[q].nearest().index;
     if (!spar::detail::ascends(bounds)) {
-      raise<corrupt_message>(
-          {"the bounds of the ", bounds.size() - 1,
-           " owners' blocks do not ascend, because the counts of entries that arrived are inconsistent"});
+      raise<corrupt_message>({"the bounds of the ", bounds.size() - 1,
+                              " blocks do not ascend, because the received counts of entries are inconsistent"});
     }
   }
 
@@ -122,17 +122,17 @@ class quantile_search {
 
 } // namespace detail
 
-/// Moves the `bounds` between the `target.count()` blocks of [0, n) so that the number of entries in each block is
-/// about the number that `target` prescribes. With `uniform_ownership{n, P}` as the target, P blocks get about equally
-/// many entries. `mine` holds the ascending indices of this rank's entries; all other arguments are equal on all ranks.
-/// The bounds move only if `anew` is true, if a block has more than `most` entries of all ranks, or if the bounds are
+/// Adjusts the `bounds` of the `target.count()` blocks of [0, n) so that the number of entries in each block is about
+/// the number that `target` prescribes. With `uniform_ownership{n, P}` as the target, P blocks get about equally many
+/// entries. `mine` holds the ascending indices of this rank's entries; all other arguments are equal on all ranks. The
+/// bounds change only if `anew` is true, if a block has more than `most` entries of all ranks, or if the bounds are
 /// invalid, such as zeros before the first call. If `target` has blocks of different sizes, `most` is for a block of
 /// average size and is scaled for each block.
 ///
 /// With b blocks, every call runs an allreduce of b counters. Each refinement runs an allreduce of 7 (b - 1) counters,
-/// and narrows the range in which each bound is searched to an eighth. In each allreduce, a rank sends 2 ceil(log2 P)
-/// messages. These messages have fewer than 4 b words of 4 bytes in all in the first allreduce, and fewer than 28 b
-/// words in each refinement. Returns the number of refinements. Throws `corrupt_message` if the counts that arrive are
+/// and shrinks the search range of each bound to an eighth. In each allreduce, a rank sends 2 ceil(log2 P) messages.
+/// Together, these messages have fewer than 4 b words of 4 bytes in the first allreduce, and fewer than 28 b words in
+/// each refinement. Returns the number of refinements. Throws `corrupt_message` if the counts that arrive are
 /// inconsistent.
 template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership target,

@@ -109,8 +109,8 @@ class threshold_search {
     if (passed > 0) low_ = probes_[passed - 1];
     if (passed < probes) top_ = static_cast<key>(probes_[passed] - 1);
     if (top_ < low_)
-      raise<corrupt_message>({"the counts of entries that arrived are inconsistent: the ", bounds_.k,
-                              "-th largest magnitude would be at least ", low_, " and at most ", top_});
+      raise<corrupt_message>({"the received counts of entries are inconsistent: with k = ", bounds_.k,
+                              ", the k-th largest magnitude would be at least ", low_, " and at most ", top_});
     galloping_ = false;
     look();
   }
@@ -147,8 +147,7 @@ class threshold_search {
   std::array<std::uint64_t, probes> counts_{};
 };
 
-/// Keeps only the entries above `threshold` and the first `ties` entries at `threshold`. The remaining entries keep
-/// their order.
+/// Keeps only the entries above `threshold` and the first `ties` entries at `threshold`, in their old order.
 template <element T, index_type Index>
 void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
   const std::span<Index> indices = entries.indices();
@@ -168,11 +167,11 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
 
 } // namespace detail
 
-/// Removes from `mine`, the sums of this rank's block, every sum that is not among the k largest sums of all ranks by
-/// magnitude. The number of sums that all ranks keep together is within `bounds`; if fewer sums are nonzero, the ranks
-/// keep all nonzero sums. If not all sums at the threshold can be kept, sums of lower ranks have priority and, on one
-/// rank, sums with lower indices. Sets the P + 1 `shares` so that rank r's kept sums are [shares[r], shares[r + 1]) of
-/// all kept sums in rank order.
+/// Given the sums `mine` of this rank's block, removes every sum that is not among the k largest sums of all ranks by
+/// magnitude. The number of sums that all ranks keep together is within `bounds`; if fewer than `bounds.least` sums are
+/// nonzero, the ranks keep all nonzero sums. If not all sums at the threshold can be kept, sums of lower ranks have
+/// priority and, on one rank, sums with lower indices. Sets the P + 1 `shares` so that rank r's kept sums are
+/// [shares[r], shares[r + 1]) of all kept sums in rank order.
 ///
 /// `last_threshold` is the threshold of the last call, as a magnitude, and 1 before the first call. If `anew` is true,
 /// or if too few or too many sums reach this threshold, the ranks search for a new threshold and store it in
@@ -207,7 +206,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
       const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
       if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
         raise<corrupt_message>({"rank ", r, " reports ", theirs.above, " entries above the threshold and ", theirs.at,
-                                " at the threshold; expected at most ", mine.dimension(), " in all, the dimension"});
+                                " at the threshold; expected at most ", mine.dimension(), " (the dimension) in all"});
       }
       all.above += theirs.above;
       all.at += theirs.at;

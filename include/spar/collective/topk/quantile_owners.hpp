@@ -32,7 +32,7 @@ struct quantile_owners {
     if constexpr (!topology_with_owners<Topology>)
       return needs_owners();
     else if constexpr (!has_stream_codec<Storage> || straight_topology<Topology>)
-      return detail::accepts_entries_alone<Storage>(); // rejects block codecs: only a tree sends dense sums
+      return detail::accepts_entries_alone<Storage>(); // rejects block codecs: ranks send dense sums only on a tree
     else
       return nothing_against();
   }

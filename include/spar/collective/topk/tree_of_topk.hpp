@@ -23,7 +23,7 @@
 namespace spar {
 
 /// Merges `left` and `right` and returns the k entries of the sum with the largest magnitudes; among entries with equal
-/// magnitudes, those with lower indices come first. Adds the other entries to `residual`, by `op`.
+/// magnitudes, those with lower indices have priority. Adds the other entries to `residual`, by `op`.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
                                    std::uint64_t k, std::span<T> residual, Op op, pool& memory) {
@@ -37,10 +37,10 @@ sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stre
   return both;
 }
 
-/// Takes 2 ceil(log2 P) rounds. A message has at most k entries, or up to `most` entries if the selector's `bounds(n)`
-/// allow more than k (see topk_bounds). An inner node adds the entries that it drops to its own residual, so the sum
-/// and the residuals of all ranks together equal the contributions of all ranks. Part of a rank's contribution may be
-/// in another rank's residual.
+/// The schedule of gTopk, which takes 2 ceil(log2 P) rounds. A message has at most k entries, or up to `most` entries
+/// if the selector's `bounds(n)` allow more than k (see topk_bounds). An inner node adds the entries that it drops to
+/// its own residual, so the sum and the residuals of all ranks together equal the contributions of all ranks. Part of a
+/// rank's contribution may be in another rank's residual.
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";

@@ -27,7 +27,7 @@ namespace spar {
 /// of the vector's transfer time. In each half, every link to one of the d children of a branch transfers n (d - 1) / d
 /// values each way, which is the minimum. An exception is a branch in which one link has at most a quarter of the
 /// bandwidth of any other: that link transfers n values in both halves together, and the other links up to n values in
-/// each half. On a flat topology this schedule is the ring, and on a tree with equal degrees BlueConnect.
+/// each half. On a flat topology this schedule is the ring, and on a symmetric tree BlueConnect.
 ///
 /// With a block codec, every hop encodes the partial sum again, and each owner encodes its sum once for the way down.
 /// If the codec cannot encode the sum of some owner, all sums travel down the tree as plain values. With a codec that

@@ -44,14 +44,14 @@ class encoded_cells {
   [[nodiscard]] index_range operator[](std::size_t cell) const noexcept {
     return {bounds_[cell].index, bounds_[cell + 1].index};
   }
-  /// The part of `all`, the encoded bytes of all cells, for the cells in `range`, which must begin and end at bounds of
-  /// cells.
+  /// The bytes of the cells in `range`, which must begin and end at bounds of cells; `all` contains the encoded bytes
+  /// of all cells.
   [[nodiscard]] std::span<std::byte> bytes(std::span<std::byte> all, index_range range) const noexcept {
     const std::size_t begin = byte_of(range.begin);
     return all.subspan(begin, byte_of(range.end) - begin);
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bounds_[cells_].byte; }
-  /// An upper bound on the number of messages that a rank sends on one level of the plan.
+  /// An upper bound on the number of different messages that a rank sends on one level of the plan.
   [[nodiscard]] std::size_t room() const noexcept { return room_; }
 
  private:

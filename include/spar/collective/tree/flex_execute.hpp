@@ -97,8 +97,8 @@ struct flex_ranges {
   const flex_plan* plan;
   std::span<const std::uint64_t> bounds;
 
-  /// Throws `invalid_argument` unless the plan is for `ranks` ranks and the right number of values: n, or bounds.size()
-  /// - 1 cells if `bounds` is not empty.
+  /// Throws `invalid_argument` unless the plan is for `ranks` ranks and for n values or, if `bounds` is not empty, for
+  /// bounds.size() - 1 cells.
   void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
   [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
     return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
@@ -109,7 +109,7 @@ struct flex_ranges {
 };
 
 /// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of the stream that it
-/// holds, and joins the streams that arrive for its parts into the stream that it holds on the next level.
+/// holds, and joins the received or reduced streams of its parts into the stream that it holds on the next level.
 template <element T, index_type Index>
 class flex_streams {
  public:
@@ -331,7 +331,7 @@ task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_p
 }
 
 /// An all-gather of streams that are sent from their own memory. Returns, on every rank, the entries of all ranks;
-/// `mine` contains this rank's entries, in the range that the plan assigns to this rank. If one rank's stream is dense,
+/// `mine` contains this rank's entries, in the range that the plan assigns to this rank. If any rank's stream is dense,
 /// the result is dense, with `absent` at indices without an entry. If `bounds` is not empty, the plan's ranges are
 /// ranges of cells, and cell c consists of the indices in [bounds[c], bounds[c + 1]). Ignores the residual, because
 /// nothing is rounded. Throws `invalid_argument` if the plan is for another number of values, cells or ranks.

@@ -23,11 +23,11 @@ namespace spar {
 
 namespace detail {
 
-/// The message of one part on one level, where a part is this rank's place in the chain of a call. The sender and the
-/// receiver of messages number these messages in the same order, by hop and then by call, and distribute the messages
-/// over the lanes in this order, so that both ranks know which message is which. A rank sends the messages of a hop
-/// only after all its messages of earlier hops have left, so that messages for which longer chains wait are not
-/// delayed. Ranks cannot wait for each other in a cycle, because a message depends only on earlier hops.
+/// A message of one part on one level, where a part is this rank's place in the chain of a call. Two ranks number the
+/// messages from one to the other in the same order, by hop and then by call, and distribute the messages over the
+/// lanes in this order, so that both ranks know which message is which. A rank sends the messages of a hop only after
+/// all its messages of earlier hops have left, so that messages for which many ranks wait are not delayed. Ranks cannot
+/// wait for each other in a cycle, because a message depends only on earlier hops.
 struct flex_message {
   rank_t peer;
   std::size_t place; // the peer's position in the chain, from 0

@@ -79,8 +79,8 @@ gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std:
   co_return all;
 }
 
-/// Returns, on every rank, the blocks of all ranks joined into one stream, which is dense if one of the blocks is
-/// dense. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+/// Returns, on every rank, the blocks of all ranks joined into one stream, which is dense if any block is dense. Adds
+/// the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& over, stream_view<T, Index> block,
                                             std::span<const std::uint64_t> bounds, Op op, Storage store,

@@ -52,9 +52,9 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
 }
 
 /// A tree, with the plans and the choices of algorithms that ranks derive from the tree. Every rank creates one object,
-/// from the same tree, and passes the object to `on_tree`, which borrows it. The first call that needs a plan or a
-/// choice for a dimension n computes it, and keeps it for the lifetime of this object. Ranks that are threads of one
-/// process may share one object.
+/// from the same tree, and passes the object to `on_tree`, which borrows it. The first call that needs the plan for a
+/// dimension, or the choice for a number of bytes, computes it and keeps it for the lifetime of this object. Ranks that
+/// are threads of one process may share one object.
 class tree_plans {
  public:
   explicit tree_plans(tree topology)

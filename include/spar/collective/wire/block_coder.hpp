@@ -87,7 +87,7 @@ class block_coder {
     const bool encoded = came.format == wire_format::encoded;
     if (!encoded && came.format != wire_format::dense) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(came.format),
-                              " arrived; expected 2 (dense values) or 3 (an encoded block)"});
+                              " arrived; expected format 2 (dense values) or 3 (an encoded block)"});
     }
     const std::size_t bytes = came.pieces[0].size();
     const std::size_t expected = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
@@ -113,8 +113,8 @@ class block_coder {
     else
       kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
   }
-  /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty. If
-  /// it is not empty, `residual` and `scratch` must be at least as long as `values`.
+  /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
+  /// Otherwise, `residual` and `scratch` must be at least as long as `values`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::span<T> residual,
                   std::span<T> scratch) const {

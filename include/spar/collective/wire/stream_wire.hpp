@@ -17,9 +17,9 @@
 
 namespace spar {
 
-/// Returns a `step` for block_coder::encode that is different for each round and group, so that the encodings of one
-/// index in a call are not rounded alike. Ranks that encode the same sum in a round pass the same `group`, so that they
-/// get the same bytes.
+/// Returns a `step` for block_coder::encode that is different for each round and group, so that a codec with random
+/// rounding draws different random numbers. Ranks that encode the same sum in a round pass the same `group`, so that
+/// they get the same bytes.
 constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
   return (round + 1) << 32 | static_cast<std::uint32_t>(group);
 }
@@ -178,7 +178,7 @@ class outgoing<Storage, T, Index> {
                   std::span<T>) const noexcept {}
 };
 
-/// Messages that are in flight at the same time. They contain streams that this rank does not use after the sends.
+/// Messages, in flight at the same time, of streams that this rank does not use after the sends.
 template <class Storage, element T, index_type Index>
 class outgoing_list {
   static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
@@ -223,7 +223,7 @@ class incoming : public message_buffer {
     }
     if (h.format != wire_format::coded && h.format != wire_format::encoded) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
-                              " arrived; expected a stream that the storage of this rank can decode: 2 (dense values), "
+                              " arrived; expected a format that the storage of this rank can decode: 2 (dense values), "
                               "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
     }
     decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);

@@ -65,21 +65,21 @@ class pool_requests {
 
 /// Recycles memory blocks, and takes new memory from the memory resource `upstream`. A request gets the smallest free
 /// block that is large enough. The pool keeps all blocks until the pool is destroyed. A pool belongs to one rank, or to
-/// several ranks on one thread; only the thread of these ranks allocates and frees, unless `share(true)` has been
-/// called. Blocks may outlive the owner of the pool, for example in a result that the program keeps: see `pool_owner`.
+/// several ranks on one thread; only this thread allocates and frees, unless `share(true)` has been called. Blocks may
+/// outlive the owner of the pool, for example in a result that the program keeps: see `pool_owner`.
 ///
 /// A rank reports when its calls begin (`begin_call`) and end (`end_call`). If a call has made more requests than any
 /// earlier call, the pool sets blocks aside at the end of the call: for each size class, as many blocks of this class
-/// and above as the call has requested. A later call with at most as many requests, none of them larger, then takes
+/// and above as the call has requested. A later call that requests at most as many blocks of each class and above takes
 /// nothing from upstream, in whatever order the call allocates and frees: the blocks suffice even if the call frees
 /// nothing, and each free adds a block.
 ///
 /// Memory that a call leaves in use (its result, messages in flight) may still be in use during the next call.
-/// Therefore the pool adds the number of blocks in use at the end of the call, and sets aside twice as many blocks
-/// below `large` bytes. The factor is less than 2 if another call requested more blocks of at least `large` bytes. If
-/// several ranks share the pool, the factor is 2 for blocks of all sizes, times the number of ranks. The blocks that
-/// are set aside at the same time are a single upstream allocation. Until a block is used, the pool writes only to the
-/// header of the first block of each size class.
+/// Therefore the pool counts each request below `large` bytes twice, and sets aside additional blocks, as many as are
+/// in use at the end of the call. The factor is less than 2 if another call requested more blocks of at least `large`
+/// bytes. If several ranks share the pool, the factor is twice the number of ranks for requests of all sizes. The
+/// blocks that are set aside at the end of one call are a single upstream allocation. Until these blocks are used, the
+/// pool writes only to the header of the first block of each size class.
 class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
@@ -98,8 +98,8 @@ class pool final : public std::pmr::memory_resource {
     }
   }
 
-  // These non-virtual functions hide those of std::pmr::memory_resource. Otherwise compilers would add to
-  // every call site a test for the likely dynamic type of the memory resource.
+  // These non-virtual functions hide those of std::pmr::memory_resource. Otherwise compilers would add to every call
+  // site a test for the likely dynamic type of the memory resource.
   void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
   void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
 
@@ -110,11 +110,11 @@ class pool final : public std::pmr::memory_resource {
     return sum;
   }
 
-  /// Counts all requests from now on in `rank`, the counts of one of the ranks that share the pool.
+  /// From now on, counts all requests in `rank`, which belongs to one of the ranks that share the pool.
   void charge(pool_requests& rank) noexcept { requests_ = &rank; }
 
-  /// Sets whether several threads use the pool, which then locks itself for each operation. Call `share` only while a
-  /// single thread uses the pool.
+  /// Sets whether several threads use the pool. If they do, the pool locks itself during each operation. Call `share`
+  /// only while a single thread uses the pool.
   void share(bool on) noexcept { shared_ = on; }
 
   /// After `hold`, the pool keeps deallocated blocks unused until `release`, because peers may still read these blocks.
@@ -321,8 +321,8 @@ class pool final : public std::pmr::memory_resource {
   std::atomic_flag taken_;
 };
 
-/// Owns a pool together with all copies of this object. The pool is destroyed when its last owner is destroyed and its
-/// last block deallocated, so that results may outlive their transport.
+/// Shares the ownership of a pool with all copies of this object. The pool is destroyed when its last owner has been
+/// destroyed and its last block deallocated, so that results may outlive their transport.
 class pool_owner {
  public:
   explicit pool_owner(std::pmr::memory_resource& upstream, std::uint32_t ranks = 1)

@@ -22,8 +22,8 @@ class slab {
     while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
   }
 
-  /// Makes the slab never free the memory of its records, because code outside spar (the MPI library) may still access
-  /// them.
+  /// Makes the destructor leak all existing records, because code outside spar (the MPI library) may still access the
+  /// memory of these records.
   void keep_for_ever() noexcept { newest_ = nullptr; }
 
   Record* acquire() {

@@ -9,7 +9,7 @@ namespace spar {
 /// The space of host memory, which the processor can read and write.
 struct host {};
 
-/// The space of the memory of a CUDA device.
+/// The space of CUDA device memory.
 struct cuda {};
 
 template <class Space>

@@ -11,10 +11,9 @@
 
 namespace spar::detail {
 
-/// Compares the descriptions of a policy on two ranks, which `describe` has written, and reduces each description to
-/// the options that differ, for example `ring with select.k=15 and by.tau=64`. Keeps the whole descriptions if the
-/// policies have different names or different sets of options, if the descriptions are equal, or if a description was
-/// truncated.
+/// Compares the descriptions of a policy that `describe` has written on two ranks, and reduces each description to the
+/// options that differ, for example `ring with select.k=15 and by.tau=64`. Keeps the whole descriptions if the policies
+/// have different names or different sets of options, if the descriptions are equal, or if a description was truncated.
 class option_difference {
  public:
   option_difference(const char* theirs, const char* own) {

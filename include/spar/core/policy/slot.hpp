@@ -86,8 +86,8 @@ struct report_type<Part> {
 /// part or, if there is none, `no_state`.
 template <class Part>
 using state_of = typename detail::state_type<Part>::type;
-/// The type of what a part of a composition reports about a call: the member type `report` of the part or, if there is
-/// none, an empty type.
+/// The type of the report that a part of a composition makes about a call: the member type `report` of the part or, if
+/// there is none, an empty type.
 template <class Part>
 using report_of = typename detail::report_type<Part>::type;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Includes std::min, max, copy, fill, fill_n, swap, equal, lower_bound and the heap functions, but (with libstdc++) not
-// the rest of <algorithm>, whose ranges add about 0.1 s to the compile time of each program. Also defines small
-// algorithms that the standard library lacks or has only in <algorithm>.
+// the rest of <algorithm>, whose range algorithms add about 0.1 s to the compile time of each program. Also defines
+// small algorithms that the standard library lacks or has only in <algorithm>.
 #pragma once
 
 #if __has_include(<bits/stl_algobase.h>)

@@ -18,8 +18,8 @@ inline constexpr std::size_t max_text_length = 520;
 
 namespace detail {
 
-/// Text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Replaces
-/// std::string, which would greatly increase the compile time of every program.
+/// Text of at most `max_text_length` characters and a terminating zero; further characters are dropped. Used instead of
+/// std::string to keep compile times short: in C++20, each program compiles the code of std::string anew.
 class bounded_text {
  public:
   bounded_text() = default;

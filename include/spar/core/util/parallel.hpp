@@ -31,8 +31,8 @@ constexpr int useful_threads(int threads, std::size_t n) noexcept {
 }
 
 /// Calls `work(part)` for each number `part` in [first, last) in parallel. Normally the calling thread runs one part,
-/// and a new thread runs each of the others. If the system cannot start enough threads, some threads run several parts
-/// in turn. `work` must not throw.
+/// and each other part runs on a new thread of its own. If the system cannot start enough threads, some threads run
+/// several parts in turn. `work` must not throw.
 template <class Work>
 void in_parallel(int first, int last, const Work& work) noexcept {
   if (last - first <= 1) {
@@ -52,7 +52,7 @@ void in_parallel(int first, int last, const Work& work) noexcept {
   if (started) upper.join();
 }
 
-/// Returns the first index of the part number `part`, if [0, n) is divided into `parts` parts whose sizes differ by at
+/// Returns the first index of part number `part` when [0, n) is divided into `parts` parts whose sizes differ by at
 /// most 1.
 constexpr std::size_t part_begin(std::size_t n, int part, int parts) noexcept {
   const auto p = static_cast<std::size_t>(part), all = static_cast<std::size_t>(parts);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Wrappers of POSIX threads and condition variables. spar does not use <thread>, <condition_variable> and <chrono>,
+// Wrappers of POSIX threads and condition variables. spar does not use <thread>, <condition_variable> or <chrono>,
 // because they include the standard streams, which would lengthen the compile time of every program.
 #pragma once
 

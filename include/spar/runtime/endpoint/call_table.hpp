@@ -89,10 +89,10 @@ class call_table {
   }
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
 
-  /// Whether more than 0.5 s have passed since a call last began or ended on this rank; the other ranks may then have
-  /// aborted the communicator. Sets the time of the last activity to `now`.
+  /// Whether this rank was inactive, that is, no call has begun or ended for more than 0.5 s before `now`. Other ranks
+  /// may have aborted the communicator while this rank was inactive. Sets `last_activity()` to `now`.
   [[nodiscard]] bool was_away(double now) noexcept { return now - std::exchange(last_activity_, now) > 0.5; }
-  /// The time, in seconds, at which a call last began or ended on this rank.
+  /// The time, in seconds, at which a call last began or ended on this rank, or at which `was_away` was last called.
   [[nodiscard]] double last_activity() const noexcept { return last_activity_; }
 
   /// The call in flight whose number equals `sequence` modulo `max_in_flight`; null if there is none.

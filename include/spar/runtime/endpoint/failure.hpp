@@ -27,7 +27,7 @@ class failure {
   [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// The rank that failed first, as far as this rank knows; -1 if no rank has failed.
   [[nodiscard]] rank_t failed_rank() const noexcept { return failed_rank_; }
-  /// Throws `peer_failed` with the number of the failed rank and the reason of the failure.
+  /// Throws `peer_failed` with the number of the failed rank and the reason for the failure.
   [[noreturn, gnu::cold]] void raise_peer_failed() const {
     raise<peer_failed>({"rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
                         " failed, so its communicator is dead: ", reason_.data()});

@@ -18,12 +18,12 @@ namespace spar::detail {
 class loans {
  public:
   [[nodiscard]] bool any() const noexcept { return count_ > 0; }
-  /// Counts one more send buffer: to be called when a failed call unwinds while a peer still reads the buffer.
+  /// Adds a send buffer to the count. To be called when a failed call unwinds while a peer still reads the buffer.
   void begin(pool& memory) noexcept {
     ++count_;
     memory.hold();
   }
-  /// Counts one send buffer fewer: to be called when the peer has finished reading the buffer.
+  /// Removes a send buffer from the count. To be called when the peer has finished reading the buffer.
   void end(pool& memory, scheduler& ready) noexcept {
     if (--count_ > 0) return;
     memory.release();

@@ -26,7 +26,7 @@ class waits {
   /// The awaited operations that have a deadline, the longest awaited first.
   [[nodiscard]] waiting_list& active() noexcept { return active_; }
 
-  /// Adds the operation `r`, which has no deadline, because a peer may take any time to complete the operation.
+  /// Adds the operation `r`, which has no deadline, because a peer may take arbitrarily long to complete it.
   void await_idly(operation_record& r, std::coroutine_handle<> waiting) noexcept { idle_.add(r, waiting); }
   [[nodiscard]] bool any_idle() const noexcept { return idle_.first() != nullptr; }
 

@@ -24,7 +24,8 @@ struct named {
 
 namespace detail {
 
-/// The smallest number, modulo `max_in_flight`, of a named collective. Unnamed collectives have smaller numbers.
+/// The number of a collective, modulo `max_in_flight`, is at least `first_named` if the collective has a name, and
+/// smaller if it has no name.
 inline constexpr std::uint64_t first_named = max_in_flight / 2;
 
 /// The record of a name. The record is also the operation that a call awaits until this rank knows the number of the

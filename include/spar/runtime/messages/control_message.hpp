@@ -28,7 +28,7 @@ struct control_message {
     name = 3,  ///< the source, rank 0, has assigned a number to the name of a collective
     round = 4, ///< about a round of a partial collective; the text begins with the number of a control_subscriber
     call = 5,  ///< describes a call of the source: see runtime/peer_query.hpp
-    left = 6   ///< the communicator of the source is dead, and all messages of the source have been sent
+    left = 6   ///< the communicator is dead, and all messages of the source have been sent
   };
 
   purpose what = purpose::abort;

@@ -23,10 +23,10 @@ namespace spar {
 
 /// The format of the payload of a message, that is, the contents of its pieces.
 enum class wire_format : std::uint8_t {
-  sparse = 1,  ///< pieces: indices, values; `count` entries
+  sparse = 1,  ///< piece 0: the indices of `count` entries; piece 1: their values
   dense = 2,   ///< piece 0, continued in piece 1 if present: `count` values
   encoded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
-  parts = 4,   ///< piece 0: for each part, the number of entries up to its end (64 bits); then indices, values
+  parts = 4,   ///< piece 0: for each part, the position of its end (64 bits); piece 1: all indices; piece 2: all values
   coded = 5    ///< piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format of each part
 };
 
@@ -71,14 +71,14 @@ struct header {
   wire_format format : 4 = {};
   element_code index : 4 = {};
   element_code element = {};
-  std::uint8_t order = 0;      ///< with checksums: number, modulo 256, of this message on its lane to the receiver
+  std::uint8_t order = 0;      ///< with checksums: number of earlier messages to the receiver on this lane, modulo 256
   std::uint16_t sequence = 0;  ///< the part of the collective's number that is not in the tag of the message
   std::uint64_t digest = 0;    ///< `signature::digest` of the call
   std::uint64_t dimension = 0; ///< dimension n of the vectors
   std::uint64_t count = 0;     ///< entries or values in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< size of each piece in bytes
   std::uint32_t payload_checksum = 0;              ///< with checksums: `checksum_of` the pieces, else 0
-  std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes; written with checksums, or to leave the process
+  std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes; written over MPI, or if checksums are on
 
   [[nodiscard]] std::uint64_t payload_bytes() const noexcept { return lengths[0] + lengths[1] + lengths[2]; }
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
@@ -207,7 +207,7 @@ class message_buffer {
     end_loan();
     storage_.reset();
   }
-  /// Returns memory that this message_buffer has borrowed from a sender or the transport, but keeps memory from the
+  /// Gives back memory that this message_buffer has borrowed from a sender or the transport, but keeps memory from the
   /// pool for the next message.
   void end_loan() noexcept {
     if (release_ != nullptr) std::exchange(release_, nullptr)(lender_);

@@ -21,8 +21,8 @@ struct operation_record : link {
   bool receives = false;
   rank_t peer = 0; // the source of a receive, the destination of a send
   tag_t tag = 0;
-  double since = -1;      // time in seconds of the first check of the wait; -1 before the first check
-  std::uint8_t asked = 0; // how often this rank has sent the peer a description of its call
+  double since = -1;      // time in seconds at which the rank first checked this wait; -1 before the first check
+  std::uint8_t asked = 0; // number of descriptions of the call that the rank has sent to the peer
   std::exception_ptr error;
   std::coroutine_handle<> waiting;
 

@@ -43,8 +43,8 @@ scheduler& scheduler_among(First& first, Rest&... rest) {
   }
 }
 
-/// Rejects types of awaiters that GCC 12 would destroy twice: aggregates with a non-trivial destructor. The error
-/// occurs if a temporary of such a type is awaited and the coroutine suspends.
+/// Rejects types of awaiters that GCC 12 would destroy twice: aggregates with a non-trivial destructor. GCC 12 does
+/// so if a temporary of such a type is awaited and the coroutine suspends.
 template <class Awaiter>
 concept safe_awaiter = !std::is_aggregate_v<std::remove_cvref_t<Awaiter>> ||
                        std::is_trivially_destructible_v<std::remove_cvref_t<Awaiter>>;

@@ -57,8 +57,8 @@ template <class T, class Index>
     const auto left_bits = opaque(std::bit_cast<bits_of<T>>(left));
     const auto right_bits = opaque(std::bit_cast<bits_of<T>>(right));
     const auto both_bits = opaque(std::bit_cast<bits_of<T>>(both));
-    // Hides the value of b from the compiler, which would otherwise derive a == b from the comparison a < b, and branch
-    // on the result.
+    // Hides the value of b from the compiler, which would otherwise infer that a < b excludes a == b, and branch on
+    // a < b.
     const Index again = opaque(b);
     bits_of<T> chosen = __builtin_expect_with_probability(a < b, 1, 0.5) ? left_bits : right_bits;
     chosen = __builtin_expect_with_probability(a == again, 1, 0.5) ? both_bits : chosen;
@@ -68,8 +68,8 @@ template <class T, class Index>
   }
 }
 
-/// The number of one bits in `word`. On baseline x86-64, which has no popcount instruction, arithmetic computes the
-/// number, because GCC's builtin would call a function.
+/// The number of set bits in `word`. On baseline x86-64, which has no popcount instruction, GCC's builtin would call a
+/// function, so this function computes the number arithmetically.
 [[gnu::always_inline]] inline unsigned popcount(std::uint64_t word) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
   word -= (word >> 1) & 0x5555555555555555u;
@@ -105,7 +105,7 @@ inline constexpr std::size_t position_words = 64;
 /// up to three positions more than it returns.
 inline constexpr std::size_t position_room = 64 * position_words + 8;
 
-/// Writes the positions of the one bits of `words[0, count)` in ascending order, for `count <= position_words`. Returns
+/// Writes the positions of the set bits of `words[0, count)` in ascending order, for `count <= position_words`. Returns
 /// the number of positions.
 inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::size_t count,
                                  std::uint16_t* __restrict positions) {
@@ -118,8 +118,8 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
     const unsigned ones = popcount(word);
     std::uint16_t* at = positions + written;
     written += ones;
-    // Always writes four positions: most words of a sparse bitmap have at most four one bits, and a loop that ends at
-    // the last one bit would be mispredicted once per word.
+    // Always writes four positions: most words of a sparse bitmap have at most four set bits, and a loop that ended at
+    // the last set bit would cost one misprediction per word.
     for (unsigned e = 0; e < 4; ++e) {
       at[e] = static_cast<std::uint16_t>(base + static_cast<unsigned>(std::countr_zero(word | guard)));
       word &= word - 1;

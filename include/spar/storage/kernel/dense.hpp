@@ -23,7 +23,7 @@ inline constexpr std::size_t dense_block = 16;
 inline constexpr std::size_t pointwise_block = 32;
 
 /// Calls `run(offset, values)` for each block of `dense_block` entries with consecutive indices, and `f(offset, value)`
-/// for every other entry. The offset is the (first) index minus `begin`.
+/// for every other entry. The offset is the index of the entry, or of the first entry of the block, minus `begin`.
 template <class T, class Index, class F, class Run>
 [[gnu::always_inline]] inline void for_entries(coo_span<T, Index> stream, std::uint64_t begin, F f, Run run) {
   const Index* indices = stream.indices.data();

@@ -11,15 +11,15 @@
 
 namespace spar::kernel {
 
-/// Returns the number of entries for which each thread needs room in the output of a pass over n values, if the pass
-/// selects up to `count` entries.
+/// Returns the number of entries for which the output of one thread needs room, if `threads` threads share a pass over
+/// n values that selects up to `count` entries.
 constexpr std::size_t part_room(std::size_t count, std::size_t n, int threads) noexcept {
   return threads == 1 ? count : std::min(count, n / static_cast<std::size_t>(threads) + 1);
 }
 
-/// Splits [0, n) into `threads` parts, and calls `pass(begin, end, out...)` for each part on its own thread. `threads`
-/// must be in [1, max_threads]. The output of part p starts at position p * `room` of the arrays `out`; at the end, the
-/// gaps between the outputs are closed, in the order of the parts.
+/// Splits [0, n) into `threads` parts, and calls `pass(begin, end, out + p * room...)` for each part p in parallel.
+/// `threads` must be in [1, max_threads]. At the end, moves the outputs of the parts together, in the order of the
+/// parts, so that no gaps are left in the arrays `out`.
 ///
 /// A call of `pass` must stop early if it would write more than `room` entries. If no call stops early, the result is
 /// the same as with one thread, and `seen` is n.

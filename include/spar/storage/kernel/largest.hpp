@@ -45,9 +45,9 @@ template <ranked T>
   std::size_t above = 0, equal = n;
   for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
     shift = std::max(shift - digit, 0);
-    // Alternates between two histograms, because neighbouring values are often similar, and a single counter would wait
-    // for its own update. Counts values with other upper digits in the second half of each histogram, because a branch
-    // that skips these values would be unpredictable.
+    // Alternates between two histograms, because neighbouring values often increment the same counter, and the second
+    // increment would wait for the first. Counts values with other upper digits in the second half of each histogram,
+    // because a branch that skips these values would be unpredictable.
     std::size_t histogram[2][2 << digit] = {};
     const auto count = [&](std::size_t which, T value) {
       const M m = magnitude_of(value);
@@ -127,7 +127,7 @@ cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads 
   return detail::largest_by_digits(x.data(), n, wanted, values.span());
 }
 
-/// Moves the entries that `where`, a cut of `x`, selects to the output arrays as `(begin + position, value)`, in
+/// Moves the entries selected by `where`, a cut of `x`, to the output arrays as entries `(begin + position, value)`, in
 /// ascending order of the positions, and leaves zeros in `x`. Returns the number of entries, `where.count`. `threads`
 /// threads share the pass up to the last selected tie; each thread needs room for part_room(where.count, n, threads)
 /// entries in the output.

@@ -159,15 +159,17 @@ template <std::size_t Words>
   return more == 0 ? written : bit_positions(mask, Words, positions);
 }
 
-/// Calls `found(base, positions, count)` for consecutive ranges of `x`, until `found` returns false. The nonzero values
-/// of a range with a magnitude of at least `threshold` are at `base + positions[i]` for i in [0, count). Returns the
+/// Calls `found(base, positions, count)` for consecutive ranges of `x`, until `found` returns false. In each range, the
+/// nonzero values whose magnitude is at least `threshold` are at `base + positions[i]` for i in [0, count). Returns the
 /// number of values before the range for which `found` returned false, or n if `found` never returned false.
 template <class T, class Found>
 [[gnu::always_inline]] inline std::size_t for_at_least(const T* x, std::size_t n, magnitude<T> threshold, Found found) {
   if (threshold > greatest_magnitude<T>) return n;
   threshold = std::max<magnitude<T>>(threshold, 1);
-  constexpr std::size_t words = 4;                // 256 values: processed before the next values arrive from memory
-  constexpr std::size_t ahead = 4096 / sizeof(T); // prefetches 4 KiB ahead: pauses in `found` stop hardware prefetching
+  // A range has 256 values, few enough to be processed before the next values arrive from memory.
+  constexpr std::size_t words = 4;
+  // Prefetches 4 KiB ahead, because the hardware stops prefetching when `found` interrupts the reading of `x`.
+  constexpr std::size_t ahead = 4096 / sizeof(T);
   constexpr std::size_t line = 64 / sizeof(T);
   std::uint64_t mask[words];
   std::uint16_t positions[64 * words + 8];

@@ -78,9 +78,9 @@ struct merger {
       for (; count > 0; --count) (step<false>(at), ...);
   }
 
-  /// Returns the position `taken` input entries after `from`, or `taken` + 1 entries after `from` if `fold` is true and
-  /// the position would otherwise separate two equal indices. Each operand must have more than `taken` entries left.
-  /// Uses a binary search along the diagonal ("merge path").
+  /// Returns the position that follows `from` by `taken` input entries, or by `taken` + 1 input entries if `fold` is
+  /// true and the position would otherwise separate two equal indices. Each operand must have more than `taken` entries
+  /// left. Uses a binary search along the diagonal ("merge path").
   [[gnu::noinline]] merge_position split(merge_position from, std::size_t taken) const {
     const Index* left = left_index + from.left;
     const Index* right = right_index + from.right;
@@ -112,8 +112,8 @@ struct merger {
       if (safe < 8) break;
       self.steps(safe, a, b, c, d);
     }
-    // Merges the rest of each lane. A lane may read an entry after its end, but merges all entries before its end
-    // first, so the lane needs no check of each operand's end.
+    // Merges the rest of each lane. The steps of a lane may read an entry after the lane's end, but merge all entries
+    // before this end first, so a step need not check whether one operand has ended.
     finish(a, m1);
     finish(b, m2);
     finish(c, m3);

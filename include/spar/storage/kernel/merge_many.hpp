@@ -162,9 +162,9 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
 /// of all parts at this index, in the order of the parts. The output arrays need room for the entries of all parts, or
 /// for `end - begin` entries if that is fewer, and must not overlap the parts. Returns the number of entries written.
 ///
-/// Uses a dense accumulator with a bitmap if the range has at most `merge_sparsity` indices per entry and per level of
-/// a merge tree, otherwise a merge tree. The bits of the result depend only on the data, not on this choice. Scratch
-/// memory comes from `scratch`, and is released before the function returns.
+/// If more than two parts have entries, uses a dense accumulator with a bitmap for a range of at most `merge_sparsity`
+/// indices per entry and per level of a merge tree, otherwise a merge tree. The bits of the result depend only on the
+/// data, not on this choice. Scratch memory comes from `scratch`, and is released before the function returns.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end, Index* out_i,
                        T* out_v, Op op, std::pmr::memory_resource& scratch) {

@@ -94,9 +94,8 @@ template <int Most>
 
 /// The QSGD code with `Bits` bits per entry. An entry x of a bucket becomes the level floor(x / scale * s + u) in
 /// [-s, s], where s = 2^(Bits-1) - 1, scale is the largest |x| of the bucket, and u is uniform in [0, 1). The error is
-/// below scale / s, and an entry with |x| = scale is exact. The expectation of the decoded value is x, except for two
-/// errors: rounding errors of the arithmetic (relative 2^-22, for double 2^-51), and 2^-17 * scale / s, because u has
-/// 16 bits.
+/// below scale / s, and an entry with |x| = scale is exact. The expectation of the decoded value differs from x only by
+/// the rounding errors of the arithmetic (relative 2^-22) and by up to 2^-17 * scale / s, because u has 16 bits.
 ///
 /// Layout: the buckets follow one another. A bucket consists of its scale as a T (unaligned), followed by its levels in
 /// two's complement, packed from the lowest bits of the first byte on, and padded to whole bytes. A range of whole

@@ -4,7 +4,7 @@
 
 #include <spar/core/error.hpp>
 
-// Excludes MPI's C++ bindings, which MPI 3.0 removed, because they increase compile time and cause warnings.
+// Excludes MPI's C++ bindings, which increase compile time and cause warnings; MPI 3.0 removed these bindings.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -27,8 +27,8 @@ inline void check_mpi(int code, const char* call) {
   throw transport_error(std::string(call) + " failed: " + text.data());
 }
 
-/// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, so that several threads may call MPI
-/// at the same time.
+/// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, which allows several threads to call
+/// MPI at the same time.
 inline void require_thread_multiple() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);

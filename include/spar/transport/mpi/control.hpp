@@ -96,8 +96,7 @@ class mpi_control {
               look();
             if (net.dead()) net.failure().raise_peer_failed();
             if (net.now() - begin > net.deadline()) {
-              raise<timeout>(
-                  {"rank ", rank, " has waited for ", net.deadline(), " s for all other ranks to call split"});
+              raise<timeout>({"rank ", rank, " has waited ", net.deadline(), " s for all other ranks to call split"});
             }
             sched_yield();
           }

@@ -14,20 +14,21 @@
 
 namespace spar {
 
-/// The size in bytes of the largest payload that is sent in the same MPI message as its header. The size of each piece
-/// is rounded up to a multiple of 16 bytes.
+/// The size in bytes, with padding, of the largest payload that is sent in the same MPI message as its header. Padding
+/// rounds the size of each piece up to a multiple of 16 bytes.
 inline constexpr std::size_t enclosed_bytes = 4096;
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
 /// Whether the payload of the message with the header `h` is part of its envelope.
 inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.lengths, max_pieces) <= enclosed_bytes; }
 
-/// A header of 16 instead of 64 bytes, for messages with one piece of at most 4096 bytes of dense values. A message
-/// with a payload of 8 bytes thus has 24 instead of 80 bytes and is faster, because 24 bytes share a cache line with
-/// MPI's own header. The receiver computes the number of values and the size of the piece from the length of the
-/// message. A short header does not contain the dimension, but ranks compare the digest, which covers the dimension.
-/// Fields from the lowest bit, with their number of bits: magic number (8), element type (4), index type (4), the part
-/// of the sequence number that is not in the tag (16), CRC-32C of all other fields (32), digest (64).
+/// A header of 16 instead of 64 bytes, for messages with one piece of at most 4096 bytes of dense values and without a
+/// payload checksum. A message with a payload of 8 bytes thus has 24 bytes instead of 80 (with padding) and is faster,
+/// because 24 bytes share a cache line with MPI's own header. The receiver computes the number of values and the size
+/// of the piece from the length of the message. A short header does not contain the dimension, but ranks compare the
+/// digest, which covers the dimension. Fields from the lowest bit, with their number of bits: magic number (8), element
+/// type (4), index type (4), the part of the sequence number that is not in the tag (16), CRC-32C of all other fields
+/// (32), digest (64).
 class short_header {
  public:
   static constexpr std::uint32_t expected_magic = 0xB2;

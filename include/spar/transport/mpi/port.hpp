@@ -30,8 +30,8 @@ namespace spar {
 /// The transport of one rank of an MPI communicator. A message begins with an envelope, which contains the header and a
 /// payload of up to 4 KiB. A larger payload follows in segments, which are sent from the caller's memory under the same
 /// tag. The receiver learns the size of the payload from the envelope without MPI_Probe, and the size may exceed the
-/// range of MPI's int. Control messages use a separate communicator. A waiting rank polls MPI, so that a failed or
-/// silent peer ends the wait; after 128 polls, the rank yields its core to other threads between polls.
+/// range of MPI's int. Control messages use a separate communicator. A waiting rank polls MPI, so that it notices when
+/// a peer fails or falls silent; after 128 polls, the rank yields its core to other threads between polls.
 class mpi_port : public endpoint {
  public:
   mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
@@ -42,8 +42,8 @@ class mpi_port : public endpoint {
     leaving_.reserve(max_leaving);
   }
 
-  /// Waits up to one second for the last messages of this rank to leave. If the communicator is dead, also discards
-  /// incoming messages until all ranks have announced that their own messages have left or are given up.
+  /// Waits for the last messages of this rank to leave. If the communicator is dead, also discards incoming messages
+  /// until all ranks have announced that their messages have left or are given up. Gives up after one second.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
@@ -77,7 +77,7 @@ class mpi_port : public endpoint {
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   [[nodiscard]] const detail::owned_communicator& communicator() const noexcept { return comm_; }
   [[nodiscard]] const mpi_options& options() const noexcept { return options_; }
-  /// A barrier over all ranks that throws `peer_failed` or `timeout`, see `mpi_control::meet`.
+  /// A barrier over all ranks; throws `peer_failed` or `timeout`, see `mpi_control::meet`.
   void meet() {
     control_.meet(*this, [this] { poll_control(); });
   }
@@ -154,9 +154,9 @@ class mpi_port : public endpoint {
     return operation<mpi_port, request_owner>(*this, r);
   }
 
-  /// Polls MPI once or, if `block` is true, until an operation has ended, then resumes the coroutines that are ready.
-  /// Throws `deadlock` if `block` is true but nothing is in flight for which this rank could wait. On any other error,
-  /// aborts the communicator, which ends every pending call.
+  /// Polls MPI once or, if `block` is true, until an operation may have ended, then resumes the coroutines that are
+  /// ready. Throws `deadlock` if `block` is true but nothing is in flight for which this rank could wait. On any other
+  /// error, aborts the communicator, which ends every pending call.
   void progress(bool block) {
     try {
       poll(block);
@@ -199,20 +199,21 @@ class mpi_port : public endpoint {
     return r;
   }
 
-  /// Polls MPI once or, if `block` is true, until an operation has ended or the communicator is dead.
+  /// Polls MPI, unless a coroutine is ready: once or, if `block` is true, until a request has completed, a coroutine is
+  /// ready, or the communicator is dead.
   void poll(bool block) {
-    if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of these tests
+    if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of testing `leaving_`
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
       if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead()) {
         raise<deadlock>({"rank ", rank(), " would wait for ever, because it has no call or message in flight"});
       }
       const bool news =
           requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
-      // A blocking wait checks for control messages at every 32nd poll only; but a rank without requests checks at
+      // A blocking wait checks for control messages only at every 32nd poll, but a rank without requests checks at
       // every poll, because it may await a control message.
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
-      // A program may make non-blocking calls only rarely, so non-blocking calls check deadlines at every 4th poll;
-      // blocking calls check deadlines at every 1024th poll. MPI may need several polls to notice a message that has
+      // A program may call `progress(false)` only rarely, so `progress(false)` checks deadlines at every 4th poll;
+      // `progress(true)` checks deadlines at every 1024th poll. MPI may need several polls to notice a message that has
       // arrived, so a check at every poll could report a timeout although the message has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
@@ -220,7 +221,7 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Recycles the envelopes of sent messages. Requests of messages that a coroutine awaits move to the wait set.
+  /// Recycles the envelopes of messages that have left, and moves the requests that a coroutine awaits to the wait set.
   void look_after_leaving() {
     int failure = MPI_SUCCESS;
     for (std::size_t i = 0; i < leaving_.size();) {
@@ -346,9 +347,9 @@ class mpi_port : public endpoint {
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends all requests of the operation `r`, whose messages are incomplete: cancels receives, and waits up to one
-  /// second for in-flight sends from borrowed buffers. If a send has not completed after one second, MPI may still read
-  /// its buffer.
+  /// Ends all requests of the incomplete operation `r`: cancels receives, and waits until the time `patience()` for
+  /// in-flight sends from borrowed buffers. After that time, MPI may still access the buffer of a request that has not
+  /// completed.
   void cancel(request_owner* r) noexcept {
     for (departure& d : leaving_) {
       if (d.owner == r) d.owner = nullptr; // the message leaves, but completes no operation
@@ -357,7 +358,7 @@ class mpi_port : public endpoint {
     for (std::size_t i = requests_.size(); i-- > 0;) {
       if (requests_[i].owner != r) continue;
       if (r->receives) {
-        MPI_Cancel(&requests_.request(i)); // fails if a part of the message has arrived; its sender may now be silent
+        MPI_Cancel(&requests_.request(i)); // no effect if a part of the message has arrived; the rest may never come
         if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
         leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
@@ -371,9 +372,9 @@ class mpi_port : public endpoint {
     r->piece = max_pieces;
   }
 
-  /// Waits for the in-flight send `piece`, whose buffer is being reclaimed. If the piece has not left, aborts, so that
-  /// the other ranks know that the message stays incomplete. While waiting, receives and discards the messages sent to
-  /// this rank. Ranks that learn of the failure do the same, so that the sends of all ranks complete.
+  /// Waits until `patience()` for the in-flight send `piece`, whose buffer is being reclaimed. If the send has not
+  /// ended, aborts, so that the other ranks know that the message stays incomplete. While waiting, discards
+  /// messages for this rank. Ranks that learn of the failure do the same, so that the sends of all ranks complete.
   void await_departure(MPI_Request& piece) noexcept {
     int left = 0;
     MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
@@ -410,7 +411,7 @@ class mpi_port : public endpoint {
   }
 
   /// Receives and discards the messages that peers have sent for failed calls, so that the peers' sends complete. Skips
-  /// peers that have given up their messages, because such a peer may have freed the memory of its messages. Stops when
+  /// peers that have given up their messages, because the memory of these messages may already be freed. Stops when
   /// this rank gives up its own messages.
   void drain() noexcept {
     try_poll_control();

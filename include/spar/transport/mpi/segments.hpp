@@ -19,9 +19,9 @@ namespace spar {
 /// Options of the transport `mpi`.
 struct mpi_options {
   /// Size in bytes of the segments in which a payload of more than 4 KiB is sent. 0 means 1 GiB between ranks of one
-  /// host and 16 KiB between hosts. Open MPI and MPICH send messages of up to 16 KiB over TCP without a handshake;
-  /// a handshake would queue behind data. On networks where a handshake does not queue behind data, a larger size may
-  /// be faster. If ranks pass different sizes, the smallest size other than 0 applies to all ranks.
+  /// host and 16 KiB between hosts. Open MPI and MPICH send messages of up to 16 KiB over TCP without a handshake. The
+  /// handshake of a longer message would queue behind data. On networks where a handshake does not queue behind data, a
+  /// larger size may be faster. If ranks pass different sizes, the smallest size other than 0 applies to all ranks.
   std::size_t segment_bytes = 0;
   /// Upstream resource of the rank's memory pool.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
@@ -48,7 +48,7 @@ class mpi_segments {
   /// would buffer the whole message of a sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
-  /// Collective over `comm`. `wanted` is the option `segment_bytes` of this rank, in bytes, or 0. Throws `mismatch` if
+  /// Collective over `comm`. `wanted` is the option `segment_bytes` of this rank, which may be 0. Throws `mismatch` if
   /// another rank has an older version of the wire format, or if this machine is big-endian and the machine of another
   /// rank is little-endian.
   mpi_segments(MPI_Comm comm, std::size_t wanted) {
@@ -66,11 +66,11 @@ class mpi_segments {
     for (const rank_t h : host) is_far_.push_back(h != own);
   }
 
-  /// Returns the smallest `wish`, a segment size in bytes, of all ranks. MPI_Allreduce computes the minimum of one
-  /// number per rank: the low 32 bits hold `wish`, the bits above hold the byte order and the version of the wire
-  /// format. The minimum therefore comes from a rank with the oldest version. Version 1 of the wire format sent `wish`
-  /// alone. Throws `mismatch` if another rank has an older version than `version`, or is little-endian while this rank
-  /// is big-endian.
+  /// Returns the smallest `wish` of all ranks; `wish` is a segment size in bytes. MPI_Allreduce computes the minimum of
+  /// one number per rank. The low 32 bits of the number hold `wish`; the bits above hold the byte order and the version
+  /// of the wire format, so that the minimum comes from a rank with the oldest version. Version 1 of the wire format
+  /// sent `wish` alone. Throws `mismatch` if another rank has an older version than `version`, or is little-endian
+  /// while this rank is big-endian.
   static std::int64_t agree(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
     constexpr std::int64_t big_endian = std::endian::native == std::endian::big ? 1 : 0;
     constexpr int order_at = 32, version_at = 33;
@@ -95,7 +95,7 @@ class mpi_segments {
  private:
   std::size_t near_ = largest;      // segment size for peers on this rank's host
   std::size_t far_ = between_hosts; // segment size for peers on other hosts
-  std::vector<bool> is_far_;        // whether each rank is on another host; empty if all ranks are on one host
+  std::vector<bool> is_far_;        // is_far_[r]: whether rank r is on another host; empty if all ranks are on one host
 };
 
 } // namespace detail

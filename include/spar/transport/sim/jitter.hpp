@@ -10,8 +10,8 @@
 
 namespace spar::detail {
 
-/// Delays the arrival of each simulated message by a random time below a maximum. Messages with equal keys still arrive
-/// in order.
+/// Delays the arrival of each simulated message by a random time below a maximum. Messages for which `delayed`
+/// is called with the same `key` still arrive in order.
 class sim_jitter {
  public:
   /// `most` is the largest delay, in virtual seconds; `seed` determines all delays.

@@ -21,7 +21,7 @@ class sim_network {
   /// The position of a message on its path.
   struct way {
     bool begun = false;
-    bool down = false;    // whether the next link leads down from the lowest common ancestor of sender and receiver
+    bool down = false;    // whether the next link lies after the lowest common ancestor of sender and receiver
     std::size_t link = 0; // the tree node whose link to its parent comes next
     double through = 0;   // the time at which the last byte has passed all links so far
   };
@@ -86,8 +86,8 @@ class sim_network {
     for (const std::size_t at : tree.at) {
       if (at >= tree.nodes.size() || inner[at]) {
         raise<invalid_argument>({"the network tree places a rank at node ", at,
-                                 ", which has children or does not exist; expected the number of a node without "
-                                 "children, below ",
+                                 ", which has children or does not exist; expected a node without children and with a "
+                                 "number less than ",
                                  tree.nodes.size()});
       }
     }
@@ -116,7 +116,7 @@ class sim_network {
       double& last =
           last_between_[static_cast<std::size_t>(source) * static_cast<std::size_t>(options_->ranks_per_host) +
                         static_cast<std::size_t>(destination % options_->ranks_per_host)];
-      last = std::max(left + options_->latency, last); // within a host, no link keeps messages in order
+      last = std::max(left + options_->latency, last); // keeps messages in order; no link does so within a host
       return {left, last, true};
     }
     double& free = on.begun ? incoming_[host(destination)] : outgoing_[host(source)];

@@ -17,9 +17,9 @@ namespace spar {
 /// the order in which the messages reach the link. Between ranks of one host, a message uses no link and takes
 /// `latency` + `overhead` + L / `bandwidth` seconds. The latency includes the time for the header of a message.
 ///
-/// With a `tree`, a message travels up and down the links of the tree. The message occupies each link for `overhead` +
-/// L / b seconds, where b is the bandwidth of the link. The first byte of the message reaches the next link after the
-/// latency of the link that it leaves.
+/// With a `tree`, a message travels up and down the links of the tree. On a link with latency T and bandwidth B, the
+/// message occupies the link for `overhead` + L / B seconds, and the first byte of the message reaches the next link T
+/// seconds after the transmission begins.
 struct simulator_options {
   double latency = 1e-6;     ///< alpha, in seconds
   double bandwidth = 1e9;    ///< 1 / beta, in bytes per second for each link and direction

@@ -68,9 +68,9 @@ class sim_port : public endpoint {
   /// still handles arriving messages.
   auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
 
-  /// Processes one event of the simulator. Inside a simulated program, which must `co_await` instead, does nothing or,
-  /// if `block` is true, throws `error`. Outside of programs, throws `deadlock` if `block` is true and no event is
-  /// left.
+  /// Outside of simulated programs, processes one event of the simulator; throws `deadlock` if `block` is true and no
+  /// event is left. Inside a simulated program, throws `error` if `block` is true, because the program must `co_await`
+  /// instead; otherwise does nothing.
   void progress(bool block);
 
   void abandon(shipment* s) noexcept;
