@@ -64,9 +64,11 @@ class flex_plan {
     index_range range;
     std::vector<rank_t> chain;
   };
-  /// Builds a plan for n values and `ranks` ranks; `levels` contains the calls of each level, in the order in which the
-  /// levels of the reduce-scatter run. Throws `invalid_argument` if `ranks` is below 1, or unless the calls reduce each
-  /// of the n values of every rank to exactly one owner; the message names the call, the rank or the value at fault.
+  /// Builds a plan for n values and `ranks` ranks. `levels` contains the calls of each level, in the order in which the
+  /// levels of the reduce-scatter run. Within a level, the calls of each rank ascend by their ranges, and the ranges of
+  /// the calls with the same root are adjacent. Throws `invalid_argument` if `ranks` is below 1, if a call violates
+  /// these rules, or if a value of any rank is not reduced to exactly one owner. The message names the call, the rank
+  /// or the value at fault.
   static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<call_spec>>& levels) {
     if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks; expected at least 1"});
     flex_plan plan(n, ranks);

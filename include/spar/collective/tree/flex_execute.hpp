@@ -120,8 +120,8 @@ class flex_streams {
 
   void begin_level(std::span<const flex_plan::part> parts) { parts_ = parts; }
   void place(const flex_message&, message_buffer&) const noexcept {}
-  /// Returns the stream that this rank holds after the last level. A single rank gets a copy of its contribution; for n
-  /// = 0 every rank gets an empty sparse stream.
+  /// Returns the stream that this rank holds after the last level: if P is 1, a copy of this rank's contribution; if n
+  /// is 0, an empty sparse stream.
   [[nodiscard]] sparse_stream<T, Index> result() && {
     if (have_.dimension() == 0) return sparse_stream<T, Index>::sparse(*memory_, 0, 0);
     return moved_ ? std::move(held_) : sparse_stream<T, Index>::copy(*memory_, have_);
