@@ -81,17 +81,17 @@ void expect_refused(std::uint64_t n, const std::vector<std::uint32_t>& indices, 
 }
 
 TEST(bad_input, more_entries_than_the_dimension) {
-  expect_refused(2, {0, 1, 2}, {1, 2, 3}, {"3 entries", "dimension 2"});
+  expect_refused(2, {0, 1, 2}, {1, 2, 3}, {"3 entries", "dimension is only 2"});
 }
 
-TEST(bad_input, an_entry_of_nothing) { expect_refused(0, {0}, {1}, {"1 entries", "dimension 0"}); }
+TEST(bad_input, an_entry_of_nothing) { expect_refused(0, {0}, {1}, {"1 entries", "dimension is only 0"}); }
 
 TEST(bad_input, unsorted_indices) {
   expect_refused(100, {3, 40, 17, 50}, {1, 2, 3, 4}, {"index 17", "entry 2", "40", "ascend"});
 }
 
 TEST(bad_input, a_repeated_index) {
-  expect_refused(100, {3, 40, 40, 50}, {1, 2, 3, 4}, {"index 40", "entry 2", "repeats"});
+  expect_refused(100, {3, 40, 40, 50}, {1, 2, 3, 4}, {"index 40", "entry 2", "indices must be unique"});
 }
 
 TEST(bad_input, an_index_beyond_the_dimension) {
@@ -106,7 +106,7 @@ TEST(bad_input, a_bad_index_far_inside_a_long_stream) {
   for (const std::size_t bad : {1U, 63U, 64U, 65U, 1023U, 4998U, 4999U}) {
     auto wrong = indices;
     wrong[bad] = wrong[bad - 1];
-    expect_refused(10'000, wrong, values, {"entry " + std::to_string(bad), "repeats"});
+    expect_refused(10'000, wrong, values, {"entry " + std::to_string(bad), "indices must be unique"});
   }
 }
 
@@ -158,7 +158,7 @@ TEST(bad_input, a_root_that_is_no_rank) {
     std::vector<float> x(4);
     const auto view = spar::dense_view(x);
     for (const spar::rank_t root : {-1, 3, 100}) {
-      const std::vector<std::string> parts{"rank " + std::to_string(root), "3 ranks"};
+      const std::vector<std::string> parts{"rank " + std::to_string(root), "from 0 to 2"};
       EXPECT_TRUE(says(error_of([&] { spar::reduce(net, std::span<float>(x), root); }), parts));
       EXPECT_TRUE(says(error_of([&] { spar::broadcast(net, std::span<float>(x), root); }), parts));
       EXPECT_TRUE(says(error_of([&] { spar::reduce(net, view, root); }), parts));

@@ -267,7 +267,7 @@ TEST(zfp, says_what_it_cannot_carry) {
       (void)spar::storage::zfp{}.carries(std::span<const float>(x));
       ADD_FAILURE() << "carried " << bad;
     } catch (const spar::invalid_argument& e) {
-      EXPECT_NE(std::string(e.what()).find("the first at 123"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("the first at index 123"), std::string::npos) << e.what();
     }
   }
   // A value that the codec carries is still finite after decoding with the largest possible error.

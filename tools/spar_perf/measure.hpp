@@ -20,7 +20,7 @@ namespace perf {
 /// The systems that `--systems` names, in the same order. Throws `usage_error` for a name that is not registered for
 /// the type, and `missing` for "mpi" in a build without MPI.
 template <class Net, class T, class Index>
-std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& all, const options& o) {
+[[gnu::cold]] std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& all, const options& o) {
   std::vector<system_entry<Net, T, Index>> chosen;
   for (const std::string& name : o.systems) {
     const auto& entries = all.entries();

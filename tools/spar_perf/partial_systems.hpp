@@ -22,26 +22,8 @@ namespace perf {
 namespace detail {
 
 // A partial allreduce takes long to compile. To keep the number of instantiations small, there is one type for all
-// inner algorithms and one for solo and majority, and all participations share the code that follows the start of a
-// call.
-
-/// An inner system as an algorithm. `Function` is the type of a member of `inner_system`.
-template <class Function>
-struct any_inner : spar::algorithm_defaults {
-  static constexpr std::string_view name = "inner";
-  Function call;
-  std::string system;
-
-  any_inner(Function function, std::string name_of_it) : call(std::move(function)), system(std::move(name_of_it)) {}
-  template <class Net, class Argument>
-  auto operator()(spar::channel<Net> net, Argument x, spar::sum op) const& {
-    return call(net, x, op);
-  }
-  template <class F>
-  void options(F&& f) const {
-    f("system", std::string_view(system));
-  }
-};
+// inner algorithms (any_allreduce) and one for solo and majority, and all participations share the code that follows
+// the start of a call.
 
 struct solo_or_majority {
   static constexpr std::string_view name = "initiated";
@@ -77,9 +59,8 @@ Rounds rounds_of(Net& net, std::uint64_t n, const Who& who, const Inner& inner, 
   return {[its](const auto& x) { return its->start(x); }, [its](const auto& x) { return its->start_drain(x); }};
 }
 
-template <class Rounds, class Values, class Net, class Function>
-Rounds open_rounds(Net& net, const options& o, const partial_name& name, const Function& call) {
-  const any_inner<Function> inner(call, name.inner);
+template <class Rounds, class Values, class Net, class Inner>
+Rounds open_rounds(Net& net, const options& o, const partial_name& name, const Inner& inner) {
   const auto with = [&](const auto& who) { return rounds_of<Rounds, Values>(net, o.count, who, inner, o.tau); };
   switch (name.who) {
   case partial_name::kind::everyone:
@@ -163,7 +144,7 @@ rank_system<Net, float, std::uint32_t> partial_on_rank(const options& o, const p
   using data_type = rank_data<float, std::uint32_t>;
   const auto its = std::make_shared<partial_state<Net>>();
   its->inner = inner;
-  if (inner.streams && o.dense_input) its->from = std::make_shared<selection<float, std::uint32_t>>(k);
+  if (!inner.dense && o.dense_input) its->from = std::make_shared<selection<float, std::uint32_t>>(k);
   const auto begin = [its](Net& net, data_type& data, bool last) {
     return its->inner.dense ? call_dense_rounds(net, &data, its.get(), last)
                             : call_stream_rounds(net, &data, its.get(), last);
@@ -171,9 +152,9 @@ rank_system<Net, float, std::uint32_t> partial_on_rank(const options& o, const p
   rank_system<Net, float, std::uint32_t> system;
   system.open = [its, o, name](Net& net) {
     if (its->inner.dense)
-      its->dense = open_rounds<dense_rounds<Net>, float>(net, o, name, its->inner.dense);
+      its->dense = open_rounds<dense_rounds<Net>, float>(net, o, name, its->inner.algorithm);
     else
-      its->streams = open_rounds<stream_rounds<Net>, spar::sparse_stream<float>>(net, o, name, its->inner.streams);
+      its->streams = open_rounds<stream_rounds<Net>, spar::sparse_stream<float>>(net, o, name, its->inner.algorithm);
   };
   system.call = [begin](Net& net, data_type& data) { return begin(net, data, false); };
   system.drain = [begin](Net& net, data_type& data) { return begin(net, data, true); };

@@ -2,6 +2,7 @@
 // The systems that spar_perf compares. To add a system, add a line to `register_systems`.
 #pragma once
 
+#include "any_algorithm.hpp"
 #include "element_types.hpp"
 #include "feedback.hpp"
 #include "options.hpp"
@@ -9,11 +10,13 @@
 
 #include <spar/model/flex_cost.hpp>
 #include <spar/spar.hpp>
+#include <spar/storage/named_codec.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>
 #include <spar/system/tree_sparcml.hpp>
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -21,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -64,14 +68,13 @@ struct rank_system {
   std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> drain{}; ///< sums what no round included
 };
 
-/// A system as the inner system of partial systems, on one rank: either `dense` or `streams` is set.
+/// A system as the inner system of partial systems, on one rank.
 template <class Net, class T, class Index>
 struct inner_system {
-  std::function<spar::task<void>(spar::channel<typename Net::port_type>, std::span<T>, spar::sum)> dense{};
-  std::function<spar::task<spar::sparse_stream<T, Index>>(spar::channel<typename Net::port_type>,
-                                                          spar::stream_view<T, Index>, spar::sum)>
-      streams{};
-  std::function<std::span<const T>()> residual{};
+  any_allreduce<typename Net::port_type, T, Index> algorithm;
+  bool dense = false;                ///< whether it reduces dense values, else streams
+  std::shared_ptr<const void> owner; ///< of what `algorithm` refers to
+  std::function<std::span<const T>()> residual;
 };
 
 /// Whether partial systems exist for these types; they take long to compile, so they are limited to float with 32-bit
@@ -97,26 +100,40 @@ struct system_entry {
 
 namespace detail {
 
-// Only the start of a call is compiled for each system; all systems share the code that follows, to keep compile times
-// low.
+/// An algorithm with the name of its system.
+template <class Algorithm>
+struct named_algorithm {
+  std::string system;
+  Algorithm algorithm;
+};
+
 template <class Net, class T, class Index>
-using begin_sparse =
-    std::function<spar::pending<Net, spar::sparse_stream<T, Index>>(Net&, const spar::stream_view<T, Index>&)>;
-template <class Net, class T, class Index>
-using begin_dense = std::function<spar::pending<Net, void>(Net&, rank_data<T, Index>&)>;
-template <class Net, class T, class Index>
-using begin_feedback = std::function<spar::pending<Net, spar::selected_sum<T, Index>>(Net&, std::span<const T>)>;
+using feedback_of = spar::error_feedback<T, any_selecting<typename Net::port_type, T, Index>, Index>;
+
+/// A rank's error feedback as the inner algorithm of a partial system.
+template <class Reducer>
+struct feedback_within : spar::algorithm_defaults {
+  static constexpr std::string_view name = "feedback";
+  Reducer* reducer;
+
+  explicit feedback_within(Reducer& its) noexcept : reducer(&its) {}
+  template <class Net, class T>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, spar::sum op) const& {
+    return (*reducer)(net, x, op);
+  }
+};
 
 // Coroutines: parameters are values, or pointers and references to objects that outlive the coroutine.
 
 /// `from` selects the contribution from the dense vector; null if the contribution is already sparse.
 template <class Net, class T, class Index>
-spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, begin_sparse<Net, T, Index> begin,
+spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data,
+                                  any_allreduce<typename Net::port_type, T, Index> algorithm,
                                   std::shared_ptr<selection<T, Index>> from) {
   call_cost call;
   const double start = net.now();
   const auto mine = from ? (*from)(data->dense_in, net.memory()) : data->sparse();
-  auto pending = begin(net, mine);
+  auto pending = spar::start_allreduce(net, mine, algorithm);
   data->sum = co_await std::move(pending);
   call.seconds = net.now() - start;
   if (from) call.select_seconds = from->seconds;
@@ -127,10 +144,13 @@ spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data, begin_spa
 }
 
 template <class Net, class T, class Index>
-spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, begin_dense<Net, T, Index> begin) {
+spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data,
+                                 any_allreduce<typename Net::port_type, T, Index> algorithm) {
   call_cost call;
   const double start = net.now();
-  auto pending = begin(net, *data);
+  const std::span<T> out(data->dense_out);
+  auto pending = data->in_place ? spar::start_allreduce(net, out, algorithm)
+                                : spar::start_allreduce(net, std::span<const T>(data->dense_in), out, algorithm);
   co_await std::move(pending);
   call.seconds = net.now() - start;
   call.counted = true;
@@ -139,16 +159,14 @@ spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data, begin_dens
   co_return call;
 }
 
-/// `select_seconds` returns the time of selection in the last call, if the system reports it.
 template <class Net, class T, class Index>
-spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, begin_feedback<Net, T, Index> begin,
-                                    std::function<std::optional<double>()> select_seconds) {
+spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, feedback_of<Net, T, Index>* reducer) {
   call_cost call;
   const double start = net.now();
-  auto pending = begin(net, std::span<const T>(data->dense_in));
+  auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
   auto result = co_await std::move(pending);
   call.seconds = net.now() - start;
-  call.select_seconds = select_seconds();
+  if (reducer->algorithm().reports_seconds()) call.select_seconds = reducer->report().select_seconds();
   call.counted = true;
   call.cost = pending.statistics();
   data->sum = std::move(result.sum);
@@ -215,33 +233,34 @@ class registry {
   /// Adds an algorithm that spar::error_feedback accepts, such as a composition with a selector. Each rank keeps a
   /// residual.
   template <class Algorithm>
-  void add_feedback(std::string name, Algorithm algorithm) {
-    entries_.push_back({std::move(name), true, true, 0, k(), [algorithm] {
-                          auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
-                          return feedback_on_rank(
-                              [=](Net& net, std::span<const T> x) { return reducer->start_reduce(net, x); },
-                              [=]() -> std::optional<double> {
-                                if constexpr (requires { reducer->report().select_seconds; })
-                                  return reducer->report().select_seconds;
-                                else
-                                  return std::nullopt;
-                              },
-                              [=] { return reducer->residual(); });
+  [[gnu::cold]] void add_feedback(std::string name, Algorithm algorithm) {
+    const auto owned = own(name, std::move(algorithm));
+    const auto make = [owned] {
+      return std::make_shared<detail::feedback_of<Net, T, Index>>(
+          any_selecting<typename Net::port_type, T, Index>(owned->system, owned->algorithm));
+    };
+    entries_.push_back({std::move(name), true, true, 0, k(), [owned, make] {
+                          const auto reducer = make();
+                          return on_rank{[reducer, owned](Net& net, rank_data<T, Index>& data) {
+                                           return detail::call_feedback(net, &data, reducer.get());
+                                         },
+                                         [reducer] { return reducer->residual(); }};
                         }});
     if constexpr (has_partial<T, Index>) {
-      entries_.back().within = [algorithm] {
-        auto reducer = std::make_shared<spar::error_feedback<T, Algorithm, Index>>(algorithm);
-        inner_system<Net, T, Index> inner{.residual = [=] { return reducer->residual(); }};
-        inner.dense = [=](spar::channel<typename Net::port_type> net, std::span<T> x, spar::sum op) {
-          return (*reducer)(net, x, op);
-        };
-        return inner;
+      entries_.back().within = [owned, make] {
+        const auto reducer = make();
+        using within = detail::feedback_within<detail::feedback_of<Net, T, Index>>;
+        const auto inner = std::make_shared<const within>(*reducer);
+        const auto owner = std::make_shared<std::array<std::shared_ptr<const void>, 3>>();
+        *owner = {owned, reducer, inner};
+        return inner_system<Net, T, Index>{
+            {owned->system, *inner}, true, owner, [reducer] { return reducer->residual(); }};
       };
     }
   }
 
   /// Adds FlexReduce with the plan that `make` computes for the tree.
-  void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
+  [[gnu::cold]] void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
     const auto plan = keep(make(topology_, planned(name)));
     add(std::move(name), spar::flexreduce(*plan));
     if (plan->dimension() == 0) return;
@@ -254,7 +273,7 @@ class registry {
     if (options_.topology != "auto" && density_ == 1) entries_.back().model_seconds = seconds();
   }
   /// The number of values to plan for: 0 if `--systems` does not name the system, because plans may be large.
-  [[nodiscard]] std::uint64_t planned(const std::string& name) const {
+  [[nodiscard, gnu::cold]] std::uint64_t planned(const std::string& name) const {
     const auto asks = [&](const std::string& system) { return system == name || system.ends_with("+" + name); };
     const auto& asked = options_.systems;
     return std::any_of(asked.begin(), asked.end(), asks) ? options_.count : 0;
@@ -267,7 +286,7 @@ class registry {
     return kept;
   }
   /// Plans for the tree, or for a single rank if `--systems` names no system that needs plans.
-  [[nodiscard]] std::shared_ptr<const spar::tree_plans> keep_plans() {
+  [[nodiscard, gnu::cold]] std::shared_ptr<const spar::tree_plans> keep_plans() {
     const std::uint64_t asked = planned("tree_dense") + planned("tree_sparcml") + planned("tree_ok_topk");
     auto kept = std::make_shared<const spar::tree_plans>(asked > 0 ? topology_ : spar::tree::flat(1));
     kept_.push_back(kept);
@@ -303,54 +322,48 @@ class registry {
   }
 
   template <class Algorithm>
-  void register_values(std::string name, const Algorithm& algorithm, double relative_error) {
-    add_dense(std::move(name), relative_error, [algorithm](Net& net, rank_data<T, Index>& data) {
-      const std::span<T> out(data.dense_out);
-      return data.in_place ? spar::start_allreduce(net, out, algorithm)
-                           : spar::start_allreduce(net, std::span<const T>(data.dense_in), out, algorithm);
-    });
-    if constexpr (has_partial<T, Index>) {
-      inner_system<Net, T, Index> inner{.residual = no_residual};
-      inner.dense = [algorithm](spar::channel<typename Net::port_type> net, std::span<T> x, spar::sum op) {
-        return algorithm(net, x, op);
-      };
-      entries_.back().within = [inner] { return inner; };
-    }
-  }
-  template <class Algorithm>
-  void register_streams(std::string name, const Algorithm& algorithm, double relative_error) {
-    add_sparse(std::move(name), relative_error, [algorithm](Net& net, const spar::stream_view<T, Index>& mine) {
-      return spar::start_allreduce(net, mine, algorithm);
-    });
-    if constexpr (has_partial<T, Index>) {
-      inner_system<Net, T, Index> inner{.residual = no_residual};
-      inner.streams = [algorithm](spar::channel<typename Net::port_type> net, spar::stream_view<T, Index> mine,
-                                  spar::sum op) { return algorithm(net, mine, op); };
-      entries_.back().within = [inner] { return inner; };
-    }
+  static auto own(const std::string& name, Algorithm algorithm) {
+    return std::make_shared<const detail::named_algorithm<Algorithm>>(name, std::move(algorithm));
   }
 
-  void add_dense(std::string name, double relative_error, detail::begin_dense<Net, T, Index> begin) {
-    const auto call = [=](Net& net, rank_data<T, Index>& data) { return detail::call_dense(net, &data, begin); };
-    entries_.push_back({std::move(name), true, false, relative_error, k(), [=] { return on_rank{call, no_residual}; }});
+  template <class Algorithm>
+  [[gnu::cold]] void register_values(std::string name, const Algorithm& algorithm, double relative_error) {
+    const auto owned = own(name, algorithm);
+    add_dense(std::move(name), relative_error, {owned->system, owned->algorithm}, owned);
   }
-  void add_sparse(std::string name, double relative_error, detail::begin_sparse<Net, T, Index> begin) {
+  template <class Algorithm>
+  [[gnu::cold]] void register_streams(std::string name, const Algorithm& algorithm, double relative_error) {
+    const auto owned = own(name, algorithm);
+    add_sparse(std::move(name), relative_error, {owned->system, owned->algorithm}, owned);
+  }
+
+  using allreduce = any_allreduce<typename Net::port_type, T, Index>;
+
+  [[gnu::cold]] void add_dense(std::string name, double relative_error, const allreduce& algorithm,
+                               const std::shared_ptr<const void>& owner) {
+    const auto call = [algorithm, owner](Net& net, rank_data<T, Index>& data) {
+      return detail::call_dense(net, &data, algorithm);
+    };
+    entries_.push_back({std::move(name), true, false, relative_error, k(), [=] { return on_rank{call, no_residual}; }});
+    add_within(algorithm, true, owner);
+  }
+  [[gnu::cold]] void add_sparse(std::string name, double relative_error, const allreduce& algorithm,
+                                const std::shared_ptr<const void>& owner) {
     const bool selects = options_.dense_input;
     entries_.push_back({std::move(name), selects, selects, relative_error, k(), [=, k = k()] {
                           std::shared_ptr<selection<T, Index>> from;
                           if (selects) from = std::make_shared<selection<T, Index>>(k);
                           return on_rank{[=](Net& net, rank_data<T, Index>& data) {
-                                           return detail::call_sparse(net, &data, begin, from);
+                                           return detail::call_sparse(net, &data, algorithm, from);
                                          },
-                                         [=] { return from ? from->residual() : no_residual(); }};
+                                         [=, kept = owner] { return from ? from->residual() : no_residual(); }};
                         }});
+    add_within(algorithm, false, owner);
   }
-  static on_rank feedback_on_rank(detail::begin_feedback<Net, T, Index> begin,
-                                  std::function<std::optional<double>()> select_seconds,
-                                  std::function<std::span<const T>()> residual) {
-    return {
-        [=](Net& net, rank_data<T, Index>& data) { return detail::call_feedback(net, &data, begin, select_seconds); },
-        std::move(residual)};
+  /// Makes the last system added available to partial systems.
+  void add_within(const allreduce& algorithm, bool dense, const std::shared_ptr<const void>& owner) {
+    if constexpr (has_partial<T, Index>)
+      entries_.back().within = [=] { return inner_system<Net, T, Index>{algorithm, dense, owner, no_residual}; };
   }
 
   options options_;
@@ -363,7 +376,7 @@ class registry {
 /// Registers all systems under the names that `--systems` accepts. The error of QSGD is below scale / levels, where the
 /// scale is at most the largest |sum|; rounding the decoded value to T adds to the error.
 template <class Net, class T, class Index>
-void register_systems(registry<Net, T, Index>& systems) {
+[[gnu::cold]] void register_systems(registry<Net, T, Index>& systems) {
   systems.add_streams("sparcml", spar::sparcml{});
   systems.add_streams("ssar_split", spar::ssar_split{});
   systems.add_streams("dsar_split", spar::dsar_split{});
@@ -384,10 +397,13 @@ void register_systems(registry<Net, T, Index>& systems) {
   systems.add_values("tree_dense", spar::tree_dense(*plans));
   systems.add_streams("tree_sparcml", spar::tree_sparcml(*plans));
   constexpr double rounding = 2 / static_cast<double>(exact_limit<T>);
-  using spar::storage::coo, spar::storage::qsgd, spar::storage::then;
-  systems.add_streams("dsar_qsgd8", spar::compose(then<coo, qsgd<8>>{}, spar::dsar_split{}), 1.0 / 127 + rounding);
-  systems.add_streams("dsar_qsgd4", spar::compose(then<coo, qsgd<4>>{}, spar::dsar_split{}), 1.0 / 7 + rounding);
-  systems.add_streams("dsar_qsgd2", spar::compose(then<coo, qsgd<2>>{}, spar::dsar_split{}), 1.0 / 1 + rounding);
+  using spar::storage::coo, spar::storage::named_codec, spar::storage::then;
+  const auto coded = [](const char* codec) { // one type for all codecs
+    return spar::compose(then<coo, named_codec>{{}, named_codec(codec)}, spar::dsar_split{});
+  };
+  systems.add_streams("dsar_qsgd8", coded("qsgd:8"), 1.0 / 127 + rounding);
+  systems.add_streams("dsar_qsgd4", coded("qsgd:4"), 1.0 / 7 + rounding);
+  systems.add_streams("dsar_qsgd2", coded("qsgd:2"), 1.0 / 1 + rounding);
   if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     const options& o = systems.given();
     const std::uint64_t k = systems.k();

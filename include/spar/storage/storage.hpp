@@ -21,12 +21,13 @@ template <class StreamCodec, class BlockCodec>
 struct then {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "then";
-  static_assert(
-      stream_codec<StreamCodec, float, std::uint32_t> || stream_codec<StreamCodec, double, std::uint32_t>,
-      "the first argument of storage::then<StreamCodec, BlockCodec> must be a stream codec such as storage::coo");
-  static_assert(
-      block_codec<BlockCodec, float> || block_codec<BlockCodec, double>,
-      "the second argument of storage::then<StreamCodec, BlockCodec> must be a block codec such as storage::dense");
+  static_assert(stream_codec<StreamCodec, float, std::uint32_t> || stream_codec<StreamCodec, double, std::uint32_t>,
+                "the first argument of storage::then<StreamCodec, BlockCodec> is not a stream codec: every codec has a "
+                "name and a const member template options(f); a stream codec also has exact, entry_bits, delta, bound, "
+                "encode and decode");
+  static_assert(block_codec<BlockCodec, float> || block_codec<BlockCodec, double>,
+                "the second argument of storage::then<StreamCodec, BlockCodec> is not a block codec: every codec has a "
+                "name and a const member template options(f); a block codec also has encoded_bytes, encode and decode");
 
   [[no_unique_address]] StreamCodec streams{};
   [[no_unique_address]] BlockCodec blocks{};
