@@ -69,12 +69,14 @@ elseif(NOT "smpi" IN_LIST spar_mpi_flavours)
 endif()
 
 # spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): adds <name>_<flavour> for each MPI library found. The
-# quick set builds only the first; scripts/program builds any of them.
+# text <flavour> in the name of a library stands for openmpi or mpich. The quick set builds only the first program;
+# scripts/program builds any of them.
 function(spar_add_mpi_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   set(full "")
   foreach(flavour IN LISTS spar_mpi_flavours)
-    spar_add_program(${name}_${flavour} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES} ${full})
+    string(REPLACE "<flavour>" "${flavour}" libraries "${arg_LIBRARIES}")
+    spar_add_program(${name}_${flavour} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${libraries} ${full})
     set(full FULL)
   endforeach()
 endfunction()

@@ -74,7 +74,7 @@ perf::row measured(const auto& add, double density = 0.01, const std::string& na
     auto its = perf::measure(net, o, w, systems, &*sums);
     if (net.rank() == 0) records = std::move(its);
   });
-  return perf::rows_of(systems, std::move(records), w, density, sums).at(0);
+  return perf::rows_of(systems, std::move(records), w, density, sums, o).at(0);
 }
 
 // A late rank of a partial system is served by a progress thread, as docs/spar_perf.md says.

@@ -17,7 +17,8 @@ KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages 
 header_bytes compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min
 seconds_max ratio_to_mpi alpha beta gamma_sparse
 gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
-skew delay latency_mean nap_mean nap_min stale_max""".split()
+skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
+against_before machine""".split()
 
 program = sys.argv[1]
 failures = []
@@ -60,7 +61,11 @@ for arguments, says in {
     "--iterations 0": "--iterations",
     "--ranks 0": "--ranks",
     "--systems fast": "there are: sparcml",
-    "--systems ring,ring": "twice",
+    "--systems ring,ring": "twice; to measure a system twice, name it: again=ring",
+    "--systems =ring": "SYSTEM or NAME=SYSTEM",
+    "--systems mine=": "SYSTEM or NAME=SYSTEM",
+    "--systems mine=fast": "there is no system 'fast'",
+    "--against /nonexistent/rows.json": "/nonexistent/rows.json cannot be read",
     "--type int32 --systems dsar_qsgd4": "for int32",
     "--latency 1us": "--transport sim",
     "--transport sim --latency 1": "--latency must be a number like 1us",
@@ -115,6 +120,40 @@ for (system, density), r in found.items():
     expect(r["ratio_to_mpi"] is None, f"{system} has a ratio without MPI")
     expect(0 < r["seconds_min"] <= r["seconds"] <= r["seconds_max"], f"{system} has no times")
     expect(r["nnz_in"] == 5000 * density, f"{system} has {r['nnz_in']} entries at {density}")
+
+# Names of systems, verdicts, and comparison with an earlier run.
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "before.json"
+    exact = "--transport sim --ranks 4 --count 5000 --density 1 --systems"
+    run(*exact.split(), "ring,again=ring,mine=rec_doubling", "--json", str(path))
+    before = {r["system"]: r for r in json.loads(path.read_text())}
+    expect(list(before) == ["ring", "again", "mine"], f"names: {list(before)}")
+    for system, expected in [("ring", "cannot tell"), ("again", "cannot tell"), ("mine", "slower")]:
+        x = before[system]
+        expect(x["compared_to"] == "ring" and x["against_reference"]["verdict"] == expected, f"{system}: {x}")
+        expect(x["against_before"] is None and x["times"] == [x["seconds"]], f"{system}: {x}")
+        expect(math.isclose(x["algbw"], 20000 / x["seconds"]) and math.isclose(x["busbw"], 1.5 * x["algbw"]),
+               f"bandwidths of {system}: {x}")
+        expect(x["machine"]["cores"] >= 1 and x["machine"]["compiler"], f"machine: {x['machine']}")
+    ratio = before["mine"]["seconds"] / before["ring"]["seconds"]
+    expect(math.isclose(before["mine"]["against_reference"]["ratio"], ratio), f"ratio: {before['mine']}")
+    # The systems change places, so each differs from its namesake in the earlier run.
+    run(*exact.split(), "mine=ring,ring=rec_doubling,new=ring", "--against", str(path), says="no such row")
+    r = {x["system"]: x["against_before"] for x in
+         rows(*exact.split(), "mine=ring,ring=rec_doubling,new=ring", "--against", str(path)).values()}
+    expect(r["mine"]["verdict"] == "faster" and math.isclose(r["mine"]["ratio"], 1 / ratio), f"against: {r}")
+    expect(r["ring"]["verdict"] == "slower" and math.isclose(r["ring"]["ratio"], ratio), f"against: {r}")
+    expect(r["new"] is None, f"against: {r}")
+    for content, says in [("[]", "has no rows"), ("{", "has no rows"), ('[{"system": "ring"}]', "its format is none"),
+                          ('[{"format": 1}]', "its format is 1; expected 2"), ('[3]', "its format is none")]:
+        path.write_text(content)
+        run("--against", str(path), "--ranks", "2", status=2, says=says)
+few = rows(*"--systems ring,again=ring --count 1000 --ranks 2 --iterations 5".split())["again", 0.01]
+expect(few["against_reference"]["verdict"] == "cannot tell", f"5 iterations: {few}")
+expect(few["against_reference"]["lowest"] is None, f"5 iterations have an interval: {few}")
+many = rows(*"--systems ring,more=sparcml --count 1M --density 1 --ranks 2 --iterations 12".split())["more", 1]
+expect(0 < many["against_reference"]["lowest"] <= many["against_reference"]["ratio"]
+       <= many["against_reference"]["highest"], f"no interval: {many}")
 
 # Compressed systems: results within their bounds, counts, also inside partial systems and in the simulator.
 compressed = "ring+bf16,ring+qsgd:8,rec_doubling+half,flexreduce+qsgd:8,dense+bf16,ring+bf16+p2p,dsar_split+qsgd:4"

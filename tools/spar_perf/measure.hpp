@@ -17,12 +17,13 @@
 
 namespace perf {
 
-/// The systems that `--systems` names, in the same order. Throws `usage_error` for a name that is not registered for
-/// the type, and `missing` for "mpi" in a build without MPI.
+/// The systems that `--systems` names, in the same order, under the names that they have in the output. Throws
+/// `usage_error` for a name that is not registered for the type, and `missing` for "mpi" in a build without MPI.
 template <class Net, class T, class Index>
 [[gnu::cold]] std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& all, const options& o) {
   std::vector<system_entry<Net, T, Index>> chosen;
-  for (const std::string& name : o.systems) {
+  for (std::size_t s = 0; s < o.systems.size(); ++s) {
+    const std::string& name = o.systems[s];
     const auto& entries = all.entries();
     const auto found = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == name; });
     if (found == entries.end()) {
@@ -33,6 +34,7 @@ template <class Net, class T, class Index>
       throw usage_error("there is no system '" + name + "' for " + o.type + "; there are:" + known);
     }
     chosen.push_back(*found);
+    if (s < o.names.size()) chosen.back().name = o.names[s];
   }
   return chosen;
 }
@@ -156,13 +158,14 @@ std::optional<exact_sums> sums_to_check(const workload& w, const options& o) {
 /// The rows of one density, made from records that are already combined over all ranks.
 template <class Net, class T, class Index>
 std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems, std::vector<record> records,
-                         const workload& w, double density, const std::optional<exact_sums>& sums) {
+                         const workload& w, double density, const std::optional<exact_sums>& sums, const options& o) {
   std::vector<row> rows;
   for (std::size_t s = 0; s < systems.size(); ++s) {
     row r;
     r.system = systems[s].name;
     r.partial = systems[s].partial;
     r.work = w;
+    r.vector_bytes = static_cast<double>(w.n) * sizeof(T);
     r.density = density;
     r.measured = std::move(records[s]);
     r.model_seconds = systems[s].model_seconds;
@@ -174,7 +177,7 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     r.measured.same_bits = r.measured.same_bits || !systems[s].same_bits;
     rows.push_back(std::move(r));
   }
-  compare(rows);
+  compare(rows, o);
   return rows;
 }
 

@@ -49,7 +49,8 @@ std::size_t one_of(std::string_view option, const std::string& text, const std::
 
 } // namespace
 
-options parse_options(int argc, char** argv, const std::string& default_transport) {
+options parse_options(int argc, char** argv, const std::string& default_transport,
+                      const std::vector<std::string>& own) {
   options o;
   o.transport = default_transport;
   std::vector<std::string> densities{"0.01"};
@@ -66,7 +67,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.set_help_flag("-h,--help", "Print this and exit");
   app.add_flag("--list", o.list, "Print the systems and patterns and exit");
   app.add_option("--systems", o.systems,
-                 "Systems to compare, separated by commas (default: those of SparCML's comparison)")
+                 "Systems to compare, separated by commas (default: those of SparCML's comparison); NAME=SYSTEM gives\n"
+                 "a system another name, as in ring,again=ring")
       ->delimiter(',');
   app.add_option("--count", count, "Dimension n: 1000000, 1e6 or 16M (K = 2^10, M = 2^20, G = 2^30)");
   app.add_option("--density", densities, "Entries of each rank divided by n, from 0 to 1; several separated by commas")
@@ -84,6 +86,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.add_flag("--in-place", o.in_place, "Dense systems and mpi reduce in place");
   app.add_option("--seed", seed, "Seed of positions, values, jitter, late ranks and quorums");
   app.add_option("--json", o.json, "Write the rows to this file");
+  app.add_option("--against", o.against, "Compare with the rows of an earlier run in this file, written by --json");
   app.add_option("--transport", o.transport, "mpi, threads or sim");
   app.add_option("--ranks", ranks, "Number of ranks (threads, sim; default 2)");
   app.add_option("--calibrate", o.calibrate,
@@ -191,13 +194,18 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   if (o.systems.empty()) {
     o.systems = {"sparcml", "ssar_split", "dsar_split", "rec_doubling", "ring", "rabenseifner", "allgather"};
     if (o.transport == "mpi") o.systems.emplace_back("mpi");
+    o.systems.insert(o.systems.end(), own.begin(), own.end());
   }
-  for (std::size_t s = 0; s < o.systems.size(); ++s) {
-    parse_partial(o.systems[s]); // throws for a malformed quorum
-    if (std::find(o.systems.begin(), o.systems.begin() + static_cast<std::ptrdiff_t>(s), o.systems[s]) !=
-        o.systems.begin() + static_cast<std::ptrdiff_t>(s)) {
-      throw usage_error("--systems names " + o.systems[s] + " twice");
+  for (std::string& system : o.systems) {
+    const std::size_t equals = system.find('=');
+    const std::string name = system.substr(0, equals);
+    if (equals != std::string::npos) system.erase(0, equals + 1);
+    if (name.empty() || system.empty()) throw usage_error("--systems needs SYSTEM or NAME=SYSTEM, not '" + name + "='");
+    parse_partial(system); // throws for a malformed quorum
+    if (std::find(o.names.begin(), o.names.end(), name) != o.names.end()) {
+      throw usage_error("--systems names " + name + " twice; to measure a system twice, name it: again=" + system);
     }
+    o.names.push_back(name);
   }
   return o;
 }

@@ -19,6 +19,7 @@ inline constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::m
 
 struct options {
   std::vector<std::string> systems; ///< in the order given; `parse_options` fills in the default set
+  std::vector<std::string> names;   ///< of the systems in the output: `--systems mine=ring` gives ring the name mine
   std::uint64_t count = std::uint64_t{1} << 20;
   std::vector<double> densities{0.01};
   std::string type = "float";
@@ -29,7 +30,8 @@ struct options {
   int warmup = 5;
   bool check = false;
   bool in_place = false;
-  std::string json;
+  std::string json;    ///< file to write; empty for none
+  std::string against; ///< JSON of an earlier run to compare with; empty for none
   std::string transport;
   int ranks = 0; ///< 0 if not given
   std::uint64_t seed = 1;
@@ -60,9 +62,11 @@ struct early_end {
   std::string text;
 };
 
+/// `own` names the systems of the program, which the default set of systems includes.
 /// Throws `early_end` for --help and `usage_error` for invalid arguments; all ranks get the same arguments, so all
 /// throw alike.
-options parse_options(int argc, char** argv, const std::string& default_transport);
+options parse_options(int argc, char** argv, const std::string& default_transport,
+                      const std::vector<std::string>& own = {});
 
 /// The number of entries k that each rank sends at a density: round(density * n), at most n.
 std::uint64_t entries_of(const options& o, double density);

@@ -2,10 +2,14 @@
 // Writes the table and the JSON.
 #include "report.hpp"
 
+#include "units.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
 #include <iterator>
 #include <numeric>
 
@@ -41,6 +45,10 @@ std::string correct_text(const row& r, const options& o) {
                      r.measured.same_bits ? "" : ", ranks differ");
 }
 
+std::string interval_text(const verdict& v) {
+  return std::isinf(v.highest) ? "(- .. -)" : fmt::format("({:.3f} .. {:.3f})", v.lowest, v.highest);
+}
+
 std::size_t ratio_width(const std::string& to) { return std::max<std::size_t>(9, to.size() + 4); }
 std::size_t name_width(const std::vector<row>& rows) {
   std::size_t width = 14;
@@ -72,6 +80,18 @@ void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::ve
   }
 }
 
+/// Whether times are virtual and the same in each iteration.
+bool is_exact(const options& o) { return o.transport == "sim" && o.jitter == 0; }
+/// Bytes of the vector per second, and the same times 2 (P - 1) / P, which for an ideal dense allreduce is the
+/// bandwidth of a link (nccl-tests, doc/PERFORMANCE.md).
+double algorithm_bandwidth(const row& r) {
+  const double seconds = spread_of(r.measured.seconds).median;
+  return seconds > 0 ? r.vector_bytes / seconds : 0;
+}
+double bus_bandwidth(const row& r) { return algorithm_bandwidth(r) * 2 * (r.work.ranks - 1) / r.work.ranks; }
+
+verdict exactly(double ratio) { return {ratio, ratio, ratio}; }
+
 /// The number of words of 4 bytes, as a JSON integer if it is whole.
 nlohmann::ordered_json words(std::uint64_t bytes) {
   if (bytes % 4 == 0) return bytes / 4;
@@ -80,16 +100,18 @@ nlohmann::ordered_json words(std::uint64_t bytes) {
 
 } // namespace
 
-void compare(std::vector<row>& rows) {
+void compare(std::vector<row>& rows, const options& o) {
   const bool late = std::any_of(rows.begin(), rows.end(), [](const row& r) { return !r.measured.latencies.empty(); });
   auto to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return r.system == "mpi"; });
   if (to == rows.end() && late) to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return !r.partial; });
-  if (to == rows.end()) return;
+  if (to == rows.end()) to = rows.begin();
   const auto times = [&](const row& r) -> const auto& { return late ? r.measured.latencies : r.measured.seconds; };
   for (row& r : rows) {
     r.compared_to = to->system;
     for (std::size_t i = 0; i < times(r).size(); ++i) r.ratios.push_back(times(r)[i] / times(*to)[i]);
-    r.ratio = late ? mean_of(times(r)) / mean_of(times(*to)) : spread_of(r.ratios).median;
+    r.against_reference = compare_paired(times(r), times(*to), o.seed);
+    if (is_exact(o)) r.against_reference = exactly(r.against_reference.ratio);
+    r.ratio = late ? mean_of(times(r)) / mean_of(times(*to)) : r.against_reference.ratio;
   }
 }
 
@@ -110,107 +132,213 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     late_table(out, rows, o);
     return fmt::to_string(text);
   }
+  const std::string& to = rows.front().compared_to;
+  const bool again = std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.against_before.has_value(); });
   fmt::format_to(
       out,
       "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
-      "rank that sends most\n",
-      rows.front().measured.seconds.size(), o.warmup);
-  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", "system", name_width(rows),
-                 "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "time", "(min .. max)", "/ mpi",
-                 "correct");
+      "rank\n"
+      "# that sends most; bus GB/s: as nccl-tests defines it; / {}: median of the ratios, with its {:g} % interval{}\n",
+      rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
+      again ? "; / before: the ratio to the earlier run" : "");
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
+                 "system", name_width(rows), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "bus GB/s",
+                 "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)", "verdict",
+                 again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
-    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>12}  {:<26}{:>7}  {}\n", r.system,
-                   name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
+    const auto verdict_text = [&](const std::optional<verdict>& v) {
+      if (!v) return fmt::format("{:>9}  {:<20}{:<13}", "-", "", "no such row");
+      return fmt::format("{:>9.3f}  {:<20}{:<13}", v->ratio, interval_text(*v), v->text());
+    };
+    const bool itself = r.system == to;
+    fmt::format_to(out,
+                   "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
+                   r.system, name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
                    m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
                    m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-",
-                   time_text(s.median), fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
-                   r.ratios.empty() ? "-" : fmt::format("{:.3f}", r.ratio), correct_text(r, o));
+                   bus_bandwidth(r) / 1e9, time_text(s.median),
+                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.ratio, ratio_width(to),
+                   itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
+                   again ? verdict_text(r.against_before) : "", correct_text(r, o));
   }
   return fmt::to_string(text);
 }
 
-std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library) {
+namespace {
+
+/// The format of a row; a change of the keys' meanings increases it.
+constexpr int row_format = 2;
+
+/// The keys by which two rows belong to the same system and workload.
+constexpr const char* identity[] = {"system",     "transport", "ranks", "n",    "density", "type",
+                                    "index_bits", "pattern",   "input", "seed", "skew",    "in_place"};
+
+nlohmann::ordered_json to_json(const machine& here) {
+  return {{"processor", here.processor}, {"cores", here.cores}, {"system", here.system},
+          {"compiler", here.compiler},   {"load", here.load},   {"megahertz", here.megahertz}};
+}
+
+nlohmann::ordered_json to_json(const verdict& v) {
   using json = nlohmann::ordered_json;
-  json all = json::array();
+  const bool bounded = !std::isinf(v.highest);
+  return {{"ratio", v.ratio},
+          {"lowest", bounded ? json(v.lowest) : json()},
+          {"highest", bounded ? json(v.highest) : json()},
+          {"verdict", v.text()}};
+}
+
+nlohmann::ordered_json to_json(const row& r, const options& o, const std::string& library);
+
+} // namespace
+
+std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library, const machine& here) {
+  auto all = nlohmann::ordered_json::array();
   for (const row& r : rows) {
-    const record& m = r.measured;
-    const spread s = spread_of(m.seconds);
-    const spread ratio = spread_of(r.ratios);
-    const auto calls = static_cast<double>(m.seconds.size());
-    const double all_calls = r.work.ranks * calls;
-    const auto if_counted = [&](const json& value) { return m.counted ? value : json(); };
-    const auto if_compared = [&](double value) { return r.compared_to == "mpi" ? json(value) : json(); };
-    const auto if_late = [&](const json& value) { return o.skew.any() ? value : json(); };
-    json x;
-    x["system"] = r.system;
-    x["transport"] = o.transport;
-    x["library"] = library.empty() ? json() : json(library);
-    x["ranks"] = r.work.ranks;
-    x["n"] = r.work.n;
-    x["density"] = r.density;
-    x["type"] = o.type;
-    x["index_bits"] = o.index_bits;
-    x["pattern"] = pattern_names[static_cast<std::size_t>(o.pattern)];
-    x["input"] = o.dense_input ? "dense" : "sparse";
-    x["seed"] = o.seed;
-    x["in_place"] = o.in_place;
-    x["nnz_in"] = r.work.k;
-    x["nnz_out"] = m.nnz_out;
-    x["nnz_out_mean"] = static_cast<double>(m.total_nnz_out) / calls;
-    x["messages"] = if_counted(m.largest.messages_sent);
-    x["words_sent"] = if_counted(words(m.largest.bytes_sent));
-    x["words_received"] = if_counted(words(m.largest.bytes_received));
-    x["words_sent_mean"] = if_counted(static_cast<double>(m.total.bytes_sent) / 4 / all_calls);
-    x["words_received_mean"] = if_counted(static_cast<double>(m.total.bytes_received) / 4 / all_calls);
-    x["header_bytes"] = if_counted(m.largest.header_bytes_sent);
-    x["compressions"] = if_counted(m.largest.compressions);
-    x["decompressions"] = if_counted(m.largest.decompressions);
-    x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
-    const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
-    x["root_link_bytes"] =
-        if_counted(busiest == m.root_link_bytes.end() ? json() : json(static_cast<double>(*busiest) / calls));
-    x["calls_mean"] = r.plan_calls ? json(r.plan_calls->mean) : json();
-    x["calls_max"] = r.plan_calls ? json(r.plan_calls->most) : json();
-    x["iterations"] = m.seconds.size();
-    x["warmup"] = o.warmup;
-    x["seconds"] = s.median;
-    x["seconds_min"] = s.lowest;
-    x["seconds_max"] = s.highest;
-    x["model_seconds"] = r.model_seconds ? json(*r.model_seconds) : json();
-    x["model_reached"] = r.model_seconds && s.median > 0 ? json(*r.model_seconds / s.median) : json();
-    x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
-    x["ratio_to_mpi"] = if_compared(r.ratio);
-    x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
-    x["ratio_to_mpi_max"] = if_compared(ratio.highest);
-    x["skew"] = if_late(skew_names[static_cast<std::size_t>(o.skew.kind)]);
-    x["delay"] = if_late(o.skew.delay);
-    x["latency_mean"] = if_late(mean_of(m.latencies));
-    x["nap_mean"] = if_late(m.total_active / calls);
-    x["nap_min"] = if_late(m.least_active);
-    x["stale_max"] = if_late(m.most_stale);
-    x["epsilon"] = o.epsilon;
-    x["tau"] = o.tau == unlimited ? json("unlimited") : json(o.tau);
-    x["tau_prime"] = o.tau_prime;
-    x["alpha"] = o.model.alpha;
-    x["beta"] = o.model.beta;
-    x["gamma_sparse"] = o.model.gamma_sparse;
-    x["gamma_dense"] = o.model.gamma_dense;
-    x["max_error"] = o.check ? json(m.max_error) : json();
-    x["error_bound"] = o.check ? json(m.error_bound) : json();
-    x["correct"] = o.check ? json(r.correct()) : json();
-    if (o.transport == "sim") {
-      x["latency"] = o.latency;
-      x["bandwidth"] = o.bandwidth;
-      x["compute"] = o.compute;
-      x["cores"] = o.cores;
-      x["jitter"] = o.jitter;
-      x["ranks_per_host"] = o.ranks_per_host;
-    }
-    all.push_back(std::move(x));
+    all.push_back(to_json(r, o, library));
+    all.back()["machine"] = to_json(here);
   }
   return all.dump(2) + "\n";
+}
+
+namespace {
+
+nlohmann::ordered_json to_json(const row& r, const options& o, const std::string& library) {
+  using json = nlohmann::ordered_json;
+  const record& m = r.measured;
+  const spread s = spread_of(m.seconds);
+  const spread ratio = spread_of(r.ratios);
+  const auto calls = static_cast<double>(m.seconds.size());
+  const double all_calls = r.work.ranks * calls;
+  const auto if_counted = [&](const json& value) { return m.counted ? value : json(); };
+  const auto if_compared = [&](double value) { return r.compared_to == "mpi" ? json(value) : json(); };
+  const auto if_late = [&](const json& value) { return o.skew.any() ? value : json(); };
+  json x;
+  x["format"] = row_format;
+  x["system"] = r.system;
+  x["transport"] = o.transport;
+  x["library"] = library.empty() ? json() : json(library);
+  x["ranks"] = r.work.ranks;
+  x["n"] = r.work.n;
+  x["density"] = r.density;
+  x["type"] = o.type;
+  x["index_bits"] = o.index_bits;
+  x["pattern"] = pattern_names[static_cast<std::size_t>(o.pattern)];
+  x["input"] = o.dense_input ? "dense" : "sparse";
+  x["seed"] = o.seed;
+  x["in_place"] = o.in_place;
+  x["nnz_in"] = r.work.k;
+  x["nnz_out"] = m.nnz_out;
+  x["nnz_out_mean"] = static_cast<double>(m.total_nnz_out) / calls;
+  x["messages"] = if_counted(m.largest.messages_sent);
+  x["words_sent"] = if_counted(words(m.largest.bytes_sent));
+  x["words_received"] = if_counted(words(m.largest.bytes_received));
+  x["words_sent_mean"] = if_counted(static_cast<double>(m.total.bytes_sent) / 4 / all_calls);
+  x["words_received_mean"] = if_counted(static_cast<double>(m.total.bytes_received) / 4 / all_calls);
+  x["header_bytes"] = if_counted(m.largest.header_bytes_sent);
+  x["compressions"] = if_counted(m.largest.compressions);
+  x["decompressions"] = if_counted(m.largest.decompressions);
+  x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
+  const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
+  x["root_link_bytes"] =
+      if_counted(busiest == m.root_link_bytes.end() ? json() : json(static_cast<double>(*busiest) / calls));
+  x["calls_mean"] = r.plan_calls ? json(r.plan_calls->mean) : json();
+  x["calls_max"] = r.plan_calls ? json(r.plan_calls->most) : json();
+  x["iterations"] = m.seconds.size();
+  x["warmup"] = o.warmup;
+  x["seconds"] = s.median;
+  x["seconds_min"] = s.lowest;
+  x["seconds_max"] = s.highest;
+  x["times"] = o.skew.any() ? m.latencies : m.seconds;
+  x["algbw"] = algorithm_bandwidth(r);
+  x["busbw"] = bus_bandwidth(r);
+  x["compared_to"] = r.compared_to;
+  x["against_reference"] = to_json(r.against_reference);
+  x["against_before"] = r.against_before ? to_json(*r.against_before) : json();
+  x["model_seconds"] = r.model_seconds ? json(*r.model_seconds) : json();
+  x["model_reached"] = r.model_seconds && s.median > 0 ? json(*r.model_seconds / s.median) : json();
+  x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
+  x["ratio_to_mpi"] = if_compared(r.ratio);
+  x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
+  x["ratio_to_mpi_max"] = if_compared(ratio.highest);
+  x["skew"] = if_late(skew_names[static_cast<std::size_t>(o.skew.kind)]);
+  x["delay"] = if_late(o.skew.delay);
+  x["latency_mean"] = if_late(mean_of(m.latencies));
+  x["nap_mean"] = if_late(m.total_active / calls);
+  x["nap_min"] = if_late(m.least_active);
+  x["stale_max"] = if_late(m.most_stale);
+  x["epsilon"] = o.epsilon;
+  x["tau"] = o.tau == unlimited ? json("unlimited") : json(o.tau);
+  x["tau_prime"] = o.tau_prime;
+  x["alpha"] = o.model.alpha;
+  x["beta"] = o.model.beta;
+  x["gamma_sparse"] = o.model.gamma_sparse;
+  x["gamma_dense"] = o.model.gamma_dense;
+  x["max_error"] = o.check ? json(m.max_error) : json();
+  x["error_bound"] = o.check ? json(m.error_bound) : json();
+  x["correct"] = o.check ? json(r.correct()) : json();
+  if (o.transport == "sim") {
+    x["latency"] = o.latency;
+    x["bandwidth"] = o.bandwidth;
+    x["compute"] = o.compute;
+    x["cores"] = o.cores;
+    x["jitter"] = o.jitter;
+    x["ranks_per_host"] = o.ranks_per_host;
+  }
+  return x;
+}
+
+} // namespace
+
+struct earlier_run::content {
+  std::string path;
+  nlohmann::ordered_json rows;
+};
+
+earlier_run::~earlier_run() = default;
+
+earlier_run::earlier_run(const std::string& path) : content_(new content{path, {}}) {
+  const auto wrong = [&](const std::string& why) -> void { throw usage_error("--against: " + path + " " + why); };
+  std::ifstream file(path);
+  if (!file) wrong("cannot be read");
+  content_->rows = nlohmann::ordered_json::parse(file, nullptr, false);
+  if (!content_->rows.is_array() || content_->rows.empty()) wrong("has no rows of spar_perf --json");
+  for (const auto& r : content_->rows) {
+    const bool known = r.is_object() && r.contains("format") && r["format"] == row_format && r.contains("times") &&
+                       r["times"].is_array() && r.contains("machine") && r["machine"].is_object();
+    if (!known) {
+      const auto format = r.is_object() && r.contains("format") ? r["format"].dump() : "none";
+      wrong("was written by another version of spar_perf: its format is " + format + "; expected " +
+            std::to_string(row_format));
+    }
+  }
+}
+
+std::string earlier_run::compare(std::vector<row>& rows, const options& o, const std::string& library) const {
+  for (row& r : rows) {
+    const auto own = to_json(r, o, library);
+    const auto before = std::find_if(content_->rows.begin(), content_->rows.end(), [&](const auto& other) {
+      return std::all_of(std::begin(identity), std::end(identity),
+                         [&](const char* key) { return other.contains(key) && other[key] == own[key]; });
+    });
+    if (before == content_->rows.end()) continue;
+    const auto times = (*before)["times"].template get<std::vector<double>>();
+    if (times.empty()) continue;
+    const auto& own_times = o.skew.any() ? r.measured.latencies : r.measured.seconds;
+    r.against_before = compare_runs(own_times, times, o.seed);
+    if (is_exact(o)) r.against_before = exactly(r.against_before->ratio);
+  }
+  if (o.transport == "sim") return {}; // virtual time is the same on every machine
+  const auto& other = content_->rows.front()["machine"];
+  const auto here = to_json(this_machine());
+  for (const char* const key : {"processor", "cores", "system"}) {
+    if (!other.contains(key) || other[key] != here[key])
+      return "the run in " + content_->path +
+             " took place on another machine: " + (other.contains(key) ? other[key].dump() : "unknown") + ", here " +
+             here[key].dump();
+  }
+  return {};
 }
 
 } // namespace perf

@@ -2,7 +2,9 @@
 // The measurements of each system, and their output as a table and as JSON.
 #pragma once
 
+#include "machine.hpp"
 #include "options.hpp"
+#include "verdict.hpp"
 
 #include <spar/core/statistics.hpp>
 #include <spar/topology/flex_plan.hpp>
@@ -10,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,21 +59,40 @@ struct row {
   record measured;
   std::optional<double> model_seconds; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls; ///< if the system has a plan
-  std::string compared_to;    ///< name of the system in the denominator of the ratios; empty for none
-  std::vector<double> ratios; ///< time / time of `compared_to`, of each iteration
-  double ratio = 0;           ///< median of `ratios`; if ranks are late, the ratio of the mean latencies
+  double vector_bytes = 0;                                ///< size of a dense vector
+  std::string compared_to;                                ///< name of the system in the denominator of the ratios
+  std::vector<double> ratios;                             ///< time / time of `compared_to`, of each iteration
+  double ratio = 0;                      ///< median of `ratios`; if ranks are late, the ratio of the mean latencies
+  verdict against_reference;             ///< of the times against those of `compared_to`
+  std::optional<verdict> against_before; ///< of the times against those of the earlier run; null if it lacks the row
 
   [[nodiscard]] bool correct() const { return measured.same_bits && measured.max_error <= measured.error_bound; }
 };
 
-/// Fills in the ratios of the rows of one workload. The denominator is mpi if it was measured; otherwise, if ranks are
-/// late, the first system that is not partial.
-void compare(std::vector<row>& rows);
+/// Compares the rows of one workload with the reference: mpi if it was measured; otherwise, if ranks are late, the
+/// first system that is not partial; otherwise the first system.
+void compare(std::vector<row>& rows, const options& o);
+
+/// The rows of an earlier run, and the machine on which the run took place.
+class earlier_run {
+ public:
+  /// Reads the output of --json. Throws `usage_error` if the file is unreadable or was written by another version.
+  explicit earlier_run(const std::string& path);
+  ~earlier_run();
+
+  /// Compares each row with the row of the same system and workload. Returns a sentence if the earlier run took place
+  /// on another machine, else an empty text.
+  std::string compare(std::vector<row>& rows, const options& o, const std::string& library) const;
+
+ private:
+  struct content;
+  std::unique_ptr<content> content_;
+};
 
 /// A table for people. `library` names the MPI library in the heading; it may be empty.
 std::string to_table(const std::vector<row>& rows, const options& o, const std::string& library);
 
 /// A JSON array with one object per row.
-std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library);
+std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library, const machine& here);
 
 } // namespace perf

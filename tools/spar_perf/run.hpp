@@ -4,6 +4,7 @@
 #pragma once
 
 #include "options.hpp"
+#include "own_systems.hpp"
 #include "report.hpp"
 
 #include <string>
@@ -11,12 +12,12 @@
 
 namespace perf {
 
-/// Measure all systems and return their rows. Each function validates the whole command line before any message is
-/// sent, and throws `usage_error` or `missing`.
-std::vector<row> run_threads(const options& o);
-std::vector<row> run_sim(const options& o);
+/// Measure spar's systems and the program's own, and return their rows. Each function validates the whole command line
+/// before any message is sent, and throws `usage_error` or `missing`.
+std::vector<row> run_threads(const options& o, const own_systems& own);
+std::vector<row> run_sim(const options& o, const own_systems& own);
 /// Collective over MPI_COMM_WORLD; the rows are the same on every rank.
-std::vector<row> run_mpi(const options& o);
+std::vector<row> run_mpi(const options& o, const own_systems& own);
 
 /// Measure the parameters of the network model; the simulator's parameters are given by options. Throw `usage_error`.
 spar::network_model calibrate_threads(const options& o);

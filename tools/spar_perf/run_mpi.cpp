@@ -108,7 +108,7 @@ spar::tree agreed_topology(const options& o) {
 
 } // namespace
 
-std::vector<row> run_mpi(const options& o) {
+std::vector<row> run_mpi(const options& o, const own_systems& own) {
   return with_types(o, [&](auto type, auto index) {
     using T = typename decltype(type)::type;
     using Index = typename decltype(index)::type;
@@ -133,6 +133,7 @@ std::vector<row> run_mpi(const options& o) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::mpi>, T, Index> all(o, density, topology);
       register_systems(all);
+      own.register_in(all);
       register_compressed(all);
       register_partial(all);
       all.add_call("mpi", [&](counting_links<spar::mpi>& on, rank_data<T, Index>& data) {
@@ -141,7 +142,7 @@ std::vector<row> run_mpi(const options& o) {
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       auto records = or_abort([&] { return measure(net, o, w, systems, sums ? &*sums : nullptr); });
-      for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
+      for (auto& r : rows_of(systems, std::move(records), w, density, sums, o)) rows.push_back(std::move(r));
     }
     return rows;
   });

@@ -66,7 +66,7 @@ record simulate_calls(const options& o, const workload& w, const spar::tree& top
 
 } // namespace
 
-std::vector<row> run_sim(const options& o) {
+std::vector<row> run_sim(const options& o, const own_systems& own) {
   return with_types(o, [&](auto type, auto index) {
     using T = typename decltype(type)::type;
     using Index = typename decltype(index)::type;
@@ -81,6 +81,7 @@ std::vector<row> run_sim(const options& o) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::sim>, T, Index> all(o, density, topology);
       register_systems(all);
+      own.register_in(all);
       register_compressed(all);
       register_partial(all);
       const auto systems = choose(all, o);
@@ -133,7 +134,7 @@ std::vector<row> run_sim(const options& o) {
           records[s].codec_seconds.push_back(shared.coding);
         }
       }
-      for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
+      for (auto& r : rows_of(systems, std::move(records), w, density, sums, o)) rows.push_back(std::move(r));
     }
     return rows;
   });

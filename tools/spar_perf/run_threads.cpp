@@ -8,7 +8,7 @@
 
 namespace perf {
 
-std::vector<row> run_threads(const options& o) {
+std::vector<row> run_threads(const options& o, const own_systems& own) {
   return with_types(o, [&](auto type, auto index) {
     using T = typename decltype(type)::type;
     using Index = typename decltype(index)::type;
@@ -21,6 +21,7 @@ std::vector<row> run_threads(const options& o) {
       const workload w = workload_of(o, density, ranks);
       registry<counting_links<spar::threads>, T, Index> all(o, density, topology);
       register_systems(all);
+      own.register_in(all);
       register_compressed(all);
       register_partial(all);
       const auto systems = choose(all, o);
@@ -33,7 +34,7 @@ std::vector<row> run_threads(const options& o) {
         auto its = measure(net, o, w, systems, sums ? &*sums : nullptr);
         if (net.rank() == 0) records = std::move(its);
       });
-      for (auto& r : rows_of(systems, std::move(records), w, density, sums)) rows.push_back(std::move(r));
+      for (auto& r : rows_of(systems, std::move(records), w, density, sums, o)) rows.push_back(std::move(r));
     }
     return rows;
   });

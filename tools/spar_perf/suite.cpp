@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs the command line of a suite. Compiled with SPAR_WITH_MPI, a suite measures over MPI; compiled without
+// SPAR_WITH_MPI, on threads and in the simulator.
+#include "suite.hpp"
+
+#include "calibrate.hpp"
+#include "compressed_name.hpp"
+#include "partial_name.hpp"
+#include "report.hpp"
+#include "run.hpp"
+#include "units.hpp"
+
+#include <spar/model/network_file.hpp>
+
+#ifdef SPAR_WITH_MPI
+#include <mpi.h>
+#endif
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+constexpr int wrong_result = 1, usage = 2, something_missing = 77;
+
+#ifdef SPAR_WITH_MPI
+constexpr const char* default_transport = "mpi";
+
+/// Initialises MPI, and finalises MPI at the end of the scope.
+class surroundings {
+ public:
+  surroundings(int& argc, char**& argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  }
+  surroundings(const surroundings&) = delete;
+  ~surroundings() { MPI_Finalize(); }
+  [[nodiscard]] bool first() const { return rank_ == 0; }
+  /// Broadcasts rank 0's answer to all ranks.
+  [[nodiscard]] static bool agree(bool answer) {
+    int value = answer ? 1 : 0;
+    MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return value != 0;
+  }
+  /// Ends the job after an error on this rank, because the other ranks would wait for this rank forever.
+  [[noreturn]] void abort(const char* what) const {
+    std::fprintf(stderr, "spar_perf: rank %d: %s\n", rank_, what);
+    MPI_Abort(MPI_COMM_WORLD, wrong_result);
+    std::abort();
+  }
+  [[nodiscard]] static std::string library() {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string_view all(text, static_cast<std::size_t>(length));
+    std::string line(all.substr(0, all.find_first_of(",\n")));
+    std::replace(line.begin(), line.end(), '\t', ' ');
+    return line;
+  }
+  static void check_transport(const perf::options& o) {
+    if (o.transport == "mpi") return;
+    throw perf::missing("this spar_perf is built with MPI; --transport " + o.transport +
+                        " needs the spar_perf built without MPI");
+  }
+  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o, const perf::own_systems& own) {
+    return perf::run_mpi(o, own);
+  }
+  [[nodiscard]] static spar::network_model calibrate(const perf::options& o) { return perf::calibrate_mpi(o); }
+
+ private:
+  int rank_ = 0;
+};
+#else
+constexpr const char* default_transport = "threads";
+
+class surroundings {
+ public:
+  surroundings(int&, char**&) {}
+  [[nodiscard]] static bool first() { return true; }
+  [[nodiscard]] static bool agree(bool answer) { return answer; }
+  [[noreturn]] static void abort(const char* what) {
+    std::fprintf(stderr, "spar_perf: %s\n", what);
+    std::exit(wrong_result);
+  }
+  [[nodiscard]] static std::string library() { return {}; }
+  static void check_transport(const perf::options& o) {
+    if (o.transport != "mpi") return;
+    throw perf::missing("this spar_perf is built without MPI; --transport mpi needs the spar_perf built with MPI");
+  }
+  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o, const perf::own_systems& own) {
+    return o.transport == "threads" ? perf::run_threads(o, own) : perf::run_sim(o, own);
+  }
+  [[nodiscard]] static spar::network_model calibrate(const perf::options& o) {
+    return o.transport == "threads" ? perf::calibrate_threads(o) : o.model;
+  }
+};
+#endif
+
+void print_lists(const perf::own_systems& own) {
+  std::printf("systems:");
+  for (const auto& name : perf::system_names()) std::printf(" %s", name.c_str());
+  for (const auto& name : own.names()) std::printf(" %s", name.c_str());
+  std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
+              std::string(perf::partial_names).c_str());
+  std::printf(
+      "\ncompressed systems: ALGORITHM+CODEC with an ALGORITHM of %s and a CODEC of %s; append +p2p to compress each "
+      "message separately (ring and rec_doubling)",
+      std::string(perf::compressed_names).c_str(), std::string(perf::codec_names).c_str());
+  std::printf("\npatterns:");
+  for (const auto name : perf::pattern_names) std::printf(" %s", std::string(name).c_str());
+  std::printf("\n");
+}
+
+/// Throws `usage_error` on all ranks if rank 0 cannot write the file. The check appends nothing, so an existing file
+/// keeps its content until `write` replaces it.
+void check_writable(const surroundings& here, const char* option, const std::string& path) {
+  if (path.empty()) return;
+  std::string why;
+  if (here.first() && !std::ofstream(path, std::ios::app)) why = std::string(": ") + std::strerror(errno);
+  if (!here.agree(why.empty())) throw perf::usage_error("cannot write " + std::string(option) + " " + path + why);
+}
+
+void write(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw std::runtime_error("could not write all of " + path);
+}
+
+/// Only rank 0 needs the option and the file: `spar::set_network` later sends rank 0's model to the other ranks. Throws
+/// `usage_error` on all ranks if rank 0 cannot read the file.
+void read_model(const surroundings& here, perf::options& o) {
+  std::string why;
+  if (here.first() && !o.network.empty()) {
+    try {
+      o.model = spar::read_network(o.network);
+      o.latency = o.model.alpha;
+      o.bandwidth = 1 / o.model.beta;
+      o.compute = o.model.gamma_sparse;
+    } catch (const spar::invalid_argument& e) {
+      why = e.what();
+    }
+  }
+  if (!here.agree(why.empty())) throw perf::usage_error("the network file of rank 0: " + why);
+}
+
+/// Rank 0's file of an earlier run; null without --against and on other ranks. Throws `usage_error` on all ranks if
+/// rank 0 cannot use the file.
+std::unique_ptr<perf::earlier_run> read_earlier(const surroundings& here, const perf::options& o) {
+  std::unique_ptr<perf::earlier_run> earlier;
+  std::string why = "--against: rank 0 cannot use the file";
+  bool usable = true;
+  if (here.first() && !o.against.empty()) {
+    try {
+      earlier = std::make_unique<perf::earlier_run>(o.against);
+    } catch (const perf::usage_error& e) {
+      why = e.what();
+      usable = false;
+    }
+  }
+  if (!here.agree(usable)) throw perf::usage_error(why);
+  return earlier;
+}
+
+int calibrate(const surroundings& here, const perf::options& o) {
+  check_writable(here, "--calibrate", o.calibrate);
+  const spar::network_model network = here.calibrate(o);
+  if (!here.first()) return 0;
+  const std::string text = perf::to_file(network, o, here.library());
+  std::fputs(text.c_str(), stdout);
+  write(o.calibrate, text);
+  return 0;
+}
+
+int measure(const surroundings& here, const perf::options& o, const perf::own_systems& own) {
+  check_writable(here, "--json", o.json);
+  const auto before = read_earlier(here, o);
+  const perf::machine at_start = perf::this_machine();
+  auto rows = here.run(o, own);
+  if (here.first()) {
+    const auto warn = [](const std::string& what) { std::fprintf(stderr, "spar_perf: warning: %s\n", what.c_str()); };
+    for (const auto& what : perf::disturbances(at_start, perf::this_machine())) {
+      if (o.transport != "sim") warn(what);
+    }
+    if (before) {
+      const std::string other = before->compare(rows, o, here.library());
+      if (!other.empty()) warn(other);
+    }
+    std::fputs(perf::to_table(rows, o, here.library()).c_str(), stdout);
+    write(o.json, perf::to_json(rows, o, here.library(), at_start));
+  }
+  const bool right = !o.check || std::all_of(rows.begin(), rows.end(), [](const auto& r) { return r.correct(); });
+  return right ? 0 : wrong_result;
+}
+
+} // namespace
+
+int perf::suite::run(int argc, char** argv) const {
+  const surroundings here(argc, argv);
+  const auto say = [&](const char* what) {
+    if (here.first()) std::fprintf(stderr, "spar_perf: %s\n", what);
+  };
+  try {
+    perf::options o = perf::parse_options(argc, argv, default_transport, own_.names());
+    if (o.list) {
+      if (here.first()) print_lists(own_);
+      return 0;
+    }
+    here.check_transport(o);
+    if (!o.calibrate.empty()) return calibrate(here, o);
+    read_model(here, o);
+    return measure(here, o, own_);
+  } catch (const perf::early_end& end) {
+    if (here.first()) std::fputs(end.text.c_str(), stdout);
+    return end.status;
+  } catch (const perf::usage_error& e) { // all ranks find the same error
+    say(e.what());
+    return usage;
+  } catch (const perf::missing& e) {
+    say(e.what());
+    return something_missing;
+  } catch (const std::bad_alloc&) {
+    here.abort("out of memory");
+  } catch (const std::exception& e) {
+    here.abort(e.what());
+  }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A program that compares its own systems with spar's: `suite().add("mine", spar::compose(...)).run(argc, argv)`.
+#pragma once
+
+#include "own_systems.hpp"
+#include "root_links.hpp"
+
+#ifdef SPAR_WITH_MPI
+#include <spar/mpi.hpp>
+#else
+#include <spar/sim.hpp>
+#endif
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace perf {
+
+/// The systems of one program. The program has all options of spar_perf; without `--systems`, it compares spar's
+/// systems with its own. Without MPI, the program measures on threads and in the simulator; a program that defines
+/// SPAR_PERF_NO_THREADS or SPAR_PERF_NO_SIM compiles its systems faster, for the other transport only.
+class suite {
+ public:
+  /// Adds a system under a name that `--systems` accepts. `given` is what spar::allreduce accepts as an algorithm: a
+  /// composition, a part of one, or an algorithm without slots. A composition that selects entries has error feedback.
+  /// The system is compiled for values of type T and 32-bit indices, and `--type` must be this type. `relative_error`
+  /// bounds |error| / the largest |sum| of a lossy system, for `--check`.
+  template <class T = float, class Given>
+  suite& add(std::string name, Given given, double relative_error = 0) {
+    const auto adds = [&]<class Net>() {
+      own_.add<Net, T, std::uint32_t>([=](registry<Net, T, std::uint32_t>& all) {
+        const auto algorithm = spar::detail::as_algorithm(given);
+        if constexpr (spar::detail::selects_entries<std::remove_cv_t<decltype(algorithm)>>)
+          all.add_feedback(name, algorithm);
+        else
+          all.add(name, algorithm, relative_error);
+      });
+    };
+#ifdef SPAR_WITH_MPI
+    adds.template operator()<counting_links<spar::mpi>>();
+#else
+#ifndef SPAR_PERF_NO_THREADS
+    adds.template operator()<counting_links<spar::threads>>();
+#endif
+#ifndef SPAR_PERF_NO_SIM
+    adds.template operator()<counting_links<spar::sim>>();
+#endif
+#endif
+    own_.add_name(std::move(name));
+    return *this;
+  }
+
+  /// Runs the command line. Returns the exit status of the program: 1 for a wrong result, 2 for a wrong option, 77 if
+  /// something is missing.
+  int run(int argc, char** argv) const;
+
+ private:
+  own_systems own_;
+};
+
+} // namespace perf

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whether one system is faster than another, in spite of noise.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace perf {
+
+/// The ratio of two systems' times with its confidence interval.
+struct verdict {
+  double ratio = 1;
+  double lowest = 1, highest = 1; ///< the interval
+
+  /// "faster" or "slower" if the whole interval is below or above 1, else "cannot tell".
+  [[nodiscard]] std::string_view text() const noexcept;
+};
+
+/// Coverage of the confidence intervals.
+inline constexpr double confidence = 0.99;
+
+/// Compares two systems whose calls alternated: `times[i]` and `reference[i]` are the seconds of iteration i. The ratio
+/// is the median of the iterations' ratios, so that a disturbance of the machine that lasts for several calls affects
+/// both systems. The interval is that of the percentile bootstrap (Efron and Tibshirani 1993, section 13.3), with
+/// random numbers from `seed`. Both spans must have the same length; an interval of fewer than 6 iterations is
+/// unbounded.
+verdict compare_paired(std::span<const double> times, std::span<const double> reference, std::uint64_t seed);
+
+/// Compares the times of two runs, which need not have the same number of iterations. The ratio is that of the medians.
+/// The interval does not contain what differs between the runs apart from the system, such as other programs.
+verdict compare_runs(std::span<const double> times, std::span<const double> before, std::uint64_t seed);
+
+} // namespace perf
