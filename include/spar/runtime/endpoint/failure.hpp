@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The state of a communicator on one rank: whether it is dead and, if so, which rank failed first and why. See
-// runtime/abort.hpp for how a rank that fails with an exception ends the calls of all ranks. If a process vanishes, the
-// calls of the other ranks end in `timeout`: see endpoint/waits.hpp.
+// The state of a communicator on one rank: whether it is dead and, if so, which rank failed first and why. A rank that
+// fails with an exception sends its reason to all ranks (runtime/abort.hpp); they receive the reason in
+// endpoint::on_control_message, and endpoint::mark_dead then resumes their coroutines, whose calls end in
+// `peer_failed`. If a process vanishes, the first rank whose deadline expires fails with `timeout`
+// (endpoint/waits.hpp).
 #pragma once
 
 #include <spar/core/address.hpp>
