@@ -177,8 +177,8 @@ std::string complaint(const Selector& select, std::size_t n) {
 }
 
 TEST(selector_exact_topk, names_what_is_wrong) {
-  EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "the selector's k is 11, but n is 10");
-  EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "the selector's k is 1, but n is 0");
+  EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "the selector's k is 11; expected at most n = 10");
+  EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "the selector's k is 1; expected at most n = 0");
   EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "the density 1.5 is out of range; expected a value in [0, 1]");
   EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "the density -0.1 is out of range; expected a value in [0, 1]");
   EXPECT_NE(complaint(exact_topk{.density = std::numeric_limits<double>::quiet_NaN()}, 10), "");
@@ -187,7 +187,7 @@ TEST(selector_exact_topk, names_what_is_wrong) {
   EXPECT_EQ(complaint(exact_topk{.k = 10}, 10), "");
   EXPECT_EQ(complaint(bucket_topk{.k = 1, .bucket = 0}, 10),
             "the selector's buckets have 0 entries; expected at least 1");
-  EXPECT_EQ(complaint(bucket_topk{.k = 513}, 10), "the selector's k is 513, but its bucket size is 512");
+  EXPECT_EQ(complaint(bucket_topk{.k = 513}, 10), "the selector's k is 513; expected at most the bucket size, 512");
   EXPECT_EQ(complaint(bucket_topk{.k = 512}, 10), "");
 }
 

@@ -91,7 +91,7 @@ TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
   expect_refused({.count = 2, .indices = {13, 13}, .values = {1, 2}}, "index 13 at entry 1; expected ascending");
   expect_refused({.count = 2, .indices = {9, 12}, .values = {1, 2}},
                  "index 9 at entry 0; expected an index of at least 10");
-  expect_refused({.count = 3, .indices = {11, 12}, .values = {1, 2}}, "its header gives 3");
+  expect_refused({.count = 3, .indices = {11, 12}, .values = {1, 2}}, "; expected 3 of each");
   expect_refused({.count = 2, .indices = {11, 12}, .values = {1}}, "2 indices and 1 values");
   expect_refused({.format = spar::wire_format::dense, .count = 9, .values = std::vector<float>(9)},
                  "; expected 10 values");

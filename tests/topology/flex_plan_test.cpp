@@ -270,14 +270,14 @@ TEST(flex_plan, of_calls_that_lose_or_double_values_is_refused) {
             "call 0 of a plan has rank 0 twice in its chain; expected each rank at most once");
   EXPECT_EQ(with([](auto& l) { l[0].chain = {}; }), "call 0 of a plan has no ranks in its chain; expected at least 1");
   EXPECT_EQ(with([](auto& l) { l[0].chain = {0}; }),
-            "call 1 of a plan (call 1 of its level) begins at value 6, but the first value of rank 1 that no earlier "
-            "call of the level includes is 0; each value must be in exactly one call of a level");
+            "call 1 of a plan (call 1 of its level) begins at value 6, but rank 1 needs a call that begins at "
+            "value 0; each value must be in exactly one of the rank's calls on the level");
   EXPECT_EQ(with([](auto& l) { l[1].range.begin = 5; }),
-            "call 1 of a plan (call 1 of its level) begins at value 5, but the first value of rank 0 that no earlier "
-            "call of the level includes is 6; each value must be in exactly one call of a level");
+            "call 1 of a plan (call 1 of its level) begins at value 5, but rank 0 needs a call that begins at "
+            "value 6; each value must be in exactly one of the rank's calls on the level");
   EXPECT_EQ(with([](auto& l) { l.pop_back(); }),
             "on level 0 of a plan, the calls of rank 0 end at 6, but the values that the rank holds end at 12; each "
-            "value must be in exactly one call of a level");
+            "value must be in exactly one of the rank's calls on the level");
   EXPECT_EQ(refusal({{{{0, 12}, {0}}}}), "each of the 12 values of a plan must have exactly one owner, but owned "
                                          "ranges overlap or leave a gap at value 12");
   EXPECT_EQ(refusal({}, 12, 1), "accepted");

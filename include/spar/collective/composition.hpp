@@ -116,9 +116,9 @@ struct composition {
     over.validate(n, ranks);
     by.validate(n);
   }
-  /// Throws `invalid_argument` if `validate_parts` does. With a selector other than `everything`, also throws if the
-  /// neutral element of `op` is not zero, because selectors omit zeros, or if n does not fit into the 32-bit indices of
-  /// the selected entries.
+  /// Throws `invalid_argument` if `validate_parts` does. With a selector other than `everything`, also throws if n does
+  /// not fit into the 32-bit indices of the selected entries, or if the neutral element of `op` is not zero, because
+  /// selectors omit zeros.
   template <element T, class Op>
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     if constexpr (selects_entries) {
@@ -136,8 +136,8 @@ struct composition {
     }
     validate_parts<T>(n, ranks);
   }
-  /// Throws `invalid_argument` if `validate` does. Also throws if the schedule reduces only streams, so that it sends
-  /// dense values as a stream, and n is too large for the 32-bit indices of this stream.
+  /// Throws `invalid_argument` if `validate` does. With the selector `everything` and a schedule that reduces only
+  /// streams, also throws if n is too large for the 32-bit indices of the stream that carries the dense values.
   template <transport Net, element T, class Op>
   void validate_values(std::uint64_t n, rank_t ranks, const Op& op) const {
     validate<T>(n, ranks, op);

@@ -16,7 +16,7 @@ struct network_model {
   double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector
 };
 
-/// Whether `x` is a valid duration: not negative, infinite or NaN.
+/// Whether `x` is a valid duration: finite and not negative.
 constexpr bool is_duration(double x) noexcept { return x >= 0 && x <= std::numeric_limits<double>::max(); }
 
 } // namespace spar

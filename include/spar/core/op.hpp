@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduction operations, which are associative (up to rounding) and commutative, are applied coordinate by coordinate,
-// and have a neutral element (SparCML, section 5.2). collective/algorithm.hpp states the order in which algorithms
-// apply a reduction operation.
+// Reduction operations. Each is associative (up to rounding) and commutative, is applied coordinate by coordinate, and
+// has a neutral element (SparCML, section 5.2). collective/algorithm.hpp states the order in which algorithms apply a
+// reduction operation.
 #pragma once
 
 #include <spar/core/element.hpp>

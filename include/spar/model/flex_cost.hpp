@@ -9,10 +9,10 @@
 
 namespace spar {
 
-/// Expected seconds of an allreduce by `plan` with values of `value_bytes` bytes. Levels run one after the other, as do
-/// the hops of a level; all messages of a hop are sent at the same time. If `plan` was made for `topology`, and links
-/// inside a branch have more bandwidth than links between branches, the result is that of equation 6 of FlexReduce, but
-/// with the latency of each message's path.
+/// Expected seconds of an allreduce by `plan` with values of `value_bytes` bytes. Levels run one after the other. On a
+/// level, all chains send their first messages at the same time, then their second messages, and so on. If `plan` was
+/// made for `topology`, and links inside a branch have more bandwidth than links between branches, the result is that
+/// of equation 6 of FlexReduce, but with the latencies of the paths that the messages take.
 inline double seconds_of_plan(const tree& topology, const flex_plan& plan, double value_bytes) {
   tree_traffic links(topology);
   double seconds = 0;

@@ -21,8 +21,8 @@ inline double seconds_ring_reduce_scatter(double bytes, double d, double latency
 
 /// Expected seconds of FlexReduce's reduce-scatter of `bytes` bytes on each level, the deepest level first (FlexReduce,
 /// equations 4 and 5). A level takes as long as a ring over its slowest link. A link below a branch of the level
-/// transfers only the portions of the ranks below the link. The latency of a message is the latency of its path, from
-/// the most distant rank up to the branch and down again.
+/// transfers only the portions of the ranks below the link. Each message has the latency of the longest path: from the
+/// most distant rank below the branch up to the branch and down again.
 inline std::vector<double> seconds_of_levels(const tree& topology, double bytes) {
   const auto& nodes = topology.nodes();
   std::vector<double> down(nodes.size()); // seconds of latency from each node to the most distant rank below
@@ -55,10 +55,11 @@ inline double seconds_flexreduce(const tree& topology, double bytes) {
   return seconds;
 }
 
-/// For each level, the deepest first, the largest number of calls with the same root (FlexReduce, equation 12). The
-/// formula assumes that n is large compared with the number of ranks. The number of calls is 1 plus a term for each
-/// child of the branch to which the root belongs. The term is the portion that the root owns after the level, divided
-/// by the smallest portion that a rank below the child holds before the level, rounded up.
+/// For each level, the deepest first, the largest number of calls with the same root, which is the rank that owns the
+/// result of a call (FlexReduce, equation 12). The formula assumes that n is large compared with the number of ranks.
+/// On a level, the number of calls of a root is 1 plus a term for each child of the branch that contains the root. The
+/// term is a quotient, rounded up: the portion that the root owns after the level, divided by the smallest portion that
+/// a rank below the child holds before the level.
 inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   std::vector<double> portion(topology.leaves().size(), 1.0); // portion of the n values that each rank holds
   std::vector<std::size_t> most(topology.levels());
@@ -156,7 +157,7 @@ inline double seconds_rabenseifner(const tree& topology, double bytes) {
   const folded_ranks folded(0, ranks);
   double seconds = 0;
   for (rank_t r = 0; r < 2 * folded.extra(); r += 2) links.add(r, r + 1, bytes);
-  seconds += links.seconds(); // the factor 2 below adds the time in which the results return
+  seconds += links.seconds(); // the factor 2 below adds the time to send the results back
   for (rank_t distance = folded.active_ranks() / 2; distance > 0; distance /= 2) {
     const double part = bytes * distance / folded.active_ranks();
     for (rank_t i = 0; i < folded.active_ranks(); ++i) {

@@ -30,9 +30,9 @@ struct feedback_options {
 /// Error feedback around the composition `Algorithm`. A call adds the residual to the caller's values, lets the
 /// composition select entries of these accumulated values, and sums the selected entries of all ranks. The next
 /// residual consists of the entries that this call has not sent and of the rounding errors of this rank's encodings. No
-/// value is lost: the sums and the residuals of all ranks together account for all values ever passed in. The residual
-/// and the composition's state change only when a call succeeds. Each object supports one call at a time, and is not
-/// thread-safe.
+/// value is lost: the sums and the residuals of all ranks together account for all values passed to successful calls.
+/// The residual and the composition's state change only when a call succeeds. Each object supports one call at a time,
+/// and is not thread-safe.
 template <element T, class Algorithm, index_type Index = std::uint32_t>
 class error_feedback {
  public:
@@ -64,7 +64,7 @@ class error_feedback {
     begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
   /// Starts a non-blocking call that reduces in place; `x` and this object must stay valid until the call has ended. If
-  /// the calls of several reducers have names (`which`), ranks may start the calls in different orders.
+  /// calls have names (`which`), ranks may start the calls of several `error_feedback` objects in different orders.
   template <communicates Net, reduction<T> Op = sum>
   auto start(Net& net, std::span<T> x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
@@ -112,7 +112,8 @@ class error_feedback {
     check_length(n);
     algorithm_.template validate_parts<T>(n, ranks);
   }
-  /// Calls `f(name, value)` for each option and for a digest of the shared state; both must be equal on all ranks.
+  /// Calls `f(name, value)` for each option that must be equal on all ranks, and for a digest of the part of the state
+  /// that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
     algorithm_.options(f);
@@ -191,8 +192,9 @@ class error_feedback {
     now.own_state(f);
   }
 
-  /// Marks the reducer as busy from the construction of a call until the call ends, or, if the call never begins, until
-  /// the call's handle is destroyed. While the reducer is busy, another call of the reducer throws `invalid_argument`.
+  /// Marks the `error_feedback` object as busy from the construction of a call until the call ends or, if the call
+  /// never begins, until the call's handle is destroyed. While the object is busy, another call of the object throws
+  /// `invalid_argument`.
   class under_way {
    public:
     explicit under_way(error_feedback& its) : its_(&its.idle()) { its.busy_ = true; }
@@ -206,7 +208,8 @@ class error_feedback {
    private:
     error_feedback* its_;
   };
-  /// Marks the reducer as idle when the coroutine that runs `call` ends, whether by a result or by an exception.
+  /// Marks the `error_feedback` object as idle when the coroutine that runs `call` ends, whether by a result or by an
+  /// exception.
   class end_of_call {
    public:
     explicit end_of_call(under_way& call) noexcept : call_(&call) {}
@@ -217,8 +220,8 @@ class error_feedback {
     under_way* call_;
   };
 
-  /// A call that reduces out of place, as the function object from which the runtime creates the call's coroutine.
-  /// Refers to the `error_feedback` object that the call uses.
+  /// The function object of a call that reduces out of place. Its operator() is the coroutine of the call. Refers to
+  /// the `error_feedback` object that the call uses.
   struct out_of_place {
     static constexpr std::string_view name = Algorithm::name;
     mutable under_way call;
@@ -325,8 +328,8 @@ class error_feedback {
     return {accumulated_.data(), residual_.empty() ? nullptr : residual_.data(), x.data()};
   }
 
-  /// Computes the digest of the shared state in advance: `options` reports the digest, but is const and could visit the
-  /// state only by copying it.
+  /// Computes the digest of the shared state in advance, because `options`, which reports the digest, is const and
+  /// could visit the state only by copying the state.
   void hash_state() {
     detail::state_digest hash;
     state_.shared_state(hash);
@@ -349,7 +352,7 @@ class error_feedback {
   report_type report_{};
   feedback_options options_;
   std::vector<T> residual_;
-  std::vector<T> accumulated_; // residual plus values of the call in flight; the next residual when the call succeeds
+  std::vector<T> accumulated_; // residual plus values of the call in flight; the next residual if the call succeeds
   bool busy_ = false;
 };
 

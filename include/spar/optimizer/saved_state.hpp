@@ -83,7 +83,8 @@ struct state_reader {
   }
 };
 
-/// Computes a digest of the numbers of a state that must be equal on all ranks. Ranks then compare only the digest.
+/// Computes a digest of the numbers that `shared_state` passes to this object. These numbers must be equal on all
+/// ranks; the ranks compare only the digest.
 struct state_digest {
   std::uint64_t value = 0;
 
@@ -109,7 +110,7 @@ struct saved_header {
 
 template <element T>
 struct saved_state {
-  std::string names; // empty if the layout is version 1, from which only the residual can be restored
+  std::string names; // empty for layout version 1, of which only the residual can be restored
   std::vector<std::uint64_t> words;
   std::vector<T> residual;
 };
@@ -134,8 +135,8 @@ std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<
   return out;
 }
 
-/// Reads what `to_bytes` wrote. Throws `invalid_argument` if the bytes are damaged, or if the type of the residual is
-/// not T.
+/// Reads what `to_bytes` wrote. Throws `invalid_argument` if the bytes are damaged, or if the values of the residual
+/// are not of type T.
 template <element T>
 saved_state<T> from_bytes(std::span<const std::byte> saved) {
   saved_header head{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two overloads of `sgd_step`, a step of data-parallel SGD. The overload with error feedback serves top-k SGD,
 // quantised top-k SGD (SparCML, algorithm 1) and Ok-Topk SGD (Ok-Topk, algorithm 2), which differ only in the
-// reduction. The overload without error feedback makes a dense step.
+// reduction. The overload without error feedback averages the whole gradients by a dense allreduce.
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>

@@ -59,8 +59,8 @@ class channel {
     other.lane_ = number;
     return other;
   }
-  /// Returns a channel of this call that numbers all ranks, including this one, by `order`, whose arrays must outlive
-  /// the channel.
+  /// Returns a channel of this call on which all ranks, including this one, have the numbers that `order` assigns. The
+  /// arrays of `order` must outlive the returned channel.
   [[nodiscard]] channel in_order(const rank_order& order) const noexcept {
     channel other = *this;
     if (order.ranks == nullptr) return other;
@@ -87,8 +87,8 @@ class channel {
 
   /// Starts to send `what` to the rank `number`. The send borrows the pieces of `what` until the operation ends or,
   /// after an error, until the call ends. The pieces must be in memory of the pool of this rank, or in memory to which
-  /// the arguments of the call refer. They must not be in a container of a coroutine, because the container is
-  /// destroyed before the call ends, nor in a received message, whose memory returns to its sender.
+  /// the arguments of the call refer. The pieces must not be in a local std::vector of a coroutine, because the vector
+  /// is destroyed before a failed call ends, nor in a received message, because its memory returns to its sender.
   auto send(rank_t number, const payload& what) const {
     check_address(number);
     const rank_t peer = rank_of(number);
@@ -99,7 +99,7 @@ class channel {
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
       out.head.payload_checksum = checksum_of(out.pieces);
-      out.head.checksum = out.head.expected_checksum(); // `check` needs this checksum over every transport
+      out.head.checksum = out.head.expected_checksum(); // `check` verifies this checksum with every transport
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
     ++call_->cost.messages_sent; // after starting the send, so that counting overlaps with the transfer

@@ -108,7 +108,8 @@ class endpoint {
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
   /// Prepares the record of the name `which` for a collective that is about to start, and returns the record. Throws
-  /// `invalid_argument` if an earlier call with this name has not ended, or if `call_names::find` throws.
+  /// `invalid_argument` if `call_names::find` does, or if an earlier call with this name has not ended and the
+  /// communicator is not dead.
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight && !dead()) {

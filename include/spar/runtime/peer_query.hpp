@@ -2,7 +2,8 @@
 // Queries by which ranks detect and explain a mismatch of their calls. If ranks disagree on the algorithm or on a plan,
 // each rank may wait for a rank that sends to a different rank, so that no message reveals the mismatch. Therefore a
 // rank that has waited for 1 s sends a description of its call to the peer for which it waits. A rank that receives a
-// message with a different digest queries the sender, so that the error message can describe the calls of both ranks.
+// message whose digest differs from the digest of its own call queries the sender, so that the error message can
+// describe the calls of both ranks.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -101,9 +102,10 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   return said;
 }
 
-/// Queries `peer` for a description of its call with the number `sequence`, after a message from `peer` had a different
-/// digest than this rank's call. `known()` of the result is false if `peer` has no call of this number or does not
-/// answer within one second. Throws `peer_failed` if a rank fails before the answer arrives.
+/// Queries `peer` for a description of its call with the number `sequence`. Called after a message from `peer` whose
+/// digest differs from the digest of this rank's call. `known()` of the result is false if `peer` has no call of this
+/// number or does not answer within one second. Throws `peer_failed` if the communicator dies before the answer
+/// arrives.
 template <transport Net>
 [[gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
@@ -127,11 +129,11 @@ template <transport Net>
 
 /// Handles `text`, in which the rank `source` describes its call:
 /// - If `source` asks for this rank's call, answers `source`.
-/// - While this rank waits for an answer from a peer, uses `text` only as this answer. Ignores an answer that arrives
-///   later.
-/// - Otherwise, if this rank's call with the same number is different, the longest awaited operation of this call fails
-///   with `mismatch`. If this call awaits no operation, throws `mismatch` if `source` waits for this rank. Does not
-///   throw if `source` asks for this rank's call, because `source` then aborts the calls of all ranks itself.
+/// - While this rank waits for the answer of a peer, uses `text` only as this answer. An answer that arrives after this
+///   wait is ignored.
+/// - Otherwise, if this rank's call with the same number differs from the described call, makes the longest awaited
+///   operation of this rank's call fail with `mismatch`. If no operation is awaited, throws `mismatch`, unless `source`
+///   asks for this rank's call: `source` then aborts the calls of all ranks itself.
 ///
 /// Throws `corrupt_message` if `text` is malformed.
 template <transport Net>

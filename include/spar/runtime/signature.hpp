@@ -27,9 +27,9 @@ namespace detail {
 template <class Algorithm, class Op, bool Dense>
 inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
 
-/// The digest by which ranks compare their calls. `name` is the hash of the name of the algorithm, and `form` the hash
-/// of the operation and the kind of vectors (`call_form`). `option` combines the options of the algorithm and any
-/// further number that must be equal on all ranks.
+/// The digest by which ranks compare their calls. `name` is the hash of the algorithm's name, and `form` is the hash of
+/// the operation and of the kind of vectors, dense or sparse (see `call_form`). `option` combines the options of the
+/// algorithm and any further number that must be equal on all ranks.
 constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
                                     std::uint64_t dimension) noexcept {
   return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));

@@ -28,15 +28,15 @@ struct topk_bounds {
 namespace detail {
 
 /// Returns the number of entries to select: `k`, or if `density` is nonzero, `density` * n rounded to the nearest
-/// integer, but at least 1. Throws `invalid_argument` if k and density are both nonzero, if k exceeds n, or if the
-/// density is not in [0, 1].
+/// integer, but at least 1 unless n is 0. Throws `invalid_argument` if k and density are both nonzero, if k exceeds n,
+/// or if the density is not in [0, 1].
 inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
   if (!(density >= 0 && density <= 1))
     raise<invalid_argument>({"the density ", density, " is out of range; expected a value in [0, 1]"});
   if (k != 0 && density != 0) {
     raise<invalid_argument>({"expected either k or a density, but k is ", k, " and the density is ", density});
   }
-  if (k > n) raise<invalid_argument>({"the selector's k is ", k, ", but n is ", n});
+  if (k > n) raise<invalid_argument>({"the selector's k is ", k, "; expected at most n = ", n});
   if (density == 0 || n == 0) return k;
   const auto share = static_cast<std::uint64_t>(density * static_cast<double>(n) + 0.5);
   return share == 0 ? 1 : share > n ? n : share;

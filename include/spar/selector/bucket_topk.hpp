@@ -26,7 +26,8 @@ struct bucket_topk {
 
   void validate(std::uint64_t) const {
     if (bucket == 0) raise<invalid_argument>({"the selector's buckets have 0 entries; expected at least 1"});
-    if (k > bucket) raise<invalid_argument>({"the selector's k is ", k, ", but its bucket size is ", bucket});
+    if (k > bucket)
+      raise<invalid_argument>({"the selector's k is ", k, "; expected at most the bucket size, ", bucket});
   }
 
   /// Returns the number of entries that a call selects out of n, provided that each bucket has enough nonzeros. A

@@ -28,7 +28,7 @@ struct gaussian {
   static constexpr std::string_view name = "gaussian";
 
   std::uint64_t k = 0;
-  double density = 0; ///< used instead of `k` if nonzero: the share of n, in [0, 1]; selects at least one entry
+  double density = 0; ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 

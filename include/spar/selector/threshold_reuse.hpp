@@ -35,7 +35,7 @@ struct threshold_reuse {
   static constexpr std::string_view name = "threshold_reuse";
 
   std::uint64_t k = 0;
-  double density = 0;        ///< used instead of `k` if nonzero: the share of n, in [0, 1]; selects at least one entry
+  double density = 0;        ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
   std::uint64_t period = 32; ///< number of calls per threshold (tau' in the paper); 1: every call finds a threshold
   double epsilon = 0.1; ///< tolerance for k, in [0, 1); with 0, every call selects exactly min(k, nonzeros) entries
   int threads = 1;      ///< number of threads that share a call, in [1, max_threads]; see docs/selectors.md
@@ -66,7 +66,7 @@ struct threshold_reuse {
   }
 
   /// Returns the number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps
-  /// the largest entries of the sum keeps the same number of entries.
+  /// the largest entries of the sum keeps about the same number of entries.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }
@@ -143,7 +143,7 @@ struct threshold_reuse {
     return all;
   }
 
-  /// Corrects the selection if the threshold was too low: keeps the `wanted` largest of the selected entries, moves the
+  /// Corrects a selection whose threshold was too low: keeps the `wanted` largest of the selected entries, moves the
   /// other entries back to `x`, and stores the least magnitude kept as the new threshold.
   template <kernel::ranked T, index_type Index>
   static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,

@@ -21,7 +21,7 @@
 
 namespace spar {
 
-/// The position of a block that a codec encodes. The rounding of the codec may depend on these two numbers, but on no
+/// The position of a block that a codec encodes. The rounding of the codec may depend on `call` and `first`, but on no
 /// other state.
 struct block_position {
   std::uint64_t call = 0;  ///< number of the collective call on the communicator
@@ -30,13 +30,14 @@ struct block_position {
 
 /// A lossy or lossless encoding of blocks of dense values. The number of values determines the number of bytes, so that
 /// a block can be received directly at its place in the buffer. Every rank, including the sender, continues with the
-/// decoded values. Rejects a codec of variable length, and a codec whose options ranks cannot compare (see `policy`).
-/// The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too small; their
-/// `encoded_bytes` throws `invalid_argument` for invalid options.
+/// decoded values. Rejects a codec whose number of bytes depends on the values, and a codec whose options ranks cannot
+/// compare (see `policy`). The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too
+/// small; their `encoded_bytes` throws `invalid_argument` for invalid options.
 ///
 /// A codec may also have
-/// - `carries(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values` (zfp: NaN). If
-///   the result is false, the schedule sends at least the whole piece uncompressed, or throws `invalid_argument`;
+/// - `carries(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; for example,
+///   zfp cannot encode NaN. If the result is false, the schedule sends at least the whole piece uncompressed, or throws
+///   `invalid_argument`;
 /// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block;
 /// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
 template <class Codec, class T>

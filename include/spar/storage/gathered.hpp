@@ -20,8 +20,8 @@ namespace spar {
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
-  /// Constructs an object with one part, a copy of `first`. The overload of `joined` that takes a message can add
-  /// parts, up to `parts` parts in total.
+  /// Constructs an object with one part, a copy of `first`. `parts` is the maximum number of parts of the objects that
+  /// the overload of `joined` with a message derives from this object.
   gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
       : entries_(sparse_stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
     begin(0) = 0;

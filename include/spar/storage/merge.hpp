@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduction of streams, including the switch from entries to dense values when the entries might take more bytes
-// (SparCML, section 5.1, "efficient summation").
+// Reduction of streams, including the switch from entries to dense values when the entries might take more bytes than
+// the dense values (SparCML, section 5.1, "efficient summation").
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -43,7 +43,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
       next = 1;
     } else {
       std::fill_n(out, w.size(), op.template neutral<T>());
-      if (!first.is_dense()) { // an entry combined with the neutral element is unchanged: assign it
+      if (!first.is_dense()) { // assigns entries: combining with the neutral element changes nothing
         kernel::scatter_assign(first.entries(), w.begin, out);
         next = 1;
       }

@@ -118,8 +118,8 @@ template <element T, index_type Index, class Storage>
 } // namespace storage
 
 /// A storage for messages with values of type T and indices of type Index: a stream codec, a block codec, or
-/// `storage::then{streams, blocks}`. Rejects a codec that does not support T, for example a codec that rounds values if
-/// T is an integer type.
+/// `storage::then{streams, blocks}`. Rejects a codec that does not support T; codecs that round values, for example, do
+/// not support integers.
 template <class Storage, class T, class Index>
 concept storage_policy =
     std::copyable<Storage> && (has_stream_codec<Storage> || has_block_codec<Storage>) &&

@@ -61,7 +61,7 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   const auto values = in.piece<T>(1);
   if (h.count != indices.size() || h.count != values.size()) {
     raise<corrupt_message>({"a received sparse stream has ", indices.size(), " indices and ", values.size(),
-                            " values, but its header gives ", h.count, " entries"});
+                            " values; expected ", h.count, " of each, the number of entries in its header"});
   }
   check_indices(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);

@@ -37,7 +37,7 @@ inline std::size_t zfp_block_bits(double rate) noexcept { return static_cast<std
 template <class T>
 class zfp_portion {
  public:
-  /// The number of blocks in a portion: 64 blocks fill whole 64-bit words at any rate.
+  /// The number of blocks encoded or decoded at a time: 64 blocks fill whole 64-bit words at any rate.
   static constexpr std::size_t blocks = 64;
   static constexpr std::size_t values = 4 * blocks;
 
@@ -185,8 +185,8 @@ struct zfp {
   }
 
   /// Returns an upper bound on |decoded - value| divided by the largest |value| of the block. The formula is fitted to
-  /// measurements on blocks of all kinds, with a safety margin. Of the 4 * `rate` bits of a block, the exponent takes 9
-  /// (double: 12), and each bit plane takes about 4.
+  /// measurements, with a safety margin, and tested on eight kinds of values. Of the 4 * `rate` bits of a block, the
+  /// exponent takes 9 (double: 12), and each bit plane takes about 4.
   template <element T>
   [[nodiscard]] double relative_error() const noexcept {
     const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
@@ -212,13 +212,13 @@ struct zfp {
     return count / whole * detail::zfp_portion<T>::bytes(rate, whole) +
            detail::zfp_portion<T>::bytes(rate, count % whole);
   }
-  /// Splits n values into portions, and calls `work(blocks, first, count)` for each portion, on up to `threads`
-  /// threads. `blocks` is the thread's own zfp stream.
+  /// Splits n values into portions of up to 64 zfp blocks, and calls `work(blocks, first, count)` for each portion, on
+  /// up to `threads` threads. `blocks` is the thread's own zfp stream.
   template <class T, class Work>
   void in_portions(std::size_t n, const Work& work) const {
     constexpr std::size_t whole = detail::zfp_portion<T>::values;
     const std::size_t portions = (n + whole - 1) / whole;
-    // `useful_threads` expects the number of values in a plain pass; zfp takes about 32 times as long per value.
+    // `useful_threads` assumes little work per value; zfp takes about 32 times as long per value.
     const int parts = spar::detail::useful_threads(threads, 32 * n);
     const auto part = [&](detail::zfp_portion<T>& blocks, int p) {
       const std::size_t end = spar::detail::part_begin(portions, p + 1, parts);

@@ -55,7 +55,7 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   }
 }
 
-/// The operation in the signature of a collective that reduces nothing: an allgather or a broadcast.
+/// Stands for the operation in the signatures of allgather and broadcast, which reduce nothing.
 struct no_operation {
   static constexpr std::string_view name = "none";
 };

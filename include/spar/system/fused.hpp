@@ -19,12 +19,13 @@ namespace spar {
 
 struct fusion_options {
   std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum size, in bytes, of a bucket with more than one tensor
-  std::string_view name = "fused"; ///< prefix of the calls' names; must differ between objects on one communicator
+  /// Prefix of the names of the collectives. `fused_allreduce` objects on one communicator need different prefixes.
+  std::string_view name = "fused";
 };
 
 /// Allreduces a list of tensors, such as the gradients of a network's layers, in rounds. In each round a program calls
 /// `ready(i, x)` once for each tensor i, as soon as the tensor is computed, and then calls `wait()`. The order of the
-/// calls of `ready` may differ between ranks.
+/// calls to `ready` may differ between ranks.
 ///
 /// Neighbouring tensors of the list share a bucket of up to `bucket_bytes` bytes. Each bucket is reduced by one
 /// collective, as soon as all tensors of the bucket are ready. A tensor that is alone in its bucket is reduced in

@@ -17,7 +17,7 @@ namespace spar {
 template <class Topology = flat>
 using ok_topk_allreduce = composition<selector::threshold_reuse, storage::coo, Topology, balanced_owners>;
 
-/// Ok-Topk with error feedback. An object keeps the residual, and the thresholds and block boundaries, between calls. A
+/// Ok-Topk with error feedback. An object keeps the residual, the thresholds and the block boundaries between calls. A
 /// program creates one object, `ok_topk<float> reduce{{.select = {.density = 0.01}}}`, and calls
 /// `reduce(net, gradient)` in each step.
 template <element T, index_type Index = std::uint32_t, class Topology = flat>

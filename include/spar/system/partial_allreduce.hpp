@@ -101,8 +101,8 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
   using Algorithm = decltype(algorithm);
   static_assert(
       participation<Participation>,
-      "this participation does not define which calls start a round: it must be everyone, or have initiates(rank, "
-      "round, P), or have q and counter(round, P); and it needs a name, options(f) and validate(P)");
+      "this type is not a participation: expected the type everyone, or a copyable type with a name, options(f), "
+      "validate(P), and either initiates(rank, round, P) or both q and counter(round, P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
   detail::check_protocol<Algorithm, value, Op>();
   static_assert(

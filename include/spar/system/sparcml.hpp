@@ -8,8 +8,8 @@
 namespace spar {
 
 /// SparCML, the default algorithm of `allreduce`. If `Storage` has two codecs, as in `then<storage::coo,
-/// storage::qsgd<4>>`, the second codec encodes the second phase of SparCML's dense algorithm, DSAR (SparCML, section
-/// 6).
+/// storage::qsgd<4>>`, the second codec encodes the second phase of DSAR, SparCML's dynamic sparse allreduce (SparCML,
+/// section 6).
 template <class Storage = storage::coo>
 using basic_sparcml = composition<everything, Storage, flat, cheapest>;
 using sparcml = basic_sparcml<>;

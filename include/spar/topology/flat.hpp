@@ -14,7 +14,7 @@ namespace spar {
 /// The default topology, which assumes that all ranks are equally well connected. Topologies have these members:
 /// - `order()`: the order of the ranks (`rank_order`) for schedules that assume a flat network;
 /// - `owners(n, P)`: divides n indices into blocks, one for each of the P ranks (`flat`) or one for each cell of the
-///   tree (`on_tree`); `on_plan` lacks this member;
+///   tree's plan (`on_tree`, see `tree_cells`); `on_plan` lacks this member;
 /// - `validate(n, P)`: throws `invalid_argument` unless the topology supports the dimension n and P ranks.
 struct flat {
   static constexpr slot fills = slot::topology;

@@ -65,10 +65,10 @@ class flex_plan {
     std::vector<rank_t> chain;
   };
   /// Builds a plan for n values and `ranks` ranks. `levels` contains the calls of each level, in the order in which the
-  /// levels of the reduce-scatter run. Within a level, the calls of each rank ascend by their ranges, and the ranges of
-  /// the calls with the same root are adjacent. Throws `invalid_argument` if `ranks` is below 1, if a call violates
-  /// these rules, or if a value of any rank is not reduced to exactly one owner. The message names the call, the rank
-  /// or the value at fault.
+  /// levels of the reduce-scatter run. Within a level, the calls of each rank must be in ascending order of their
+  /// ranges, and the ranges of the calls with the same root must be adjacent. Throws `invalid_argument` if `ranks` is
+  /// below 1, if a call is malformed or violates these rules, or if a value of any rank is not reduced to exactly one
+  /// owner. The message names the call, the rank or the value at fault.
   static flex_plan of_calls(std::uint64_t n, rank_t ranks, const std::vector<std::vector<call_spec>>& levels) {
     if (ranks < 1) raise<invalid_argument>({"a plan is for ", ranks, " ranks; expected at least 1"});
     flex_plan plan(n, ranks);
@@ -282,9 +282,9 @@ class flex_plan {
   }
 
   /// Sets `held_` to the ranges that ranks hold after the level that was added last, whose calls begin at index
-  /// `first`. A rank in no call of the level keeps its range. For each other rank, throws `invalid_argument` unless the
-  /// rank's calls of the level include each value that the rank holds exactly once, and the rank becomes the owner of
-  /// at most one contiguous range.
+  /// `first`. A rank in no call of the level keeps its range. For each other rank, throws `invalid_argument` unless
+  /// each value that the rank holds is in exactly one of the rank's calls on the level, and the rank becomes the owner
+  /// of at most one contiguous range.
   void take_over_ranges(std::size_t first) {
     for (rank_t r = 0; r < ranks_; ++r) {
       const auto mine = parts(levels() - 1, r);
@@ -298,9 +298,9 @@ class flex_plan {
         };
         if (adds(p)) {
           if (range.begin != given) {
-            raise<invalid_argument>({what(), " begins at value ", range.begin, ", but the first value of rank ", r,
-                                     " that no earlier call of the level includes is ", given,
-                                     "; each value must be in exactly one call of a level"});
+            raise<invalid_argument>({what(), " begins at value ", range.begin, ", but rank ", r,
+                                     " needs a call that begins at value ", given,
+                                     "; each value must be in exactly one of the rank's calls on the level"});
           }
           given = range.end;
         }
@@ -308,14 +308,14 @@ class flex_plan {
         if (owned.size() > 0 && owned.end != range.begin) {
           raise<invalid_argument>({what(), " begins at value ", range.begin,
                                    ", but the previous call whose root is rank ", r, " ends at value ", owned.end,
-                                   "; the calls of a root must form one contiguous range"});
+                                   "; the ranges of a root's calls on a level must be adjacent"});
         }
         owned = {owned.size() > 0 ? owned.begin : range.begin, range.end};
       }
       if (given != held(r).end) {
         raise<invalid_argument>({"on level ", levels() - 1, " of a plan, the calls of rank ", r, " end at ", given,
                                  ", but the values that the rank holds end at ", held(r).end,
-                                 "; each value must be in exactly one call of a level"});
+                                 "; each value must be in exactly one of the rank's calls on the level"});
       }
       held_[static_cast<std::size_t>(r)] = owned;
     }

@@ -51,8 +51,9 @@ class tree {
   };
 
   /// Builds the tree with the root `root`. Throws `invalid_argument` in these cases:
-  /// - A node has both a rank and children, or neither; the root has a link to a parent; a bandwidth is not positive
-  ///   and finite; or a latency is negative or not finite. The message names the node, as in "root.children[1]".
+  /// - A node has both a rank and children, or neither; a rank is below -1; the root has a link to a parent; a
+  ///   bandwidth is not positive and finite; or a latency is negative or not finite. The message names the node, as in
+  ///   "root.children[1]".
   /// - There are more than 100 links between a node and the root.
   /// - The leaves are not exactly the ranks from 0 to P - 1.
   explicit tree(const tree_node& root) {
@@ -95,8 +96,8 @@ class tree {
     return found;
   }
 
-  /// Whether the tree is symmetric: all branches of a level have equally many children, and all ranks have the same
-  /// depth.
+  /// Whether the tree is symmetric: all branches of a level have the same number of children, and all ranks have the
+  /// same depth.
   [[nodiscard]] bool is_symmetric() const {
     std::vector<std::size_t> degrees(levels_);
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const node& n) {

@@ -104,7 +104,7 @@ inline nlohmann::json json_without_doubles(const std::string& text, const char* 
 ///   to each child; the defaults are the defaults of `tree_link`.
 /// - A leaf has a `rank`.
 /// - A branch or a leaf may have a `link` to its parent, such as `"link": {"bandwidth": 1e7}`. A `link` that omits the
-///   bandwidth or the latency gets the value of the parent.
+///   bandwidth or the latency gets the missing value from the parent.
 ///
 /// Throws `invalid_argument` if the JSON is malformed, if a node is invalid (the message names the node), or if `tree`
 /// rejects the tree.

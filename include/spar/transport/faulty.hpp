@@ -56,8 +56,8 @@ inline void flip(std::span<std::byte> bytes, std::uint64_t bit) noexcept {
   bytes[bit / 8 % bytes.size()] ^= static_cast<std::byte>(1U << bit % 8);
 }
 
-/// Flips one bit in a copy of the received payload, because the payload itself may be in the memory of the sender,
-/// which must not change.
+/// Flips one bit in a copy of the received payload, because the payload itself may be in the sender's memory, which
+/// must not change.
 inline void flip(message_buffer& in, std::uint64_t bit) {
   payload_copy copy({in.piece<std::byte>(0), in.piece<std::byte>(1), in.piece<std::byte>(2)});
   std::uint64_t bits = 0;
@@ -85,7 +85,7 @@ inline void flip(message_buffer& in, std::uint64_t bit) {
 ///   the same tag do not overtake a delayed message. After the end of its delay, a message leaves when the rank next
 ///   calls `progress` or sends. If the decorator directly wraps a rank of the simulator, the message leaves at the end
 ///   of its delay in virtual time. The destructor discards messages that are still held back.
-/// - A crash ends the calls of the crashed rank in `peer_failed`; its peers receive nothing more from the crashed rank.
+/// - After a crash, calls of the crashed rank end in `peer_failed`, and other ranks receive nothing more from the rank.
 template <transport Net>
 class faulty_port : public decorated_port<Net> {
   using decorated_port<Net>::inner;

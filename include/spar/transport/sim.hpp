@@ -90,7 +90,7 @@ class simulator {
       for (std::size_t ended = 0; ended < programs.size();) {
         auto& its = programs[static_cast<std::size_t>(step(start))];
         const bool done = its && its->done();
-        // Rethrows the program's error, if any, before checking `misuse_`, which unwinding the program may have set.
+        // First rethrows the program's error, if any, because `misuse_` may have been set while the program unwound.
         if (done) its->result();
         if (!misuse_.empty()) throw error(misuse_);
         if (!done) continue;

@@ -87,8 +87,9 @@ class threads_port : public endpoint {
   void progress(bool block);
   /// Called when a progress thread starts to use this transport; unlike over MPI, there is nothing to check.
   void share() const noexcept {}
-  /// Blocks until another rank has sent something to this rank or has returned a record. Returns earlier at the time
-  /// `until`, after one hour, or if `stopped` is true; a call of `wake` makes the blocked thread check `stopped`.
+  /// Blocks until another rank has sent a message or a control message to this rank, or has finished reading a message
+  /// that this rank sent. Returns earlier at the time `until`, after one hour, or if `stopped` is true; a call of
+  /// `wake` makes the blocked thread check `stopped`.
   void sleep(double until, const std::atomic<bool>& stopped);
   void wake() {
     // With the lock, the signal cannot fall between the sleeper's check of `stopped` and the start of its wait.
@@ -100,9 +101,9 @@ class threads_port : public endpoint {
   void abandon(shipment* s) {
     offer expected = offer::open;
     const bool taken = !s->done && !s->state.compare_exchange_strong(expected, offer::withdrawn);
-    if (taken) collect(); // the receiver may already have returned the record
+    if (taken) collect(); // the receiver may already have returned `s`
     if (s->done) return shipments_.recycle(s);
-    s->awaited = false; // `collect` recycles the record when the receiver has returned it
+    s->awaited = false; // `collect` recycles `s` when the receiver has returned `s`
     if (!taken) return;
     s->left = true;
     begin_loan();
@@ -154,17 +155,18 @@ class threads_port : public endpoint {
     signal_.notify_all();
   }
 
-  /// Handles the messages, control messages and returned records that other ranks have put into the queues of this
-  /// rank. Returns whether a message arrived or a coroutine can resume.
+  /// Handles what other ranks have put into the queues of this rank: messages, control messages, and messages of this
+  /// rank that their receivers have returned. Returns whether a message arrived or a coroutine can resume.
   bool collect();
 
   thread_group* group_;
   bool synchronous_;
-  detail::slab<shipment> shipments_; // room for the messages of two calls, because receivers may return records late
+  detail::slab<shipment> shipments_; // room for the messages of two calls, because receivers may return messages late
   detail::slab<expectation> expectations_;
   detail::matching<shipment, expectation> matching_;
 
-  // Other ranks put messages, returned records and control messages into the following queues, which `mutex_` protects.
+  // Other ranks put new messages, returned messages and control messages into the following queues, which `mutex_`
+  // protects.
   std::mutex mutex_;
   detail::signal signal_;
   detail::record_queue<shipment> incoming_;
@@ -253,7 +255,7 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
 
   s->awaited = synchronous_ || padded_bytes(out.pieces) > buffered_bytes;
   s->pieces = s->awaited ? out.pieces : pack(out.pieces, s->storage.data());
-  const bool awaited = s->awaited; // a copy: after `deposit`, the receiver may return the record
+  const bool awaited = s->awaited; // a copy: after `deposit`, the receiver may return `s`
   group_->rank(peer).port().deposit(s);
   return operation<threads_port, shipment>(*this, awaited ? s : nullptr);
 }

@@ -102,8 +102,9 @@ class trace_writer {
 /// Records each send and receive, from its start until the rank notices its end, and the time for which a coroutine
 /// waits for the operation. Also records each computation. An algorithm reports a computation only after the work, so
 /// the computation is recorded as starting when a send, receive, computation or call last began or ended on this rank.
-/// Forwards all functions to the wrapped transport, which must outlive this object. Times are virtual in the simulator;
-/// other transports read the time from a clock that all ranks of a host share.
+/// Forwards all functions to the wrapped transport, which must outlive this object. Times are virtual in the simulator.
+/// The ranks of a `thread_group` share a clock. Over MPI, times come from MPI_Wtime, whose zero may differ between
+/// ranks: Open MPI 4.1 counts from the first call of MPI_Wtime in each process.
 ///
 /// A trace viewer shows each rank as a process with several rows. The first row of a rank contains its computations.
 /// Each send or receive is in the first free row below, so that the operations in a row do not overlap. Arrows lead
@@ -243,8 +244,8 @@ class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>
   [[nodiscard]] std::string events() const { return this->port().events(); }
 };
 
-/// Returns the content of a trace file for the viewers of Chrome and Perfetto. `ranks` contains the result of
-/// `tracing::events()` of one or more ranks.
+/// Returns the content of a trace file for the viewers of Chrome and Perfetto. `ranks` contains the results of
+/// `tracing::events()` on one or more ranks.
 inline std::string trace_file(std::span<const std::string> ranks) {
   std::string all = "[\n";
   for (const std::string& events : ranks) {

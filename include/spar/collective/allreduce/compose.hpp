@@ -52,9 +52,10 @@ constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Sele
 template <class... Parts>
 constexpr auto compose(const Parts&... parts) {
   constexpr bool all_parts = (... && part<Parts>);
-  static_assert(all_parts, "compose() takes selectors, storages, topologies and schedules, but one of its arguments is "
-                           "not such a part: each part needs a name, options(f) and its slot, such as "
-                           "`static constexpr spar::slot fills = spar::slot::selector;`");
+  static_assert(all_parts,
+                "an argument of compose() is not a selector, a storage, a topology or a schedule: each of these "
+                "parts needs a name, options(f) and its slot, such as "
+                "`static constexpr spar::slot fills = spar::slot::selector;`");
   if constexpr (all_parts) {
     return detail::composition_of(detail::part_or<slot::selector>(everything{}, parts...),
                                   detail::part_or<slot::storage>(storage::coo{}, parts...),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages between inactive ranks and their active partners, before and after an allreduce among the active ranks,
-// whose number is a power of two (Rabenseifner 2004).
+// Messages between inactive ranks and their active partners (see folded_ranks), before and after an allreduce among
+// the active ranks, whose number is a power of two (Rabenseifner 2004).
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
@@ -17,9 +17,9 @@
 
 namespace spar {
 
-/// Folds dense values in place, on a rank that has a partner. An active rank reduces the inactive partner's values, as
-/// left operands, into `x`. An inactive rank sends `x` to its active partner and then waits for the result of the whole
-/// allreduce, which replaces `x`.
+/// Folds dense values in place, on a rank that has a partner. An active rank receives the values of its inactive
+/// partner, which are the left operands, and reduces them into `x`. An inactive rank sends `x` to its active partner
+/// and then waits for the result of the whole allreduce, which replaces `x`.
 template <transport Net, element T, reduction<T> Op>
 task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op) {
   message_buffer theirs(net.memory());
@@ -29,8 +29,8 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
     co_await net.receive(folded.partner(), theirs);
     co_return;
   }
-  theirs.expect(
-      x.size_bytes()); // copies the values to this rank's memory, because the partner's `x` will receive the result
+  // Copies the partner's values to this rank's memory, because the partner's `x` will receive the result.
+  theirs.expect(x.size_bytes());
   co_await net.receive(folded.partner(), theirs);
   kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
   net.compute(x.size());

@@ -21,10 +21,10 @@
 
 namespace spar {
 
-/// Allreduce by recursive halving and doubling. If P is a power of two, each rank sends 2 n (P - 1) / P values in 2
-/// log2 P rounds. Otherwise one rank of each folded pair (see folded_ranks) sends its n values to the other rank in an
-/// additional first round, and receives the n values of the result in an additional last round. In every reduction of
-/// two dense or two sparse sums, the sum of the lower ranks is the left operand.
+/// Allreduce by recursive halving and doubling. If P is a power of two, there are 2 log2 P rounds, in which each rank
+/// sends 2 n (P - 1) / P values. Otherwise one rank of each folded pair (see folded_ranks) sends its n values to the
+/// other rank in an additional first round, and receives the n values of the result in an additional last round. In
+/// every reduction of two dense or two sparse sums, the sum of the lower ranks is the left operand.
 struct rabenseifner {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "rabenseifner";

@@ -24,14 +24,14 @@ namespace spar {
 /// dense or two sparse sums, the sum of the lower ranks is the left operand.
 ///
 /// With k entries on each of P = 2^m ranks, a rank sends between k log2 P entries (if the ranks have equal indices) and
-/// k (P - 1) entries (if the ranks have disjoint indices), provided that no sum turns dense. A sum turns dense if its
-/// two operands have more than delta entries together.
+/// k (P - 1) entries (if the ranks have disjoint indices), provided that no sum turns dense (see `dense_from`).
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
 
-  /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. Values below 1 pay
-  /// off if merging sparse sums takes more time than the smaller messages save; values above 1 have the effect of 1.
+  /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. A factor below 1
+  /// pays off if merging sparse sums takes more time than their smaller messages save; a factor above 1 has the same
+  /// effect as 1.
   double dense_from = 1;
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 
@@ -140,8 +140,8 @@ struct recursive_doubling {
     if (!folded.active()) co_return;
 
     message_buffer theirs(net.memory());
-    theirs.expect(
-        x.size_bytes()); // copies the values to this rank's memory, because the peer changes its `x` in the same round
+    // Copies the peer's values to this rank's memory, because the peer changes its `x` in the same round.
+    theirs.expect(x.size_bytes());
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       auto sending = net.send(peer, encode<T>(x));

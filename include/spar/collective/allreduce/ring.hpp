@@ -151,8 +151,8 @@ struct ring_allgather : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// Allreduce around a ring: `ring_reduce_scatter`, then `ring_allgather`. Each rank sends 2 n (P - 1) / P values in 2
-/// (P - 1) steps.
+/// Allreduce around a ring: `ring_reduce_scatter`, then `ring_allgather`. There are 2 (P - 1) steps, in which each rank
+/// sends 2 n (P - 1) / P values.
 struct ring {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "ring";

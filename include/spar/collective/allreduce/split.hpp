@@ -109,8 +109,8 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   co_return sum;
 }
 
-/// Reduce-scatter of sparse streams in one phase: every rank sends each owner its slice directly. Rank r gets block r
-/// of the sum (see uniform_ownership) as a sparse stream.
+/// Reduce-scatter of sparse streams in one phase: every rank sends a slice of its stream directly to each owner. Rank r
+/// gets block r of the sum (see uniform_ownership) as a sparse stream.
 struct split_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "split_reduce_scatter";
 

@@ -30,9 +30,9 @@ enum class second_phase { adaptive, sparse, dense };
 /// of the second phase by the storage's block codec. If the storage has no stream codec, the messages of both phases
 /// are dense and encoded by the block codec.
 ///
-/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase, each rank sends
-/// the share (P - 1) / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse, or
-/// n (P - 1) / P values if the result is dense.
+/// With k entries on each rank, a rank sends at most k entries in the first phase. In the second phase, a rank sends on
+/// average the share (P - 1) / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse,
+/// or n (P - 1) / P values if the result is dense.
 ///
 /// The first phase takes one round, in which each rank sends P - 1 messages at once. The second phase takes
 /// ceil(log2 P) rounds. Between the phases, `adaptive` counts the entries of all blocks in ceil(log2 P) additional

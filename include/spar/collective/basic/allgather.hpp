@@ -62,9 +62,9 @@ std::span<T> adjacent_blocks(std::span<T> all, const Bounds& bounds, rank_t bloc
 
 } // namespace detail
 
-/// Bruck's allgather. In round t, rank r sends the parts of up to 2^t ranks, namely r, r + 1 and so on (modulo P), to
-/// rank r - 2^t, and receives the same number of parts from rank r + 2^t. Every part is sent P - 1 times in total, the
-/// minimum for an allgather.
+/// Bruck's allgather. In round t, rank r sends the contributions of up to 2^t ranks, namely r, r + 1 and so on (modulo
+/// P), to rank r - 2^t, and receives the same number of contributions from rank r + 2^t. Every contribution is sent
+/// P - 1 times in total, the minimum for an allgather.
 struct bruck_allgather : algorithm_defaults {
   static constexpr std::string_view name = "bruck_allgather";
 
@@ -118,8 +118,8 @@ struct bruck_allgather : algorithm_defaults {
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, std::span<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
-    // Parts are stored in the order in which they arrive: the part of this rank, then the parts of all higher ranks,
-    // then the parts of ranks 0, 1 and so on. At the end, `rotate` moves the part of rank 0 to the front.
+    // The streams are stored in order of arrival: the stream of this rank, then the streams of all higher ranks, then
+    // the streams of ranks 0, 1 and so on. At the end, `rotate` moves the stream of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;

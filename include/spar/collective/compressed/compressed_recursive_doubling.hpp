@@ -27,9 +27,9 @@ namespace spar {
 ///
 /// The vector is sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
 ///
-/// At each index, |result - exact sum| is at most (1 + e)^h - 1 times S. Here, e is the codec's relative error, h is
-/// `recursive_doubling::encodings(P)`, and S is the sum, over all ranks, of the largest |value| in the index's block of
-/// the codec.
+/// At each index, |result - exact sum| is at most ((1 + e)^h - 1) S. Here, e is the codec's relative error, h is
+/// `recursive_doubling::encodings(P)`, and S is the sum, over all ranks, of the largest |value| in the codec's block
+/// that contains the index.
 ///
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty; if several ranks encode
 /// the same values, only the lowest of these ranks adds the errors.

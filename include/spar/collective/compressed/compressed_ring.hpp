@@ -24,8 +24,8 @@ namespace spar {
 /// If P > 1, a rank encodes P blocks, decodes 2 P - 1 blocks, and sends 2 (P - 1) / P times the bytes of the encoded
 /// vector. Blocks are sent in pieces of `piece` values: while one piece is in flight, another is encoded or decoded.
 ///
-/// At each index, |result - exact sum| is at most (1 + e)^P - 1 times S. Here, e is the codec's relative error, and S
-/// is the sum, over all ranks, of the largest |value| in the index's block of the codec.
+/// At each index, |result - exact sum| is at most ((1 + e)^P - 1) S. Here, e is the codec's relative error, and S is
+/// the sum, over all ranks, of the largest |value| in the codec's block that contains the index.
 ///
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>

@@ -27,11 +27,11 @@ namespace spar::detail {
 /// The text of a control message about a round or a call of a partial collective.
 struct round_note {
   enum class kind : std::uint8_t {
-    made,    // the sender has created its object; `round` is the dimension n, and a description follows this note
+    made,    // the sender has created its partial allreduce; `round` is the dimension n; a list of the options follows
     start,   // all ranks are to run round `round`
     called,  // the sender has made call number `round`
     drained, // rank `who` has made `round` - 1 calls and has called `drain`
-    left     // rank `who` has made `round` - 1 calls and has destroyed its object
+    left     // rank `who` has destroyed its partial allreduce after `round` - 1 calls
   };
 
   std::uint32_t control_subscriber = 0;
@@ -48,8 +48,8 @@ static_assert(sizeof(round_note) == 32 && std::is_trivially_copyable_v<round_not
 
 /// One rank's part of the broadcasts. A rank has ceil(log2 P) edges; edge j leads to the rank at distance 2^j. A
 /// message that arrives over edge j is forwarded over all edges after j, so the rank at distance d from the first
-/// sender gets the message over the edges j for which bit j of d is 1. A rank sends at most one message per edge and
-/// round, even if several ranks begin the round.
+/// sender gets the message over the edges j for which bit j of d is 1. A rank sends at most one `start` message per
+/// edge and round, even if several ranks begin the round.
 template <transport Net, participation Participation>
 class activation {
  public:
@@ -64,9 +64,9 @@ class activation {
   /// The number of control messages that this rank has sent to start rounds and to report its calls.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
 
-  /// Sends this rank's dimension, digest and description to the next rank, which compares them with its own and throws
-  /// `mismatch` if they differ. Without this message, ranks that disagree on the participation could wait forever: no
-  /// rank would start a round, and no other message would reveal the mismatch.
+  /// Sends this rank's dimension, and the digest and the description of its algorithm, participation and options, to
+  /// the next rank, which throws `mismatch` if its own differ. Without this message, ranks that disagree on the
+  /// participation could wait forever: no rank would start a round, and no other message would reveal the mismatch.
   void greet(std::uint32_t control_subscriber, std::string description) {
     description_ = std::move(description);
     if (net_->size() == 1) return;
@@ -94,9 +94,9 @@ class activation {
     }
   }
 
-  /// Sends a note that this rank has drained or destroyed its object (`why`) after `round` - 1 calls. Skips each edge
-  /// over which this rank has already forwarded a `drained` or `left` note with the same or a later round. The next
-  /// rank always gets the note, because edge 0 leads to the next rank and notes are never forwarded over edge 0.
+  /// Sends a note that this rank has drained or destroyed its partial allreduce (`why`) after `round` - 1 calls. Skips
+  /// each edge over which this rank has already forwarded a `drained` or `left` note with the same or a later round.
+  /// The next rank always gets the note: edge 0 leads to the next rank, and notes are never forwarded over edge 0.
   void close(std::uint32_t control_subscriber, round_note::kind why, std::uint64_t round) {
     take({.control_subscriber = control_subscriber, .what = why, .round = round, .who = net_->rank()}, 0);
   }

@@ -48,8 +48,8 @@ class value_backlog {
     }
   }
 
-  /// Empties the backlog and returns its sum as the contribution to a round. If `call` is not null, a call waits for
-  /// the round: its values are part of the sum, and the sum replaces these values.
+  /// Empties the backlog and returns its sum as the contribution to a round. If `call` is not null, it refers to
+  /// the values of a call that waits for the round; the sum includes these values and replaces them.
   share take(const argument* call) {
     share s;
     if (call != nullptr) {

@@ -60,8 +60,9 @@ struct partial_terms {
 ///   ranks' calls activate a round depends on the participation. When round r starts, the rank contributes all its
 ///   calls that are in no earlier round, so every call is in exactly one round.
 /// - All ranks must make the same number of calls and then call `drain`, which runs a last round of all ranks with all
-///   calls that are in no earlier round. If ranks have made different numbers of calls, or a rank makes a call after
-///   another rank has destroyed its object, the calls throw `mismatch`.
+///   calls that are in no earlier round. A call throws `mismatch` if another rank has drained, or has destroyed its
+///   object, after fewer calls. `drain` throws `mismatch` if ranks have made different numbers of calls, or if another
+///   rank has destroyed its object without calling `drain`.
 /// - While the application computes, rounds make progress only if the rank has a progress_thread or calls `progress()`.
 ///
 /// A rank makes one call at a time: the next call may start when the previous call has ended. The transport must
@@ -91,9 +92,10 @@ class partial {
     activation_.greet(subscriber_.number, description_of(terms()));
   }
   partial(const partial&) = delete;
-  /// Tells the other ranks that this rank makes no further call, so that a further call of any rank throws `mismatch`.
-  /// Then waits until the running round, if any, has ended and no peer reads this object's buffers. In the simulator a
-  /// destructor cannot wait, so the program must call `drain` before the destructor runs.
+  /// If this rank has not drained, tells the other ranks how many calls this rank has made, so that a rank that makes
+  /// more calls, or drains, gets the error `mismatch`. Then waits until the running round, if any, has ended and no
+  /// peer reads this object's buffers. In the simulator a destructor cannot wait, so the program must call `drain`
+  /// before the destructor runs.
   ~partial() {
     const detail::rank_lock lock(node().shared());
     try {
@@ -110,7 +112,7 @@ class partial {
   /// Makes the next call and waits for its result. Dense values are replaced by the result; a stream is borrowed until
   /// the call has ended. Throws `invalid_argument`, and does not count the call, if the dimension of `x` is not n, if
   /// the stream is malformed, if the algorithm does not accept the values, if the previous call has not ended, or after
-  /// `drain`. Throws `mismatch` if another rank has drained, or has destroyed its object, after fewer calls.
+  /// `drain`. Throws `mismatch` if another rank has drained, or has destroyed its partial allreduce, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
   /// Starts the next call as a non-blocking call and returns its handle, on which the program calls `wait()` or
   /// `done()`.
@@ -260,9 +262,9 @@ class partial {
     activation_.close(subscriber_.number, detail::round_note::kind::drained, round);
   }
 
-  /// Throws `mismatch` if another rank has drained, or has destroyed its object, after fewer calls than this rank has
-  /// made. Once this rank has drained, also throws if `activation_.closing()` says that a rank has drained after a
-  /// different number of calls, or has destroyed its object.
+  /// Throws `mismatch` if another rank has drained, or has destroyed its partial allreduce, after fewer calls than this
+  /// rank has made. Once this rank has drained, also throws if `activation_.closing()` says that a rank has drained
+  /// after a different number of calls, or has destroyed its partial allreduce.
   void check_closing() {
     const detail::round_note& note = activation_.closing();
     const bool drains = note.what == detail::round_note::kind::drained;

@@ -108,8 +108,9 @@ struct flex_ranges {
   }
 };
 
-/// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of the stream that it
-/// holds, and joins the received or reduced streams of its parts into the stream that it holds on the next level.
+/// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of its stream along
+/// its chains. The rank then joins the streams that it has reduced (reduce-scatter) or received (allgather) into its
+/// stream for the next level.
 template <element T, index_type Index>
 class flex_streams {
  public:

@@ -19,8 +19,8 @@ namespace detail {
 inline constexpr std::size_t max_bytes = std::size_t{1} << 60;
 
 /// A block of memory from a memory resource; `data()` is null if the block is empty. Buffers of all element types use
-/// this class. Its allocating constructor and its destructor are not inlined, because compilers would otherwise inline
-/// the call of the memory resource for each buffer.
+/// this class. Its allocating constructor and its destructor are not inlined, because compilers would otherwise repeat
+/// the calls to the memory resource at every place that creates or destroys a buffer.
 class memory_block {
  public:
   static constexpr std::size_t alignment = 64; // bytes: a cache line, enough for every element type

@@ -75,11 +75,11 @@ class pool_requests {
 /// nothing, and each free adds a block.
 ///
 /// Memory that a call leaves in use (its result, messages in flight) may still be in use during the next call.
-/// Therefore the pool counts each request below `large` bytes twice, and sets aside additional blocks, as many as are
-/// in use at the end of the call. The factor is less than 2 if another call requested more blocks of at least `large`
-/// bytes. If several ranks share the pool, the factor is twice the number of ranks for requests of all sizes. The
-/// blocks that are set aside at the end of one call are a single upstream allocation. Until these blocks are used, the
-/// pool writes only to the header of the first block of each size class.
+/// Therefore the pool counts each request below `large` bytes twice, or less than twice if another call requested more
+/// blocks of at least `large` bytes. If R > 1 ranks share the pool, the pool counts each request of any size 2 R times.
+/// The pool also sets aside as many additional blocks as are in use at the end of the call. All blocks that are set
+/// aside at the end of one call are a single upstream allocation. Until these blocks are used, the pool writes only to
+/// the header of the first block of each size class.
 class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
@@ -146,9 +146,9 @@ class pool final : public std::pmr::memory_resource {
 
   /// The header in front of each block of memory.
   struct alignas(alignment) block {
-    block* next;             // in the list of free blocks, of held blocks or of rows
+    block* next;             // next free block, next held block, or first block of the next row
     std::size_t size_class;  // class of this block, which may be larger than the requested class
-    std::size_t row;         // in the first block of a row: number of blocks in the row, all of which are unused
+    std::size_t row;         // in the first block of a row (adjacent blocks, never used): number of blocks in the row
     block* older;            // in the first block of a chunk (an upstream allocation): the previous chunk
     std::size_t chunk_bytes; // in the first block of a chunk: size of the chunk in bytes
   };
@@ -273,7 +273,7 @@ class pool final : public std::pmr::memory_resource {
       grown = grown || requested > most_from_[c];
       most_from_[c] = std::max(most_from_[c], requested);
     }
-    if (!grown) return; // the call requested smaller blocks than earlier calls, but not more: existing blocks suffice
+    if (!grown) return; // for each c, an earlier call requested as many blocks of classes >= c: existing blocks suffice
 
     const std::uint64_t large_ones = ranks_ == 1 ? most_from_[classes::of(large)] : 0;
     classes::table<std::uint64_t> lacking{};
@@ -307,11 +307,11 @@ class pool final : public std::pmr::memory_resource {
   pool_requests* requests_ = &own_;
   classes::table<block*> free_{};
   classes::table<std::uint32_t> in_use_{};
-  classes::table<block*> rows_{};                                 // rows of blocks that were never used
+  classes::table<block*> rows_{};                                 // rows of adjacent blocks that were never used
   std::array<std::uint64_t, (classes::count + 63) / 64> exist_{}; // bit set of the classes with existing blocks
   classes::table<std::uint64_t> blocks_{};
   classes::table<std::uint32_t> most_{};      // per class, most requests of one rank in one call
-  classes::table<std::uint32_t> most_from_{}; // the same, but for requests of the class or any larger class
+  classes::table<std::uint32_t> most_from_{}; // per class c, most requests of one rank in one call for classes >= c
   block* chunks_ = nullptr;
   block* held_ = nullptr; // blocks deallocated since `hold`
   bool holds_ = false;

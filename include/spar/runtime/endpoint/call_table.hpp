@@ -51,8 +51,8 @@ namespace detail {
 
 class call_table {
  public:
-  /// Assigns `call` its number. Must be the first step of each call, so that all ranks number their calls in the same
-  /// order.
+  /// Assigns `call` its number. Must be the first step of each unnamed call, so that all ranks number their unnamed
+  /// calls in the same order.
   void number(call_record& call) noexcept {
     if (call.name != nullptr) {
       call.sequence = call.name->calls++ * max_in_flight + call.name->number;
@@ -89,8 +89,8 @@ class call_table {
   }
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
 
-  /// Whether this rank was inactive, that is, no call has begun or ended for more than 0.5 s before `now`. Other ranks
-  /// may have aborted the communicator while this rank was inactive. Sets `last_activity()` to `now`.
+  /// Whether `last_activity()` is more than 0.5 s before `now`. If so, this rank was inactive, and other ranks may have
+  /// aborted the communicator in the meantime. Sets `last_activity()` to `now`.
   [[nodiscard]] bool was_away(double now) noexcept { return now - std::exchange(last_activity_, now) > 0.5; }
   /// The time, in seconds, at which a call last began or ended on this rank, or at which `was_away` was last called.
   [[nodiscard]] double last_activity() const noexcept { return last_activity_; }
@@ -105,8 +105,9 @@ class call_table {
   }
   [[nodiscard]] const call_identity& last_ended() const noexcept { return last_ended_; }
 
-  /// Copies the options of the failed call `call` before its algorithm is destroyed, because a rank that disagrees may
-  /// query these options later. Does nothing unless `call` is the call that ended last.
+  /// Copies the options of the failed call `call` before its algorithm is destroyed, because a peer whose call differs
+  /// may query these options later. Does nothing if `call` is not the call that ended last, or if its algorithm is not
+  /// a policy.
   [[gnu::cold]] void keep_options(const call_record& call) noexcept {
     if (call.sequence != last_ended_.sequence || call.describe.write == nullptr) return;
     failed_options_.shrink(0);
@@ -138,8 +139,8 @@ class call_table {
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return total_; }
 
  private:
-  std::uint64_t next_ = 0; // number of the next unnamed call
-  std::uint64_t open_ = 0; // calls in flight
+  std::uint64_t next_ = 0; // number of unnamed calls so far
+  std::uint64_t open_ = 0; // number of calls in flight
   std::bitset<max_in_flight> in_flight_;
   link list_; // calls in flight
   slab<call_record> records_;

@@ -42,7 +42,7 @@ class failure {
     dead_ = true;
   }
 
-  /// Adds `part`, one control message with a part of the reason why a peer has failed. Returns whether the reason is
+  /// Appends the text of the control message `part` to the reason why a peer has failed. Returns whether the reason is
   /// complete. While the reason of one peer is incomplete, ignores parts from other peers: one failure is enough.
   [[nodiscard]] bool append(const control_message& part) noexcept {
     if (length_ > 0 && part.source != source_) return false;

@@ -29,7 +29,8 @@ class loans {
     memory.release();
     while (operation_record* r = waiting_.first()) r->wake(ready);
   }
-  /// Resumes the coroutine `waiting` once no peer reads a send buffer of a failed call.
+  /// Makes `end` resume the coroutine `waiting` when the count reaches 0. To be called only if `any()` is true. `r` is
+  /// the record of the wait.
   void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { waiting_.add(r, waiting); }
 
  private:

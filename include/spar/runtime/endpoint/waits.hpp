@@ -57,7 +57,7 @@ class waits {
     for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
     operation_record* longest = active_.first();
     if (longest == nullptr) return now + deadline_;
-    const double until = longest->since + deadline_; // a variable, so that the test and the result are rounded alike
+    const double until = longest->since + deadline_; // a variable, so that the comparison and the return value agree
     if (now >= until) fail_with_timeout(*longest, rank, ready);
     return until;
   }

@@ -26,8 +26,8 @@ enum class wire_format : std::uint8_t {
   sparse = 1,  ///< piece 0: the indices of `count` entries; piece 1: their values
   dense = 2,   ///< piece 0, continued in piece 1 if present: `count` values
   encoded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
-  parts = 4,   ///< piece 0: for each part, the position of its end (64 bits); piece 1: all indices; piece 2: all values
-  coded = 5    ///< piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format of each part
+  parts = 4,   ///< piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values
+  coded = 5    ///< piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream
 };
 
 inline constexpr std::size_t max_pieces = 3;
@@ -62,8 +62,8 @@ struct header {
     return static_cast<std::uint16_t>(number / max_in_flight);
   }
 
-  /// The value of `dimension` if the message had a short header, which contains the dimension only as a part of the
-  /// digest.
+  /// The value of `dimension` if the message had a short header (transport/mpi/envelope.hpp), which contains the
+  /// dimension only as a part of the digest.
   static constexpr std::uint64_t unknown_dimension = UINT64_MAX;
 
   std::uint16_t magic = expected_magic;
@@ -105,10 +105,11 @@ struct header {
 };
 static_assert(sizeof(header) == 64 && std::is_trivially_copyable_v<header>);
 
-/// The number of bytes that a piece of `bytes` bytes occupies in a shared block, in which each piece begins at a
-/// multiple of 16 bytes.
+/// The number of bytes that a piece of `bytes` bytes occupies in a block of memory that contains all pieces of a
+/// message, each beginning at a multiple of 16 bytes.
 constexpr std::size_t padded_bytes(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
-/// The number of bytes that the first `pieces` pieces occupy in a block that all pieces share.
+/// The number of bytes that the first `pieces` pieces occupy in a block of memory that contains all pieces of a
+/// message.
 constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& lengths, std::size_t pieces) noexcept {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < pieces; ++i) sum += padded_bytes(lengths[i]);
@@ -117,7 +118,7 @@ constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& 
 
 using payload_views = std::array<std::span<const std::byte>, max_pieces>;
 
-/// The number of bytes that all pieces occupy in a shared block.
+/// The number of bytes that all pieces occupy in one block of memory.
 inline std::size_t padded_bytes(const payload_views& pieces) noexcept {
   std::size_t sum = 0;
   for (const auto& piece : pieces) sum += padded_bytes(piece.size());
@@ -225,7 +226,7 @@ class message_buffer {
   /// The header of the message, which the transport writes when the message arrives.
   [[nodiscard]] header& arrived() noexcept { return head_; }
   /// Whether the pieces have the sizes set by `place` or `expect`; true if no sizes are set. If a size differs, the
-  /// receive ends without a payload, and `check_fit` throws after the channel has compared the headers.
+  /// receive ends without a payload. The channel then checks the header and calls `check_fit`, which throws.
   [[nodiscard]] bool fits() const noexcept {
     return !expected_ || (head_.lengths[0] == places_[0].size() && head_.lengths[1] == places_[1].size() &&
                           head_.lengths[2] == places_[2].size());

@@ -15,13 +15,13 @@
 namespace spar::detail {
 
 /// The base class of the records in which transports keep their sends and receives. Only the rank that started an
-/// operation changes this part of the record.
+/// operation changes the members of this class.
 struct operation_record : link {
   bool done = false;
   bool receives = false;
   rank_t peer = 0; // the source of a receive, the destination of a send
   tag_t tag = 0;
-  double since = -1;      // time in seconds at which the rank first checked this wait; -1 before the first check
+  double since = -1;      // time in seconds of the first check after the wait began; -1 before this check
   std::uint8_t asked = 0; // number of descriptions of the call that the rank has sent to the peer
   std::exception_ptr error;
   std::coroutine_handle<> waiting;

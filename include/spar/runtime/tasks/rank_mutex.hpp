@@ -29,7 +29,7 @@ class rank_mutex {
   std::atomic<int> wanting_ = 0;
 };
 
-/// Locks the mutex of a rank for a scope. Does nothing if `shared` is null, because the rank has only one thread.
+/// Locks the mutex of a rank for a scope. Does nothing if `shared` is null, that is, if the rank has only one thread.
 class rank_lock {
  public:
   explicit rank_lock(rank_mutex* shared) : shared_(shared) {

@@ -102,7 +102,7 @@ template <class T, class Index>
 /// and the result fits into the first-level cache.
 inline constexpr std::size_t position_words = 64;
 /// The length of the output array that `bit_positions` needs. `bit_positions` writes positions four at a time, and thus
-/// up to three positions more than it returns.
+/// up to three positions more than there are set bits.
 inline constexpr std::size_t position_room = 64 * position_words + 8;
 
 /// Writes the positions of the set bits of `words[0, count)` in ascending order, for `count <= position_words`. Returns

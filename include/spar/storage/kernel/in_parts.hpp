@@ -11,18 +11,18 @@
 
 namespace spar::kernel {
 
-/// Returns the number of entries for which the output of one thread needs room, if `threads` threads share a pass over
-/// n values that selects up to `count` entries.
+/// Returns the room, in entries, that the output of each thread needs if `threads` threads share a pass over n values
+/// that selects up to `count` entries.
 constexpr std::size_t part_room(std::size_t count, std::size_t n, int threads) noexcept {
   return threads == 1 ? count : std::min(count, n / static_cast<std::size_t>(threads) + 1);
 }
 
 /// Splits [0, n) into `threads` parts, and calls `pass(begin, end, out + p * room...)` for each part p in parallel.
 /// `threads` must be in [1, max_threads]. At the end, moves the outputs of the parts together, in the order of the
-/// parts, so that no gaps are left in the arrays `out`.
+/// parts, so that no gaps are left in the arrays `out`. Returns the sums of the results of all calls of `pass`.
 ///
-/// A call of `pass` must stop early if it would write more than `room` entries. If no call stops early, the result is
-/// the same as with one thread, and `seen` is n.
+/// A call of `pass` must stop early if it would write more than `room` entries. If no call stops early, the output is
+/// the same as with one thread, and the returned `seen` is n.
 template <class Pass, class... Out>
 taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, Out*... out) {
   if (threads == 1) return pass(std::size_t{0}, n, out...);

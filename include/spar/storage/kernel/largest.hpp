@@ -16,7 +16,8 @@
 namespace spar::kernel {
 
 /// Describes the k largest nonzero entries of a vector: all entries whose magnitude exceeds `threshold`, and the first
-/// `ties` of the `equal` entries whose magnitude equals `threshold`.
+/// `ties` of the `equal` entries whose magnitude equals `threshold`. If fewer than min(k, n) of the n entries are
+/// nonzero, `threshold` is 1, and `count`, `ties` and `equal` are the number of nonzeros.
 template <ranked T>
 struct cut {
   magnitude<T> threshold = greatest_magnitude<T>; // never 0
@@ -27,10 +28,10 @@ struct cut {
 
 namespace detail {
 
-/// Finds the cut of the `k` largest values by a radix search for the k-th largest magnitude, from its most significant
-/// digit down. Each pass counts the values whose upper digits match the digits found so far. If at most half of the
-/// values match, and the matching values fit into `scratch`, they are copied to `scratch`, which shortens the following
-/// passes. `x` may point to the beginning of `scratch`; its values are overwritten in this case.
+/// Returns the `cut` that describes the `k` largest values. Uses a radix search for the k-th largest magnitude, from
+/// the most significant digit down. Each pass counts the values whose upper digits match the digits found so far. If at
+/// most half of the values match, and the matching values fit into `scratch`, they are copied to `scratch`, which
+/// shortens the following passes. `x` may point to the beginning of `scratch`; the values of `x` are then overwritten.
 template <ranked T>
 [[gnu::noinline]] cut<T> largest_by_digits(const T* x, std::size_t n, std::size_t k, std::span<T> scratch) {
   using M = magnitude<T>;
@@ -46,8 +47,8 @@ template <ranked T>
   for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
     shift = std::max(shift - digit, 0);
     // Alternates between two histograms, because neighbouring values often increment the same counter, and the second
-    // increment would wait for the first. Counts values with other upper digits in the second half of each histogram,
-    // because a branch that skips these values would be unpredictable.
+    // increment would wait for the first. The second half of each histogram counts the values whose upper digits
+    // differ from `known`, because a branch that skips these values would be unpredictable.
     std::size_t histogram[2][2 << digit] = {};
     const auto count = [&](std::size_t which, T value) {
       const M m = magnitude_of(value);
@@ -89,10 +90,10 @@ inline constexpr std::size_t sampled_from = 1 << 14;
 
 } // namespace detail
 
-/// Finds the cut of the `k` largest entries of `x`, or of all nonzeros if `x` has fewer than k nonzeros.
+/// Returns the `cut` that describes the `k` largest entries of `x`, or all nonzeros if `x` has fewer than k nonzeros.
 ///
-/// If `x` has at least `sampled_from` values, and k is small enough, a sample yields a threshold that somewhat more
-/// than k magnitudes should reach. The sample consists of one value at a pseudo-random position in each of about 4
+/// If the length n of `x` is at least `sampled_from`, and k is small enough, a sample yields a threshold that somewhat
+/// more than k magnitudes should reach. The sample consists of one value at a pseudo-random position in each of about 4
 /// sqrt(n) equal parts of `x`. Only the values that reach the threshold enter the histograms. If too few or too many
 /// values reach the threshold, all values enter the histograms, so the result is always exact.
 ///

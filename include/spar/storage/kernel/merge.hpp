@@ -96,8 +96,8 @@ struct merger {
     return {from.left + low, from.right + high, from.out + low + high};
   }
 
-  /// Merges `taken` input entries, a multiple of four, in four interleaved lanes, because a single lane would wait for
-  /// its own loads.
+  /// Merges `taken` input entries in four interleaved lanes, because a single lane would wait for its own loads.
+  /// `taken` must be a multiple of four.
   merge_position block(merge_position from, std::size_t taken) const {
     const merger self = *this; // a local copy, because stores of values might alias *this
     const merge_position m1 = split(from, taken / 4), m2 = split(from, taken / 2), m3 = split(from, taken / 4 * 3);
@@ -112,8 +112,9 @@ struct merger {
       if (safe < 8) break;
       self.steps(safe, a, b, c, d);
     }
-    // Merges the rest of each lane. The steps of a lane may read an entry after the lane's end, but merge all entries
-    // before this end first, so a step need not check whether one operand has ended.
+    // Merges the rest of each lane. A step may compare an entry with one after the lane's end, but merges the entries
+    // before the end first. No step needs to check for the end of an operand, because each operand has more than
+    // `taken` entries at the start of the block.
     finish(a, m1);
     finish(b, m2);
     finish(c, m3);

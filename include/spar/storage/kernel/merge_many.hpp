@@ -50,9 +50,9 @@ inline constexpr std::uint64_t merge_window = 1u << 15;
 /// strategy takes 2 to 2.9 ns per entry and level.
 inline constexpr std::uint64_t merge_sparsity = 18;
 
-/// Folds the entries of `part` with indices in [begin, end), which start at entry `from`, into the accumulator `sums`:
-/// stores the first value at an index, and passes later values to `op` as right operands. Bit i of `seen` is set if
-/// `sums` has a value at index `begin` + i. Returns the position after the last entry folded.
+/// Folds the entries of `part` with indices in [begin, end) into the accumulator `sums`: stores the first value at an
+/// index, and passes later values to `op` as right operands. `from` is the position of the first of these entries. Bit
+/// i of `seen` is set if `sums` has a value at index `begin` + i. Returns the position after the last entry folded.
 template <class T, class Index, class Op>
 std::size_t accumulate(coo_span<T, Index> part, std::size_t from, std::uint64_t begin, std::uint64_t end,
                        std::uint64_t* __restrict seen, T* __restrict sums, const Op& op) {
@@ -162,9 +162,10 @@ std::size_t merge_tree(std::span<const coo_span<T, Index>> parts, std::size_t to
 /// of all parts at this index, in the order of the parts. The output arrays need room for the entries of all parts, or
 /// for `end - begin` entries if that is fewer, and must not overlap the parts. Returns the number of entries written.
 ///
-/// If more than two parts have entries, uses a dense accumulator with a bitmap for a range of at most `merge_sparsity`
-/// indices per entry and per level of a merge tree, otherwise a merge tree. The bits of the result depend only on the
-/// data, not on this choice. Scratch memory comes from `scratch`, and is released before the function returns.
+/// If more than two parts have entries, `merge_many` uses either a dense accumulator with a bitmap or a merge tree: the
+/// accumulator if the range has at most `merge_sparsity` indices per entry and per level of the tree. The bits of the
+/// result depend only on the data, not on this choice. Scratch memory comes from `scratch`, and is released before the
+/// function returns.
 template <element T, index_type Index, reduction<T> Op>
 std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t begin, std::uint64_t end, Index* out_i,
                        T* out_v, Op op, std::pmr::memory_resource& scratch) {

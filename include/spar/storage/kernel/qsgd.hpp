@@ -121,8 +121,8 @@ struct qsgd_codec {
   }
 
   /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the index of x[0] in the whole
-  /// vector. Rounding depends only on (seed, call, position), so encoding a vector bucket by bucket gives the same
-  /// bytes as a single call.
+  /// vector. Rounding depends only on (seed, call, position), so encoding each bucket separately gives the same bytes
+  /// as encoding the vector at once.
   template <element T>
     requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
@@ -178,8 +178,8 @@ struct qsgd_codec {
     return x - x == 0;
   }
 
-  /// If the scale of a bucket is below `small`, its entries are magnified, because otherwise s / scale might overflow,
-  /// or the scale might be denormal and have lost bits.
+  /// The entries of a bucket whose scale is below `small` are magnified. Otherwise, s / scale might overflow, or the
+  /// scale might be denormal and have lost bits.
   template <class Real>
   static constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
 

@@ -72,9 +72,9 @@ class mpi_control {
   /// A barrier: waits until all ranks of `net` have called `meet`; `net` is the transport to which these control
   /// messages belong. Throws `peer_failed` if a rank fails, and `timeout` if a rank is missing at the deadline; the
   /// communicator is dead after either error. Runs the dissemination barrier (Hensgen, Finkel and Manber 1988) twice: a
-  /// late rank may pass the first barrier although the other ranks no longer wait, but cannot pass the second. During
-  /// the second barrier, the pending calls of this rank make no progress, because a call might fail; the rank only
-  /// calls `look()`, which handles control messages.
+  /// late rank may pass the first barrier although the other ranks have given up, but cannot pass the second, in which
+  /// those ranks take no part. During the second barrier, the pending calls of this rank make no progress, because a
+  /// call might fail; the rank only calls `look()`, which handles control messages.
   template <class Net, class Look>
   void meet(Net& net, Look look) {
     const rank_t rank = net.rank(), size = net.size();

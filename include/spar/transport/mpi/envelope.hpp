@@ -26,9 +26,9 @@ inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.length
 /// payload checksum. A message with a payload of 8 bytes thus has 24 bytes instead of 80 (with padding) and is faster,
 /// because 24 bytes share a cache line with MPI's own header. The receiver computes the number of values and the size
 /// of the piece from the length of the message. A short header does not contain the dimension, but ranks compare the
-/// digest, which covers the dimension. Fields from the lowest bit, with their number of bits: magic number (8), element
-/// type (4), index type (4), the part of the sequence number that is not in the tag (16), CRC-32C of all other fields
-/// (32), digest (64).
+/// digest, which covers the dimension. The fields, from the lowest bit, with their sizes in bits, are: magic number
+/// (8), element type (4), index type (4), the part of the sequence number that is not in the tag (16), CRC-32C of all
+/// other fields (32), digest (64).
 class short_header {
  public:
   static constexpr std::uint32_t expected_magic = 0xB2;
@@ -89,8 +89,8 @@ class short_header {
 };
 static_assert(sizeof(short_header) == 16 && std::is_trivially_copyable_v<short_header>);
 
-/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if `is_enclosed`, the pieces.
-/// `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
+/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if the payload is enclosed,
+/// the pieces. `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
 inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noexcept {
   if (short_header::suffices(out.head)) {
     const short_header brief(out.head);

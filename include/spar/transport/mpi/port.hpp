@@ -43,7 +43,7 @@ class mpi_port : public endpoint {
   }
 
   /// Waits for the last messages of this rank to leave. If the communicator is dead, also discards incoming messages
-  /// until all ranks have announced that their messages have left or are given up. Gives up after one second.
+  /// until all ranks have announced that their messages have left or have been given up. Gives up after one second.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
@@ -107,9 +107,9 @@ class mpi_port : public endpoint {
   using wait_set = detail::mpi_wait_set<request_owner>;
 
   /// An MPI message in flight that is sent entirely from its envelope. If the message has at most `eager_bytes` bytes
-  /// and fewer than `max_leaving` messages are in flight, the send ends at once: MPI normally sends short messages
-  /// without further calls by the sender, and if MPI needs a call, the message is late, but not lost. Otherwise, the
-  /// send has an operation, `owner`, and the request joins the wait set when a coroutine awaits the operation.
+  /// and fewer than `max_leaving` messages are in flight, the send ends at once; otherwise, the send has an operation,
+  /// `owner`, whose request joins the wait set when a coroutine awaits `owner`. MPI normally sends short messages
+  /// without further calls by the sender; if MPI needs a call, a message whose send has ended is late, but not lost.
   struct departure {
     MPI_Request request;
     envelope* cover;
@@ -199,8 +199,8 @@ class mpi_port : public endpoint {
     return r;
   }
 
-  /// Polls MPI, unless a coroutine is ready: once or, if `block` is true, until a request has completed, a coroutine is
-  /// ready, or the communicator is dead.
+  /// Does nothing if a coroutine is ready. Otherwise, polls MPI once or, if `block` is true, until a request has
+  /// completed, a coroutine is ready, or the communicator is dead.
   void poll(bool block) {
     if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of testing `leaving_`
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
@@ -212,7 +212,7 @@ class mpi_port : public endpoint {
       // A blocking wait checks for control messages only at every 32nd poll, but a rank without requests checks at
       // every poll, because it may await a control message.
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
-      // A program may call `progress(false)` only rarely, so `progress(false)` checks deadlines at every 4th poll;
+      // A program might call `progress(false)` only rarely, so `progress(false)` checks deadlines at every 4th poll;
       // `progress(true)` checks deadlines at every 1024th poll. MPI may need several polls to notice a message that has
       // arrived, so a check at every poll could report a timeout although the message has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
@@ -263,7 +263,7 @@ class mpi_port : public endpoint {
     post_segments(r, detail::mpi_segments::window);
   }
 
-  /// Posts segments of the operation `r` until `most` of its requests are in flight or all segments are posted.
+  /// Posts segments of the operation `r` until `r` has `most` requests in flight or all segments are posted.
   void post_segments(request_owner* r, std::size_t most) {
     const std::size_t segment = segments_[r->peer];
     while (r->piece < max_pieces) {
@@ -347,9 +347,9 @@ class mpi_port : public endpoint {
     e->owner->envelopes_.recycle(e);
   }
 
-  /// Ends all requests of the incomplete operation `r`: cancels receives, and waits until the time `patience()` for
-  /// in-flight sends from borrowed buffers. After that time, MPI may still access the buffer of a request that has not
-  /// completed.
+  /// Ends all requests of the incomplete operation `r`: cancels receives, and waits for in-flight sends from the
+  /// caller's buffers. Stops waiting at the time `patience()`; MPI may then still access the buffer of a request that
+  /// has not completed.
   void cancel(request_owner* r) noexcept {
     for (departure& d : leaving_) {
       if (d.owner == r) d.owner = nullptr; // the message leaves, but completes no operation
@@ -372,9 +372,9 @@ class mpi_port : public endpoint {
     r->piece = max_pieces;
   }
 
-  /// Waits until `patience()` for the in-flight send `piece`, whose buffer is being reclaimed. If the send has not
-  /// ended, aborts, so that the other ranks know that the message stays incomplete. While waiting, discards
-  /// messages for this rank. Ranks that learn of the failure do the same, so that the sends of all ranks complete.
+  /// If the send `piece`, whose buffer is being reclaimed, has not ended, aborts, so that the other ranks know that the
+  /// message stays incomplete. Then waits for the send, at most until `patience()`, and discards messages for this
+  /// rank. Ranks that learn of the failure also discard messages, so that the sends of all ranks complete.
   void await_departure(MPI_Request& piece) noexcept {
     int left = 0;
     MPI_Test(&piece, &left, MPI_STATUS_IGNORE);

@@ -43,9 +43,9 @@ class mpi_segments {
   /// The number of segments of a message that are in flight at the same time, enough to keep the link busy until this
   /// rank posts the next segments.
   static constexpr std::size_t window = 32;
-  /// One segment in 16 is sent by MPI_Issend, which completes only when the segment is received. All other segments
-  /// are sent by MPI_Isend, which completes when MPI has taken the data. If all segments were sent by MPI_Isend, MPI
-  /// would buffer the whole message of a sender that is ahead of its receiver.
+  /// One segment in 16 is sent by MPI_Issend, which completes only after the peer has begun to receive the segment. All
+  /// other segments are sent by MPI_Isend, which completes when MPI has taken the data. If all segments were sent by
+  /// MPI_Isend, MPI could buffer the whole message of a sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
   /// Collective over `comm`. `wanted` is the option `segment_bytes` of this rank, which may be 0. Throws `mismatch` if
@@ -68,9 +68,9 @@ class mpi_segments {
 
   /// Returns the smallest `wish` of all ranks; `wish` is a segment size in bytes. MPI_Allreduce computes the minimum of
   /// one number per rank. The low 32 bits of the number hold `wish`; the bits above hold the byte order and the version
-  /// of the wire format, so that the minimum comes from a rank with the oldest version. Version 1 of the wire format
-  /// sent `wish` alone. Throws `mismatch` if another rank has an older version than `version`, or is little-endian
-  /// while this rank is big-endian.
+  /// of the wire format, so that the minimum comes from a rank with the oldest version. Ranks with version 1 of the
+  /// wire format send `wish` alone. Throws `mismatch` if another rank has an older version than `version`, or is
+  /// little-endian while this rank is big-endian.
   static std::int64_t agree(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
     constexpr std::int64_t big_endian = std::endian::native == std::endian::big ? 1 : 0;
     constexpr int order_at = 32, version_at = 33;

@@ -12,8 +12,8 @@
 
 namespace spar::detail {
 
-/// The MPI requests of a rank's sends and receives, whose records have the type `Owner`. A record may own several
-/// requests: one for the envelope and one for each segment.
+/// The MPI requests of a rank's sends and receives. An object of the type `Owner` represents a send or a receive and
+/// may own several requests: one for the envelope and one for each segment.
 template <class Owner>
 class mpi_wait_set {
  public:
@@ -22,7 +22,7 @@ class mpi_wait_set {
     bool is_envelope;
   };
 
-  /// Reserves memory for `requests` requests, so that adding up to this number allocates no memory.
+  /// Reserves memory, so that a set of at most `requests` requests allocates no further memory.
   explicit mpi_wait_set(std::size_t requests) {
     requests_.reserve(requests);
     slots_.reserve(requests);
