@@ -193,7 +193,7 @@ perf::row measured_over_steps(const auto& add) {
     auto its = perf::measure(net, o, w, systems, nullptr);
     if (net.rank() == 0) records = std::move(its);
   });
-  return perf::rows_of(systems, std::move(records), w, 0.01, std::nullopt).at(0);
+  return perf::rows_of(systems, std::move(records), w, 0.01, std::nullopt, o).at(0);
 }
 
 TEST(Measure, WhatIsSelectedAndWhatIsKeptAreAllThatWasBrought) {

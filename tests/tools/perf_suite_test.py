@@ -66,11 +66,37 @@ expect(found["star"]["messages"] == 2, f"the root of a star sends {found['star']
 found = rows(program, *"--ranks 2 --count 1K --iterations 1".split())
 expect(list(found)[0] == "sparcml" and list(found)[-4:] == ["mine", "named", "coded", "star"], f"rows {list(found)}")
 
-# What is up to date is not compiled again.
+# A lossy system needs its bound.
+coded = "compose(then<coo, qsgd<4>>{}, dsar_split{})"
+lossy = compile_suite("threads", f"bounded={coded}@0.15", f"blind={coded}").stdout.strip()
+checked = "--ranks 3 --count 20K --density 0.5 --iterations 1 --check --systems".split()
+found = rows(lossy, *checked, "bounded")["bounded"]
+expect(found["correct"] is True and 0 < found["max_error"] <= found["error_bound"], f"bounded: {found}")
+done = subprocess.run([lossy, *checked, "blind"], capture_output=True, text=True)
+expect(done.returncode == 1 and "NO: error" in done.stdout, f"blind: {done}")
+
+# What is up to date is not compiled again; a changed header or library is.
 again = compile_suite("threads", *systems, *headers)
 expect(again.stdout == done.stdout and program.stat().st_mtime_ns == made, "compiled again")
+with tempfile.TemporaryDirectory() as directory:
+    header = pathlib.Path(directory) / "a header.hpp"
+    header.write_text("inline spar::ring chosen() { return {}; }\n")
+    own = ["own=chosen()", "--", str(header)]
+    first = compile_suite("threads", *own)
+    made = pathlib.Path(first.stdout.strip()).stat().st_mtime_ns
+    header.write_text("inline spar::recursive_doubling chosen() { return {}; }\n")
+    expect(compile_suite("threads", *own).stdout == first.stdout, f"another program: {first.stderr}")
+    expect(pathlib.Path(first.stdout.strip()).stat().st_mtime_ns > made, "the changed header was not compiled")
+    found = rows(first.stdout.strip(), *"--ranks 4 --count 1K --density 1 --iterations 1 --systems own".split())
+    expect(found["own"]["messages"] == 2, f"the ring instead of recursive doubling: {found['own']['messages']}")
+    for name in ["ring", "mpi", "quorum:2", "ring+half"]:
+        taken = compile_suite("threads", f"{name}=ring{{}}")
+        ran = subprocess.run([taken.stdout.strip()], capture_output=True, text=True)
+        expect(ran.returncode == 2 and "is already in use" in ran.stderr, f"{name}: {ran}")
 
 # Errors: one sentence each, of the library if it has one.
+broken = pathlib.Path(build) / "bad.hpp"
+broken.write_text("int f() { return x; }\n")
 refused("keeps the k largest entries of the sum, and the selector has no k", "bad=compose(balanced_owners{})")
 refused("was not declared", "bad=nothing{}")
 refused("given two parts for one slot", "bad=compose(coo{}, coo{})")
@@ -81,7 +107,12 @@ refused("expected gaussian:DENSITY", "bad=select=gaussian")
 refused("expected a density after the colon", "bad=select=gaussian:many")
 refused("unknown storage 'qsgd:3'", "bad=store=qsgd:3")
 refused("at most two codecs", "bad=store=coo+half+half")
-refused("for a tree, write C++", "bad=over=tree")
+refused("a tree needs plans", "bad=over=tree")
+refused("needs at least one of select=, store= and by=", "bad=over=flat")
+refused("unknown storage 'zfp:RATE'", "bad=store=zfp:RATE")
+refused("expected a density after the colon", "bad=select=gaussian:1.2.3")
+refused("must be a number, not 'many'", "bad=ring{}@many")
+refused("bad.hpp does not compile", "star=ring{}", "--", str(broken))
 refused("there is no such file", "star=own::star{}", "--", "/nonexistent.hpp")
 
 sys.exit(1 if failures else 0)

@@ -145,12 +145,23 @@ with tempfile.TemporaryDirectory() as directory:
     expect(r["ring"]["verdict"] == "slower" and math.isclose(r["ring"]["ratio"], ratio), f"against: {r}")
     expect(r["new"] is None, f"against: {r}")
     for content, says in [("[]", "has no rows"), ("{", "has no rows"), ('[{"system": "ring"}]', "its format is none"),
-                          ('[{"format": 1}]', "its format is 1; expected 2"), ('[3]', "its format is none")]:
+                          ('[{"format": 1}]', "its format is 1; expected 2"), ('[3]', "its format is none"),
+                          ('[{"format": 2, "machine": {}, "times": [null]}]', "invalid times")]:
         path.write_text(content)
         run("--against", str(path), "--ranks", "2", status=2, says=says)
-few = rows(*"--systems ring,again=ring --count 1000 --ranks 2 --iterations 5".split())["again", 0.01]
-expect(few["against_reference"]["verdict"] == "cannot tell", f"5 iterations: {few}")
-expect(few["against_reference"]["lowest"] is None, f"5 iterations have an interval: {few}")
+run("--against", "/tmp", status=2, says="/tmp ")
+run(*"--against x --skew one".split(), status=2, says="omit --skew")
+# Another network in the simulator is another workload, and a name does not make a system MPI_Allreduce.
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "slow.json"
+    run(*"--transport sim --ranks 4 --systems ring".split(), "--json", str(path))
+    x = rows(*"--transport sim --ranks 4 --systems ring --bandwidth 2GB/s --against".split(), str(path))["ring", 0.01]
+    expect(x["against_before"] is None, f"compared with another network: {x}")
+named = rows(*"--transport sim --ranks 4 --systems sparcml,mpi=ring".split())["mpi", 0.01]
+expect(named["ratio_to_mpi"] is None and named["compared_to"] == "sparcml", f"the ring is mpi: {named}")
+few = rows(*"--systems ring,again=ring --count 1000 --ranks 2 --iterations 7".split())["again", 0.01]
+expect(few["against_reference"]["verdict"] == "cannot tell", f"7 iterations: {few}")
+expect(few["against_reference"]["lowest"] is None, f"7 iterations have an interval: {few}")
 many = rows(*"--systems ring,more=sparcml --count 1M --density 1 --ranks 2 --iterations 12".split())["more", 1]
 expect(0 < many["against_reference"]["lowest"] <= many["against_reference"]["ratio"]
        <= many["against_reference"]["highest"], f"no interval: {many}")

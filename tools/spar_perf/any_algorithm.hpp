@@ -12,7 +12,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
@@ -129,7 +128,7 @@ class any_object {
  private:
   struct each_number {
     const std::function<void(std::uint64_t)>* f;
-    void operator()(std::uint64_t number) const { (*f)(number); }
+    void operator()(std::same_as<std::uint64_t> auto number) const { (*f)(number); }
     void operator()(const std::vector<std::uint64_t>& numbers) const {
       for (const std::uint64_t number : numbers) (*f)(number);
     }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <thread>
@@ -15,6 +17,10 @@ namespace perf {
 
 machine this_machine() {
   machine here;
+  // Works for 20 ms first: an idle processor lowers its clock.
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(20)) {
+  }
   here.cores = static_cast<int>(std::thread::hardware_concurrency());
   utsname names{};
   if (uname(&names) == 0) here.system = fmt::format("{} {}", names.sysname, names.release);
@@ -29,7 +35,11 @@ machine this_machine() {
     const std::size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
     if (line.starts_with("model name") && here.processor.empty()) here.processor = line.substr(colon + 2);
-    if (line.starts_with("cpu MHz")) here.megahertz = std::max(here.megahertz, std::stod(line.substr(colon + 2)));
+    if (line.starts_with("cpu MHz")) {
+      double now = 0;
+      std::from_chars(line.data() + colon + 2, line.data() + line.size(), now);
+      here.megahertz = std::max(here.megahertz, now);
+    }
   }
   return here;
 }
@@ -37,7 +47,7 @@ machine this_machine() {
 std::vector<std::string> disturbances(const machine& at_start, const machine& at_end) {
   std::vector<std::string> found;
   if (at_start.load > 0.5 * at_start.cores) {
-    found.push_back(fmt::format("other programs were running: {:.1f} processes in the minute before, on {} cores",
+    found.push_back(fmt::format("the load average before the run was {:.1f} on {} cores: other programs disturb times",
                                 at_start.load, at_start.cores));
   }
   const double before = at_start.megahertz, after = at_end.megahertz;

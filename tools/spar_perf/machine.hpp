@@ -7,7 +7,7 @@
 
 namespace perf {
 
-/// Describes this machine, as far as Linux's /proc says; other systems leave texts empty and numbers 0.
+/// Describes this machine. Without Linux's /proc, the name of the processor is empty, and load and clock are 0.
 struct machine {
   std::string processor; ///< name of the processor
   int cores = 0;         ///< number of processors that the operating system may use
@@ -19,8 +19,8 @@ struct machine {
 
 machine this_machine();
 
-/// One sentence for each reason to distrust the times: other programs were running at the start, or the clock frequency
-/// changed by more than 5 %.
+/// One sentence for each reason to distrust the times: a load average of more than half the cores at the start, or a
+/// clock frequency that changed by more than 5 %.
 std::vector<std::string> disturbances(const machine& at_start, const machine& at_end);
 
 } // namespace perf

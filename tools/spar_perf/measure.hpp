@@ -164,6 +164,7 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     row r;
     r.system = systems[s].name;
     r.partial = systems[s].partial;
+    r.is_mpi = systems[s].is_mpi;
     r.work = w;
     r.vector_bytes = static_cast<double>(w.n) * sizeof(T);
     r.density = density;

@@ -186,6 +186,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     }
     o.model = {o.latency, 1 / o.bandwidth, o.compute, o.compute};
   }
+  if (!o.against.empty() && o.skew.any()) throw usage_error("--against compares times without late ranks: omit --skew");
   if (!o.calibrate.empty() && !o.network.empty())
     throw usage_error("--calibrate and --network exclude each other: --calibrate measures what --network reads");
   if (o.index_bits == 32 && o.count > std::uint64_t{1} << 32) {

@@ -56,7 +56,7 @@ struct options {
   bool list = false;
 };
 
-/// Thrown for --help: main() prints the text and ends with the status.
+/// Thrown for --help: suite::run prints the text and ends with the status.
 struct early_end {
   int status;
   std::string text;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <ios>
 #include <iterator>
 #include <numeric>
 
@@ -80,8 +81,11 @@ void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::ve
   }
 }
 
-/// Whether times are virtual and the same in each iteration.
-bool is_exact(const options& o) { return o.transport == "sim" && o.jitter == 0; }
+/// Whether times are virtual and the ratios of all iterations are equal.
+bool is_exact(const options& o, const std::vector<double>& ratios) {
+  const spread s = spread_of(ratios);
+  return o.transport == "sim" && o.jitter == 0 && s.highest - s.lowest <= 1e-9 * s.median;
+}
 /// Bytes of the vector per second, and the same times 2 (P - 1) / P, which for an ideal dense allreduce is the
 /// bandwidth of a link (nccl-tests, doc/PERFORMANCE.md).
 double algorithm_bandwidth(const row& r) {
@@ -90,7 +94,11 @@ double algorithm_bandwidth(const row& r) {
 }
 double bus_bandwidth(const row& r) { return algorithm_bandwidth(r) * 2 * (r.work.ranks - 1) / r.work.ranks; }
 
-verdict exactly(double ratio) { return {ratio, ratio, ratio}; }
+/// A ratio without noise; a difference that rounding explains counts as none.
+verdict exactly(double ratio) {
+  const double exact = std::abs(ratio - 1) < 1e-9 ? 1 : ratio;
+  return {exact, exact, exact};
+}
 
 /// The number of words of 4 bytes, as a JSON integer if it is whole.
 nlohmann::ordered_json words(std::uint64_t bytes) {
@@ -102,15 +110,16 @@ nlohmann::ordered_json words(std::uint64_t bytes) {
 
 void compare(std::vector<row>& rows, const options& o) {
   const bool late = std::any_of(rows.begin(), rows.end(), [](const row& r) { return !r.measured.latencies.empty(); });
-  auto to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return r.system == "mpi"; });
+  auto to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return r.is_mpi; });
   if (to == rows.end() && late) to = std::find_if(rows.begin(), rows.end(), [](const row& r) { return !r.partial; });
   if (to == rows.end()) to = rows.begin();
   const auto times = [&](const row& r) -> const auto& { return late ? r.measured.latencies : r.measured.seconds; };
   for (row& r : rows) {
     r.compared_to = to->system;
     for (std::size_t i = 0; i < times(r).size(); ++i) r.ratios.push_back(times(r)[i] / times(*to)[i]);
-    r.against_reference = compare_paired(times(r), times(*to), o.seed);
-    if (is_exact(o)) r.against_reference = exactly(r.against_reference.ratio);
+    r.compared_to_mpi = to->is_mpi;
+    r.against_reference = compare_paired(times(r), times(*to));
+    if (is_exact(o, r.ratios)) r.against_reference = exactly(r.against_reference.ratio);
     r.ratio = late ? mean_of(times(r)) / mean_of(times(*to)) : r.against_reference.ratio;
   }
 }
@@ -172,8 +181,10 @@ namespace {
 constexpr int row_format = 2;
 
 /// The keys by which two rows belong to the same system and workload.
-constexpr const char* identity[] = {"system",     "transport", "ranks", "n",    "density", "type",
-                                    "index_bits", "pattern",   "input", "seed", "skew",    "in_place"};
+constexpr const char* identity[] = {"system", "transport", "library", "ranks", "n", "density", "type", "index_bits",
+                                    "pattern", "input", "seed", "in_place", "skew", "epsilon", "tau", "tau_prime",
+                                    "alpha", "beta", "gamma_sparse", "gamma_dense", "latency", "bandwidth", "compute",
+                                    "cores", "jitter", "ranks_per_host", "topology"};
 
 nlohmann::ordered_json to_json(const machine& here) {
   return {{"processor", here.processor}, {"cores", here.cores}, {"system", here.system},
@@ -212,7 +223,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   const auto calls = static_cast<double>(m.seconds.size());
   const double all_calls = r.work.ranks * calls;
   const auto if_counted = [&](const json& value) { return m.counted ? value : json(); };
-  const auto if_compared = [&](double value) { return r.compared_to == "mpi" ? json(value) : json(); };
+  const auto if_compared = [&](double value) { return r.compared_to_mpi ? json(value) : json(); };
   const auto if_late = [&](const json& value) { return o.skew.any() ? value : json(); };
   json x;
   x["format"] = row_format;
@@ -228,6 +239,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["input"] = o.dense_input ? "dense" : "sparse";
   x["seed"] = o.seed;
   x["in_place"] = o.in_place;
+  x["topology"] = o.topology;
   x["nnz_in"] = r.work.k;
   x["nnz_out"] = m.nnz_out;
   x["nnz_out_mean"] = static_cast<double>(m.total_nnz_out) / calls;
@@ -300,43 +312,49 @@ earlier_run::~earlier_run() = default;
 
 earlier_run::earlier_run(const std::string& path) : content_(new content{path, {}}) {
   const auto wrong = [&](const std::string& why) -> void { throw usage_error("--against: " + path + " " + why); };
-  std::ifstream file(path);
-  if (!file) wrong("cannot be read");
-  content_->rows = nlohmann::ordered_json::parse(file, nullptr, false);
+  try {
+    std::ifstream file(path);
+    if (!file) wrong("cannot be read");
+    content_->rows = nlohmann::ordered_json::parse(file, nullptr, false);
+  } catch (const std::ios_base::failure&) { // a folder, for example
+    wrong("cannot be read");
+  }
   if (!content_->rows.is_array() || content_->rows.empty()) wrong("has no rows of spar_perf --json");
+  const auto seconds = [](const auto& time) { return time.is_number() && time.template get<double>() >= 0; };
   for (const auto& r : content_->rows) {
-    const bool known = r.is_object() && r.contains("format") && r["format"] == row_format && r.contains("times") &&
-                       r["times"].is_array() && r.contains("machine") && r["machine"].is_object();
-    if (!known) {
-      const auto format = r.is_object() && r.contains("format") ? r["format"].dump() : "none";
-      wrong("was written by another version of spar_perf: its format is " + format + "; expected " +
-            std::to_string(row_format));
+    const auto format = r.is_object() && r.contains("format") ? r["format"] : nlohmann::ordered_json();
+    if (format != row_format) {
+      wrong("was written by another version of spar_perf: its format is " +
+            (format.is_null() ? "none" : format.dump()) + "; expected " + std::to_string(row_format));
     }
+    const bool complete = r.contains("machine") && r["machine"].is_object() && r.contains("times") &&
+                          r["times"].is_array() && !r["times"].empty() &&
+                          std::all_of(r["times"].begin(), r["times"].end(), seconds);
+    if (!complete) wrong("has a row without a machine or with invalid times");
   }
 }
 
 std::string earlier_run::compare(std::vector<row>& rows, const options& o, const std::string& library) const {
+  using json = nlohmann::ordered_json;
   for (row& r : rows) {
     const auto own = to_json(r, o, library);
     const auto before = std::find_if(content_->rows.begin(), content_->rows.end(), [&](const auto& other) {
       return std::all_of(std::begin(identity), std::end(identity),
-                         [&](const char* key) { return other.contains(key) && other[key] == own[key]; });
+                         [&](const char* key) { return other.value(key, json()) == own.value(key, json()); });
     });
     if (before == content_->rows.end()) continue;
     const auto times = (*before)["times"].template get<std::vector<double>>();
-    if (times.empty()) continue;
-    const auto& own_times = o.skew.any() ? r.measured.latencies : r.measured.seconds;
-    r.against_before = compare_runs(own_times, times, o.seed);
-    if (is_exact(o)) r.against_before = exactly(r.against_before->ratio);
+    r.against_before = compare_runs(r.measured.seconds, times, o.seed);
+    const double ratio = r.against_before->ratio;
+    if (is_exact(o, times) && is_exact(o, r.measured.seconds)) r.against_before = exactly(ratio);
   }
   if (o.transport == "sim") return {}; // virtual time is the same on every machine
   const auto& other = content_->rows.front()["machine"];
   const auto here = to_json(this_machine());
-  for (const char* const key : {"processor", "cores", "system"}) {
+  for (const char* const key : {"processor", "cores", "system", "compiler"}) {
     if (!other.contains(key) || other[key] != here[key])
-      return "the run in " + content_->path +
-             " took place on another machine: " + (other.contains(key) ? other[key].dump() : "unknown") + ", here " +
-             here[key].dump();
+      return "the run in " + content_->path + " took place on another machine or was compiled differently: " +
+             (other.contains(key) ? other[key].dump() : "unknown") + ", here " + here[key].dump();
   }
   return {};
 }

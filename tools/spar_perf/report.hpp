@@ -60,8 +60,10 @@ struct row {
   std::optional<double> model_seconds; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls; ///< if the system has a plan
   double vector_bytes = 0;                                ///< size of a dense vector
-  std::string compared_to;                                ///< name of the system in the denominator of the ratios
-  std::vector<double> ratios;                             ///< time / time of `compared_to`, of each iteration
+  bool is_mpi = false;                                    ///< whether the system is MPI_Allreduce
+  bool compared_to_mpi = false;
+  std::string compared_to;               ///< name of the system in the denominator of the ratios
+  std::vector<double> ratios;            ///< time / time of `compared_to`, of each iteration
   double ratio = 0;                      ///< median of `ratios`; if ranks are late, the ratio of the mean latencies
   verdict against_reference;             ///< of the times against those of `compared_to`
   std::optional<verdict> against_before; ///< of the times against those of the earlier run; null if it lacks the row

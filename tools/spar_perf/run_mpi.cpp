@@ -139,6 +139,7 @@ std::vector<row> run_mpi(const options& o, const own_systems& own) {
       all.add_call("mpi", [&](counting_links<spar::mpi>& on, rank_data<T, Index>& data) {
         return call_mpi(on, inner.communicator(), &data, &sum);
       });
+      all.last_is_mpi();
       const auto systems = choose(all, o);
       const auto sums = sums_to_check<T>(w, o);
       auto records = or_abort([&] { return measure(net, o, w, systems, sums ? &*sums : nullptr); });

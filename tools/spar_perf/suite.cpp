@@ -122,6 +122,25 @@ void print_lists(const perf::own_systems& own) {
   std::printf("\n");
 }
 
+} // namespace
+
+namespace perf {
+
+/// Throws `usage_error` if a name is used twice or already has a meaning.
+static void check_names(const std::vector<std::string>& own) {
+  std::vector<std::string> known = system_names();
+  for (const std::string& name : own) {
+    const bool meaning = name == "mpi" || parse_partial(name) || parse_compressed(name);
+    if (meaning || std::find(known.begin(), known.end(), name) != known.end())
+      throw usage_error("the name '" + name + "' of a system of this program is already in use; choose another");
+    known.push_back(name);
+  }
+}
+
+} // namespace perf
+
+namespace {
+
 /// Throws `usage_error` on all ranks if rank 0 cannot write the file. The check appends nothing, so an existing file
 /// keeps its content until `write` replaces it.
 void check_writable(const surroundings& here, const char* option, const std::string& path) {
@@ -212,6 +231,7 @@ int perf::suite::run(int argc, char** argv) const {
     if (here.first()) std::fprintf(stderr, "spar_perf: %s\n", what);
   };
   try {
+    perf::check_names(own_.names());
     perf::options o = perf::parse_options(argc, argv, default_transport, own_.names());
     if (o.list) {
       if (here.first()) print_lists(own_);

@@ -93,6 +93,7 @@ struct system_entry {
   std::optional<double> model_seconds{}; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< if the system has a plan
   bool partial = false;
+  bool is_mpi = false;                                   ///< MPI_Allreduce
   std::function<inner_system<Net, T, Index>()> within{}; ///< the inner system for partial systems; may be empty
   double value_error = 0;                                ///< bound of |error| / the sum of all ranks' largest |value|
   bool same_bits = true;                                 ///< whether all ranks get the same bits: false only for +p2p
@@ -300,6 +301,9 @@ class registry {
   void add_call(std::string name, decltype(on_rank::call) call) {
     entries_.push_back({std::move(name), true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
   }
+
+  /// Declares that the last system added is MPI_Allreduce.
+  void last_is_mpi() { entries_.back().is_mpi = true; }
 
   void add(entry system) { entries_.push_back(std::move(system)); }
 

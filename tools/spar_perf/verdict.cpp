@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bootstrap behind the verdicts.
+// The confidence intervals behind the verdicts.
 #include "verdict.hpp"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace perf {
 namespace {
 
 constexpr std::size_t resamples = 2000;
-/// Fewer values cannot give an interval of this confidence: all of n values are above the true median with probability
-/// 2^-n.
-constexpr std::size_t fewest = 6;
+/// With fewer values, no interval has this confidence: all n values lie on one side of the median with probability
+/// 2 * 2^-n.
+constexpr std::size_t fewest = 8;
 
 double median_of(std::vector<double>& x) {
   const auto half = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
@@ -32,21 +32,17 @@ double resampled_median(std::span<const double> x, std::vector<double>& sample, 
   return median_of(sample);
 }
 
-/// Sets the interval of `found` to the quantiles of `statistic`, which is called for each resample.
-template <class Statistic>
-verdict with_interval(verdict found, std::size_t count, Statistic statistic) {
-  if (count < fewest) {
-    found.lowest = 0;
-    found.highest = std::numeric_limits<double>::infinity();
-    return found;
+verdict unbounded(double ratio) { return {ratio, 0, std::numeric_limits<double>::infinity()}; }
+
+/// The largest k for which at most k of n values lie below their true median with a probability of at most (1 -
+/// confidence) / 2; the values with the numbers k and n - 1 - k, from 0 in ascending order, are then the interval.
+std::size_t outside(std::size_t n) {
+  double log_probability = -static_cast<double>(n) * std::log(2.0), sum = 0; // of exactly k values
+  for (std::size_t k = 0;; ++k) {
+    sum += std::exp(log_probability);
+    if (sum > (1 - confidence) / 2) return k - 1;
+    log_probability += std::log(static_cast<double>(n - k)) - std::log(static_cast<double>(k + 1));
   }
-  std::vector<double> all(resamples);
-  for (double& value : all) value = statistic();
-  std::sort(all.begin(), all.end());
-  const auto outside = static_cast<std::size_t>(std::floor(resamples * (1 - confidence) / 2));
-  found.lowest = all[outside];
-  found.highest = all[resamples - 1 - outside];
-  return found;
 }
 
 } // namespace
@@ -55,22 +51,27 @@ std::string_view verdict::text() const noexcept {
   return highest < 1 ? "faster" : lowest > 1 ? "slower" : "cannot tell";
 }
 
-verdict compare_paired(std::span<const double> times, std::span<const double> reference, std::uint64_t seed) {
+verdict compare_paired(std::span<const double> times, std::span<const double> reference) {
   std::vector<double> ratios(times.size());
   for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = times[i] / reference[i];
-  std::vector<double> sample = ratios;
-  const verdict found{.ratio = median_of(sample)};
-  std::mt19937_64 random(seed);
-  return with_interval(found, ratios.size(), [&] { return resampled_median(ratios, sample, random); });
+  const double ratio = median_of(ratios);
+  if (ratios.size() < fewest) return unbounded(ratio);
+  std::sort(ratios.begin(), ratios.end());
+  const std::size_t k = outside(ratios.size());
+  return {ratio, ratios[k], ratios[ratios.size() - 1 - k]};
 }
 
 verdict compare_runs(std::span<const double> times, std::span<const double> before, std::uint64_t seed) {
   std::vector<double> sample(times.begin(), times.end()), sample_before(before.begin(), before.end());
-  const verdict found{.ratio = median_of(sample) / median_of(sample_before)};
+  const double ratio = median_of(sample) / median_of(sample_before);
+  if (std::min(times.size(), before.size()) < fewest) return unbounded(ratio);
   std::mt19937_64 random(seed);
-  return with_interval(found, std::min(times.size(), before.size()), [&] {
-    return resampled_median(times, sample, random) / resampled_median(before, sample_before, random);
-  });
+  std::vector<double> all(resamples);
+  for (double& value : all)
+    value = resampled_median(times, sample, random) / resampled_median(before, sample_before, random);
+  std::sort(all.begin(), all.end());
+  const auto beyond = static_cast<std::size_t>(std::floor(resamples * (1 - confidence) / 2));
+  return {ratio, all[beyond], all[resamples - 1 - beyond]};
 }
 
 } // namespace perf

@@ -22,13 +22,15 @@ inline constexpr double confidence = 0.99;
 
 /// Compares two systems whose calls alternated: `times[i]` and `reference[i]` are the seconds of iteration i. The ratio
 /// is the median of the iterations' ratios, so that a disturbance of the machine that lasts for several calls affects
-/// both systems. The interval is that of the percentile bootstrap (Efron and Tibshirani 1993, section 13.3), with
-/// random numbers from `seed`. Both spans must have the same length; an interval of fewer than 6 iterations is
-/// unbounded.
-verdict compare_paired(std::span<const double> times, std::span<const double> reference, std::uint64_t seed);
+/// both systems. The interval is the exact one between two order statistics, which needs no assumption on the
+/// distribution (Conover 1999, section 3.2). Both spans must have the same length. With fewer than 8 iterations the
+/// interval is unbounded.
+verdict compare_paired(std::span<const double> times, std::span<const double> reference);
 
-/// Compares the times of two runs, which need not have the same number of iterations. The ratio is that of the medians.
-/// The interval does not contain what differs between the runs apart from the system, such as other programs.
+/// Compares the times of two runs, which need not have the same number of iterations. The ratio is that of the medians,
+/// and the interval that of the percentile bootstrap (Efron and Tibshirani 1993, section 13.3), with random numbers
+/// from `seed`; unbounded if a run has fewer than 8 iterations. The interval does not account for other differences
+/// between the runs, such as other programs on the machine.
 verdict compare_runs(std::span<const double> times, std::span<const double> before, std::uint64_t seed);
 
 } // namespace perf

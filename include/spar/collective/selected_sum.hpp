@@ -64,9 +64,9 @@ void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>
   mine.shrink(kept);
 }
 
-/// Calls the selector of `parts`, which moves entries out of `x` into the returned stream. Writes to `last` the number
-/// of selected entries and the seconds that the selection took. Throws `invalid_argument` if the selector returns a
-/// malformed stream.
+/// Calls the selector of the composition `parts`. The selector moves entries out of `x` into the returned stream.
+/// Writes to `last` the number of selected entries and the seconds that the selection took. Throws `invalid_argument`
+/// if the selector returns a malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
 sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
                                    typename Composition::report* last, std::span<T> x, const Prepare& prepare) {

@@ -28,8 +28,8 @@ inline index_range common_range(index_range a, index_range b) {
 }
 
 /// The largest number of entries that any rank sends or receives when ranks first move entries to each other and then
-/// run a bruck_allgather of `shares`. The shares have `total` entries in all. `before(rank)` returns the pair (entries
-/// sent, entries received) for the moves of a rank.
+/// run a bruck_allgather of `shares`. The shares have `total` entries in all. `before(r)` returns the numbers of
+/// entries that rank r sends and receives in these moves, as a pair.
 template <class Shares, class Before>
 std::uint64_t largest_traffic(const Shares& shares, rank_t p, std::uint64_t total, Before before) {
   std::uint64_t largest = 0;

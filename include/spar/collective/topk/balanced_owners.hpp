@@ -38,8 +38,7 @@ namespace spar {
 /// - On a flat topology, with values and indices of 4 bytes, a rank sends at most 2 (1 + epsilon) k + 4 (1 + epsilon) k
 ///   (P - 1) / P + 10 P words of 4 bytes, and receives at most as many. In calls that search for a threshold (see
 ///   keep_global_topk) or for boundaries (see balance_ownership), a rank sends and receives more words.
-/// - On a tree, an owner whose cells should get the fraction f of all entries gets at most f P ((1 + epsilon) k + P)
-///   entries.
+/// - On a tree, an owner that should get the fraction f of all entries gets at most f P ((1 + epsilon) k + P) entries.
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
@@ -60,7 +59,9 @@ struct balanced_owners {
   struct state {
     std::uint64_t calls = 0;
     std::uint64_t global_threshold = 1;
-    std::vector<std::uint64_t> boundaries{}; ///< the owners' P + 1 boundaries; on a tree, the boundaries of cells
+    /// The P + 1 boundaries of the owners' ranges. On a tree, each range consists of cells (see tree_cells), and the
+    /// vector contains the boundaries of all cells.
+    std::vector<std::uint64_t> boundaries{};
 
     template <class F>
     void shared_state(F&& f) {

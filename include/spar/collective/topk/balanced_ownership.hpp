@@ -62,10 +62,10 @@ class quantile_search {
     }
   }
 
-  /// Returns whether the search may end: either no bound can be refined further, or no block exceeds its limit if each
-  /// bound is the known position whose `below` is nearest to the target. A block that should get t entries has the
-  /// limit t + max(t / 32, number of blocks), but at most `most`, which is for a block of average size and is scaled
-  /// for each block.
+  /// Returns whether the search may end: either no bound can be refined further, or no block exceeds its limit. To
+  /// compare blocks with their limits, this function places each bound at `low` or `high`, whichever is nearer to the
+  /// target. A block that should get t entries has the limit t + max(t / 32, number of blocks), but at most `most`. The
+  /// value `most` is for a block of average size and is scaled for each block.
   [[nodiscard]] bool may_end(std::uint64_t most) const {
     const std::uint64_t mean = target_.n / (quantiles_.size() + 1);
     std::uint64_t below = 0;
@@ -90,8 +90,8 @@ class quantile_search {
     }
     return counts_.span();
   }
-  /// Narrows the range of each quantile. The caller must have replaced the counts that `count` returned by their sums
-  /// over all ranks.
+  /// Narrows the range of each quantile. Before this call, the caller must replace each count from `count` with the sum
+  /// of that count over all ranks.
   void narrow() {
     const std::uint64_t* count = counts_.data();
     for (quantile& q : quantiles_) {
@@ -125,9 +125,9 @@ class quantile_search {
 /// Adjusts the `bounds` of the `target.count()` blocks of [0, n) so that the number of entries in each block is about
 /// the number that `target` prescribes. With `uniform_ownership{n, P}` as the target, P blocks get about equally many
 /// entries. `mine` holds the ascending indices of this rank's entries; all other arguments are equal on all ranks. The
-/// bounds change only if `anew` is true, if a block has more than `most` entries of all ranks, or if the bounds are
-/// invalid, such as zeros before the first call. If `target` has blocks of different sizes, `most` is for a block of
-/// average size and is scaled for each block.
+/// bounds change only if `anew` is true, if a block contains more than `most` of all ranks' entries, or if the bounds
+/// are invalid, for example all 0 before the first call. If `target` has blocks of different sizes, `most` is for a
+/// block of average size and is scaled for each block.
 ///
 /// With b blocks, every call runs an allreduce of b counters. Each refinement runs an allreduce of 7 (b - 1) counters,
 /// and shrinks the search range of each bound to an eighth. In each allreduce, a rank sends 2 ceil(log2 P) messages.

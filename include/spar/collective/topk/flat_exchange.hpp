@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How schedules exchange entries on a topology without a plan, such as `flat`: each rank sends its entries directly to
 // the owners (Ok-Topk, section 3.1.1), and an allgather gives all ranks the owners' sums. Before the allgather,
-// gather_shares balances the shares if this lowers the traffic of the busiest rank (section 3.1.2).
+// gather_shares moves sums between ranks until all ranks hold about equally many, if this lowers the traffic of the
+// busiest rank (section 3.1.2).
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>

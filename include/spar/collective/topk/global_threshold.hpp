@@ -91,8 +91,8 @@ class threshold_search {
     for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
     return counts_;
   }
-  /// Narrows the range of the search. The caller must have replaced the counters that `count` returned by their sums
-  /// over all ranks.
+  /// Narrows the range of the search. Before this call, the caller must replace each counter from `count` with the sum
+  /// of that counter over all ranks.
   void narrow() {
     const auto distance = [&](std::uint64_t count) {
       return count > bounds_.k ? count - bounds_.k : bounds_.k - count;
@@ -167,19 +167,19 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
 
 } // namespace detail
 
-/// Given the sums `mine` of this rank's block, removes every sum that is not among the k largest sums of all ranks by
+/// Removes from `mine`, the sums of this rank's block, every sum that is not among the largest sums of all ranks by
 /// magnitude. The number of sums that all ranks keep together is within `bounds`; if fewer than `bounds.least` sums are
 /// nonzero, the ranks keep all nonzero sums. If not all sums at the threshold can be kept, sums of lower ranks have
-/// priority and, on one rank, sums with lower indices. Sets the P + 1 `shares` so that rank r's kept sums are
-/// [shares[r], shares[r + 1]) of all kept sums in rank order.
+/// priority; among the sums of one rank, those with lower indices have priority. Sets the P + 1 `shares` so that rank
+/// r's kept sums are [shares[r], shares[r + 1]) of all kept sums in rank order.
 ///
 /// `last_threshold` is the threshold of the last call, as a magnitude, and 1 before the first call. If `anew` is true,
 /// or if too few or too many sums reach this threshold, the ranks search for a new threshold and store it in
 /// `last_threshold`. In every call, a rank sends ceil(log2 P) messages, which have 2 (P - 1) words of 4 bytes in all,
 /// or 4 (P - 1) words with 64-bit indices. A search adds rounds, and repeats these messages if the threshold changes.
 /// Each round is an allreduce by recursive doubling, with messages of 62 words. For values of 4 bytes, a search adds at
-/// most 8 rounds, and fewer if the threshold changes little or if `bounds` allow a number near k. Returns the number of
-/// added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
+/// most 8 rounds, and fewer if the threshold changes little or if `bounds` do not require exactly k sums. Returns the
+/// number of added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
 /// impossible.
 template <transport Net, element T, index_type Index>
 task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
@@ -192,7 +192,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   const bruck_allgather allgather;
   const recursive_doubling allreduce;
   const auto rank = static_cast<std::size_t>(net.rank());
-  // For each owner: the number of its entries above the threshold, then at the threshold.
+  // For each owner: the number of entries above the threshold, then the number of entries at the threshold.
   buffer<counter> counts(net.memory(), 2 * ranks);
   detail::threshold_counts all;
   const auto count_own = [&] {

@@ -44,7 +44,7 @@ struct chains {
   void options(F&&) const noexcept {}
 
   /// An upper bound on the number of times that a contribution is encoded: once at each hop of the longest chain of
-  /// every level, and once as part of its owner's sum.
+  /// every level, and once as part of an owner's sum.
   [[nodiscard]] static std::int64_t encodings(const flex_plan& plan) noexcept {
     std::int64_t hops = plan.ranks() > 1 ? 1 : 0;
     for (std::size_t l = 0; l < plan.levels(); ++l) hops += static_cast<std::int64_t>(plan.longest_chain(l)) - 1;
@@ -106,7 +106,7 @@ struct chains {
   template <transport Net, element T, index_type Index, class Op, class Storage>
   static task<sparse_stream<T, Index>> streams(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                                Op op, Storage store, std::span<T> residual) {
-    const std::span<const std::uint64_t> no_bounds; // empty, because the ranges of the plan are indices, not cells
+    const std::span<const std::uint64_t> no_bounds; // empty, because the plan's ranges are ranges of indices
     const sparse_stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op, no_bounds, store, residual);
     co_return co_await flex_allgather(net, plan, block.view(), op.template neutral<T>(), no_bounds, store, residual);
   }

@@ -44,7 +44,7 @@ class flex_coded_sum {
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
-    // A different step at each hop, so that a codec with random rounding draws different random numbers.
+    // A different `step` at each hop, so that a codec with random rounding draws different random numbers.
     const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_);
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
@@ -81,12 +81,12 @@ class flex_coded_sum {
   Op op_;
   std::span<T> residual_;
   std::span<const flex_plan::part> parts_;
-  std::optional<fixed_vector<buffer<std::byte>>> rooms_; // for each part, the memory of its encoded message
+  std::optional<fixed_vector<buffer<std::byte>>> rooms_; // for each chain of this rank, the encoded message
   std::uint64_t level_ = 0;
 };
 
-/// The `Work` of flex_execute for a compressed all-gather of dense values: forwards the bytes of encoded cells down the
-/// tree.
+/// The `Work` of flex_execute for a compressed all-gather of dense values: forwards encoded cells down the tree
+/// unchanged. A cell is a range of values that its owner encodes separately.
 class flex_encoded_copy {
  public:
   static constexpr bool straight = false;

@@ -15,8 +15,8 @@
 
 namespace spar::detail {
 
-/// The `Work` of flex_execute for an all-gather of encoded streams: each owner encodes its cells once, and ranks
-/// forward whole encoded cells down the tree.
+/// The `Work` of flex_execute for an all-gather of encoded streams: each owner encodes each of its cells (ranges of
+/// indices) once, and ranks forward whole encoded cells down the tree.
 template <element T, index_type Index, class Storage>
 class flex_encoded_streams {
  public:
@@ -33,7 +33,7 @@ class flex_encoded_streams {
     std::fill_n(sent_->data(), parts.size(), payload());
   }
   [[nodiscard]] payload outgoing(std::size_t part) {
-    payload& message = sent_->span()[part]; // all receivers of a part get the same message
+    payload& message = sent_->span()[part]; // all receivers in a chain get the same message
     if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
     return message;
   }
@@ -58,7 +58,7 @@ class flex_encoded_streams {
   pool* memory_;
   encoded_parts<Storage, T, Index> parts_of_all_; // part c is the encoded cell c
   std::span<const flex_plan::part> parts_;
-  std::optional<buffer<payload>> sent_; // for each part its message, empty until `outgoing` makes the message
+  std::optional<buffer<payload>> sent_; // for each chain of this rank, the message to send, set by `outgoing`
 };
 
 } // namespace spar::detail

@@ -135,9 +135,9 @@ class flex_streams {
     return have_.slice(range(part).begin, range(part).end);
   }
 
-  /// Joins the streams of all parts i for which `is_held(i)` is true into the stream that this rank holds on the next
-  /// level. These parts have adjacent ranges. The result is sparse if no part is dense and the parts have at most
-  /// `limit(range)` entries in all, where `range` is the union of the parts' ranges.
+  /// Joins the streams of_part[i] of those chains i for which `is_held(i)` is true into the stream that this rank holds
+  /// on the next level. These chains have adjacent ranges. The result is sparse if no joined stream is dense and the
+  /// joined streams have at most `limit(range)` entries in all, where `range` is the union of the chains' ranges.
   template <class IsHeld, class Limit>
   void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
     buffer<stream_view<T, Index>> views(*memory_, of_part.size());
@@ -248,7 +248,7 @@ class flex_stream_sum : public flex_streams<T, Index> {
   std::span<T> residual_;
   std::uint64_t level_ = 0;
   std::optional<outgoing_list<Storage, T, Index>> out_;
-  std::optional<buffer<std::size_t>> first_; // for each part, the offset in `views_` of the streams of its chain
+  std::optional<buffer<std::size_t>> first_; // for each chain of this rank, the offset of its streams in `views_`
   // For each chain whose root is this rank, the streams of the chain's ranks in the order of the chain.
   std::optional<buffer<stream_view<T, Index>>> views_;
 };
@@ -276,10 +276,10 @@ class flex_stream_copy : public flex_streams<T, Index> {
     return 0;
   }
   std::uint64_t all_taken() {
-    // Joins only the parts to which this rank added values on the way up. A rank that was a part's root and added no
-    // values held nothing of the part on the level below. The limit is infinite, so the joined stream is dense only if
-    // a part is dense. All ranks get all parts in the end, but join them in different groups, so with a limit some
-    // ranks might get a dense result and others a sparse one.
+    // Joins only the streams of chains in which this rank added values on the way up: a root that added no values held
+    // nothing of the chain's range on the level below. The limit is infinite, so the joined stream is dense only if one
+    // of the streams is dense. All ranks get all streams in the end, but join them in different groups, so with a
+    // finite limit some ranks might get a dense result and others a sparse one.
     base::join(
         std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); },
         [](const index_range&) { return std::numeric_limits<std::uint64_t>::max(); });
@@ -288,7 +288,7 @@ class flex_stream_copy : public flex_streams<T, Index> {
   void end_level() { base::hold_next(); }
 
  private:
-  // For each part, the stream that has arrived or, if this rank is the root, this rank's own slice.
+  // For each chain of this rank, the received stream; if this rank is the chain's root, the slice that it sends.
   std::optional<buffer<stream_view<T, Index>>> came_;
 };
 

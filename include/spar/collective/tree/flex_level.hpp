@@ -23,11 +23,12 @@ namespace spar {
 
 namespace detail {
 
-/// A message of one part on one level, where a part is this rank's place in the chain of a call. Two ranks number the
-/// messages from one to the other in the same order, by hop and then by call, and distribute the messages over the
-/// lanes in this order, so that both ranks know which message is which. A rank sends the messages of a hop only after
-/// all its messages of earlier hops have left, so that messages for which many ranks wait are not delayed. Ranks cannot
-/// wait for each other in a cycle, because a message depends only on earlier hops.
+/// A message that this rank sends or receives on one level; `part` is the position of the message's chain among all
+/// chains of this rank on the level. The sender and the receiver number the messages between them in the same order, by
+/// hop and then by call, and distribute the messages over the lanes in this order, so that both ranks know which
+/// message is which. A rank sends the messages of a hop only after all its messages of earlier hops have left, so that
+/// messages for which many ranks wait are not delayed. Ranks cannot wait for each other in a cycle, because a message
+/// depends only on earlier hops.
 struct flex_message {
   rank_t peer;
   std::size_t place; // the peer's position in the chain, from 0
@@ -208,7 +209,7 @@ class flex_level {
   Work* work_;
   flex_messages awaited_;
   flex_messages out_;
-  buffer<flex_message*> out_of_; // for each part its outgoing message, or null
+  buffer<flex_message*> out_of_; // for each chain of this rank, the outgoing message or null
   fixed_vector<flex_message*> by_hop_;
   std::size_t hop_ = 0;     // the hop whose messages are being sent
   std::size_t hop_end_ = 0; // the end of the messages of hop `hop_` in `by_hop_`
@@ -220,10 +221,10 @@ class flex_level {
 };
 
 /// Executes a plan on one rank, level by level: from the bottom up if `up` is true, else from the top down. The chains
-/// of a level run at the same time. For each of this rank's parts of a level, `work` provides the message to send
+/// of a level run at the same time. For each chain of this rank on a level, `work` provides the message to send
 /// (`outgoing`) and may provide the memory for a received message (`place`). Then `work` processes each received
-/// message (`take`), and at the end of the level all of them together (`all_taken`). `take` and `all_taken` return the
-/// amount of work, in entries.
+/// message (`take`), and at the end of the level all received messages together (`all_taken`). `take` and `all_taken`
+/// return the amount of work, in entries.
 template <transport Net, class Work>
 task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
   for (std::size_t l = 0; l < plan->levels(); ++l) {

@@ -70,7 +70,8 @@ class tree_plans {
   /// A hash of the tree's shape and of the bandwidths and latencies of its links. All ranks need trees with the same
   /// hash, because plans and choices depend on shape and links.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
-  /// FlexReduce's plan in cells. This plan is valid for every n, because each call chooses its own bounds of the cells.
+  /// FlexReduce's plan for cells, ranges of indices whose bounds each call chooses. The plan is therefore valid for
+  /// every n.
   [[nodiscard]] const tree_cells& cells() const noexcept { return cells_; }
   /// The order of the ranks from left to right in the tree.
   [[nodiscard]] rank_order order() const noexcept { return {tree_.leaves().data(), numbers_.data()}; }

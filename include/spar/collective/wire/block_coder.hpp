@@ -114,7 +114,7 @@ class block_coder {
       kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
   }
   /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
-  /// Otherwise, `residual` and `scratch` must be at least as long as `values`.
+  /// If `residual` is not empty, `residual` and `scratch` must be at least as long as `values`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::span<T> residual,
                   std::span<T> scratch) const {

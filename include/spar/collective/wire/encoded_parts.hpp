@@ -21,9 +21,9 @@ namespace spar {
 /// sparse or dense.
 template <class Storage, element T, index_type Index>
 class encoded_parts {
-  struct facts { // one row of the table in a message: the size and format of a part
+  struct facts { // the size and format of one part; a message contains one `facts` for each part
     std::uint64_t bytes;
-    std::uint64_t count_and_format; // the count is in the low 56 bits, the wire_format in the high 8 bits
+    std::uint64_t count_and_format; // low 56 bits: number of entries or dense values; high 8 bits: wire_format
 
     [[nodiscard]] std::uint64_t count() const noexcept { return count_and_format << 8 >> 8; }
     [[nodiscard]] wire_format format() const noexcept { return static_cast<wire_format>(count_and_format >> 56); }

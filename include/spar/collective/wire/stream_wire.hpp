@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Turns streams into messages, and messages into streams, by the codecs of a storage. With a storage that copies
-// nothing, such as `coo`, messages refer to the stream's own memory, and these classes encode nothing.
+// nothing, such as `coo`, the classes in this file encode nothing, and messages refer to the stream's own memory.
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
@@ -61,8 +61,9 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
   net.note_decompression(net.net().now() - begin);
 }
 
-/// Returns a message of the stream `v`, whose indices lie in `range`. The message refers to `room` if the stream is
-/// encoded, otherwise to the memory of `v`.
+/// Returns a message of the stream `v`, whose indices lie in `range`. The message refers to the memory of `v` if this
+/// memory can be sent as it is (entries with a lending codec, or dense values without a block codec), otherwise to
+/// `room`.
 template <transport Net, class Storage, element T, index_type Index>
 payload encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                       std::uint64_t step, buffer<std::byte>& room) {
@@ -97,7 +98,7 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   if (storage::plain_blocks<Storage> && came.format == wire_format::encoded) {
     raise<corrupt_message>(
         {"an encoded block of ", came.count,
-         " values arrived; expected plain values, because the storage of this rank has no block codec that encodes"});
+         " values arrived; expected plain values, because the storage of this rank does not encode dense values"});
   }
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
@@ -178,7 +179,7 @@ class outgoing<Storage, T, Index> {
                   std::span<T>) const noexcept {}
 };
 
-/// Messages, in flight at the same time, of streams that this rank does not use after the sends.
+/// Messages that may be in flight at the same time, of streams that this rank does not use after the sends.
 template <class Storage, element T, index_type Index>
 class outgoing_list {
   static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
@@ -262,8 +263,8 @@ class relayed {
     message_ = own_(net, store, v, range, 0);
     view_ = own_.settled(net, store, v, range, residual);
   }
-  /// On any other rank, copies the received stream `in` to memory of this rank, because a message in the sender's
-  /// memory cannot be forwarded.
+  /// On a rank that is not the owner, copies the received stream `in` to memory of this rank, because a message in the
+  /// sender's memory cannot be forwarded.
   template <transport Net>
   void take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
     const wire_format format = in.head().format;
