@@ -72,8 +72,8 @@ lossy = compile_suite("threads", f"bounded={coded}@0.15", f"blind={coded}").stdo
 checked = "--ranks 3 --count 20K --density 0.5 --iterations 1 --check --systems".split()
 found = rows(lossy, *checked, "bounded")["bounded"]
 expect(found["correct"] is True and 0 < found["max_error"] <= found["error_bound"], f"bounded: {found}")
-done = subprocess.run([lossy, *checked, "blind"], capture_output=True, text=True)
-expect(done.returncode == 1 and "NO: error" in done.stdout, f"blind: {done}")
+blind = subprocess.run([lossy, *checked, "blind"], capture_output=True, text=True)
+expect(blind.returncode == 1 and "NO: error" in blind.stdout, f"blind: {blind}")
 
 # What is up to date is not compiled again; a changed header or library is.
 again = compile_suite("threads", *systems, *headers)

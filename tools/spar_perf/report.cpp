@@ -181,10 +181,11 @@ namespace {
 constexpr int row_format = 2;
 
 /// The keys by which two rows belong to the same system and workload.
-constexpr const char* identity[] = {"system", "transport", "library", "ranks", "n", "density", "type", "index_bits",
-                                    "pattern", "input", "seed", "in_place", "skew", "epsilon", "tau", "tau_prime",
-                                    "alpha", "beta", "gamma_sparse", "gamma_dense", "latency", "bandwidth", "compute",
-                                    "cores", "jitter", "ranks_per_host", "topology"};
+constexpr const char* identity[] = {"system",       "transport",      "library", "ranks",     "n",       "density",
+                                    "type",         "index_bits",     "pattern", "input",     "seed",    "in_place",
+                                    "skew",         "epsilon",        "tau",     "tau_prime", "alpha",   "beta",
+                                    "gamma_sparse", "gamma_dense",    "latency", "bandwidth", "compute", "cores",
+                                    "jitter",       "ranks_per_host", "topology"};
 
 nlohmann::ordered_json to_json(const machine& here) {
   return {{"processor", here.processor}, {"cores", here.cores}, {"system", here.system},
