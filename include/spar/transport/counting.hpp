@@ -13,7 +13,7 @@ namespace spar {
 /// A number of messages, and the total size of their payloads.
 struct counted_traffic {
   std::uint64_t messages = 0;
-  std::uint64_t bytes = 0; ///< payloads only; each message also has a header of sizeof(header) bytes
+  std::uint64_t bytes = 0; ///< payloads only, without headers (at most sizeof(header) bytes per message)
   friend bool operator==(const counted_traffic&, const counted_traffic&) = default;
 };
 

@@ -178,7 +178,7 @@ class activation {
     }
   }
 
-  // Sends from the memory of `note`, so that starting a round allocates nothing.
+  // Passes the bytes of `note` as a view and not as a string, so that starting a round allocates nothing.
   void send(const round_note& note, rank_t peer) {
     const std::string_view text(reinterpret_cast<const char*>(&note), sizeof(note));
     send_text(*net_, control_message::purpose::round, text, peer);

@@ -34,7 +34,7 @@ struct call_name : operation_record {
   call_name* next = nullptr;
   std::string text;
   std::uint64_t hash = 0;
-  std::uint64_t number = 0; // the calls with this name have this number modulo `max_in_flight`; 0 until known
+  std::uint64_t number = 0; // the numbers of this name's calls modulo `max_in_flight`; 0 until rank 0 has assigned it
   std::uint64_t calls = 0;
   bool in_flight = false;
 };
