@@ -125,12 +125,12 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
   wrong.ends = {4, 3};
   expect(wrong, "stream 0 ends at entry 4; expected at least 0 and at most 3");
   wrong.ends = {1, 2};
-  expect(wrong, "expected format 4 with 2 streams");
+  expect(wrong, "expected wire format 4, 2 streams");
   wrong.ends = {3};
-  expect(wrong, "expected format 4 with 2 streams");
+  expect(wrong, "expected wire format 4, 2 streams");
   wrong = right;
   wrong.values.pop_back();
-  expect(wrong, "expected format 4 with 2 streams");
+  expect(wrong, "expected wire format 4, 2 streams");
   wrong = right;
   wrong.format = spar::wire_format::sparse; // a format without ends of parts
   expect(wrong, "12 bytes, is not a multiple of the element size of 8 bytes");
