@@ -6,7 +6,7 @@
 
 int main(int argc, char** argv) {
   using spar::storage::coo, spar::storage::then;
-  perf::suite systems;
+  spar::perf::suite systems;
   systems.add("star", own::star{});
   systems.add("there_and_back", own::there_and_back{});
   systems.add("truncated", spar::compose(then<coo, own::truncated>{}, spar::dsar_split{}), 1.0 / 128);

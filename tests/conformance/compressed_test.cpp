@@ -557,7 +557,8 @@ struct disagreeing {
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
     std::vector<spar::statistics> cost(static_cast<std::size_t>(net.size()));
-    if (which == chosen) net.port().set_network({1e-6, 1e-6, 1e-9, 1e-9}); // so slow that the algorithm compresses
+    if (which == chosen)
+      net.port().node().set_network({1e-6, 1e-6, 1e-9, 1e-9}); // so slow that the algorithm compresses
     const program call{which, named(rank == 1 ? "half" : "bf16"), 32768, x, plan, &cost};
     try {
       auto pending = call.begin(net, std::span((*x)[rank]));

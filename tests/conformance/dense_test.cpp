@@ -128,7 +128,7 @@ TYPED_TEST(dense_spans, bits_are_the_same_in_every_order_of_arrival) {
     };
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
       auto again = make_dense_cases<float>(ranks, real_value<float>);
-      run_sim(ranks, program{&again}, random_order(seed));
+      run_sim<spar::any_transport>(ranks, program{&again}, random_order(seed));
       ASSERT_NO_FATAL_FAILURE(expect_same(again));
     }
     auto again = make_dense_cases<float>(ranks, real_value<float>);

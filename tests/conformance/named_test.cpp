@@ -184,7 +184,7 @@ spar::task<void> through_a_decorator(spar::sim& inner, Program program) {
 TEST(named, a_name_that_rank_0_never_starts_in_virtual_time) {
   int timeouts = 0;
   const name_that_rank_0_never_starts program{&timeouts};
-  run_sim(2, program);
+  run_sim<spar::any_transport>(2, program);
   EXPECT_EQ(timeouts, 1);
   spar::simulator engine(2);
   engine.run([&](spar::sim& inner) { return through_a_decorator(inner, program); });

@@ -118,7 +118,7 @@ TEST(nonblocking, many_in_flight_in_every_order_of_arrival) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     many_calls data{5};
-    run_sim(5, interleaved{&data}, random_order(seed, seed % 2 == 0));
+    run_sim<spar::any_transport>(5, interleaved{&data}, random_order(seed, seed % 2 == 0));
     ASSERT_NO_FATAL_FAILURE(data.check());
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compositions of every topology and schedule with a stream codec that rounds: the rounding errors of entries are in
 // the residuals (see conformance/product).
+#include "product/chosen_selector.hpp"
 #include "product/product.hpp"
 #include "support/varint.hpp"
 
@@ -17,8 +18,10 @@ constexpr auto some_selectors = std::tuple{
     named_model("threshold_reuse", spar::selector::threshold_reuse{.density = 0.05}),
 };
 
-TEST(product_of_stream_codecs_that_round, over_a_flat_network) { check_flat(rounding_storages, some_selectors); }
-TEST(product_of_stream_codecs_that_round, over_a_tree) { check_tree(rounding_storages, some_selectors); }
+TEST(product_of_stream_codecs_that_round, over_a_flat_network) {
+  check_flat(rounding_storages, chosen(some_selectors));
+}
+TEST(product_of_stream_codecs_that_round, over_a_tree) { check_tree(rounding_storages, chosen(some_selectors)); }
 
 } // namespace
 } // namespace spar_test

@@ -54,7 +54,7 @@ TYPED_TEST(rounding, bits_are_the_same_in_every_order_of_arrival) {
     const std::uint64_t seeds = !has_sim ? 0 : is_shortened ? 2 : 20;
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
       auto again = rounded_cases<float, std::uint32_t>(ranks);
-      run_sim(ranks, program{&again}, random_order(seed, seed % 2 == 0));
+      run_sim<spar::any_transport>(ranks, program{&again}, random_order(seed, seed % 2 == 0));
       ASSERT_NO_FATAL_FAILURE(expect_same(again, "seed", seed));
     }
     if (depends_on_the_network<TypeParam>) {

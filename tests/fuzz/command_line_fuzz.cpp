@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   try {
-    const perf::options o = perf::parse_options(static_cast<int>(arguments.size()), arguments.data(), "sim");
+    const spar::perf::options o =
+        spar::perf::parse_options(static_cast<int>(arguments.size()), arguments.data(), "sim");
     fuzz::demand(o.count >= 1 && o.count <= std::uint64_t{1} << 53, "the count is out of range");
     fuzz::demand(o.ranks >= 0 && o.iterations >= 1 && o.warmup >= 0 && o.ranks_per_host >= 1,
                  "a number is out of range");
@@ -26,11 +27,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::demand(std::isfinite(x) && x >= 0, "a time or rate is negative or not finite");
     fuzz::demand(o.bandwidth > 0 && !o.systems.empty(), "there is nothing to measure");
     for (const double density : o.densities) {
-      const perf::workload w = perf::workload_of(o, density, std::max(o.ranks, 1));
+      const spar::perf::workload w = spar::perf::workload_of(o, density, std::max(o.ranks, 1));
       fuzz::demand(density >= 0 && density <= 1 && w.k <= w.n, "a workload has more entries than indices");
     }
-  } catch (const perf::early_end&) {
-  } catch (const perf::usage_error&) {
+  } catch (const spar::perf::early_end&) {
+  } catch (const spar::perf::usage_error&) {
     fuzz::refused = true;
   }
   return 0;

@@ -38,7 +38,7 @@ struct program {
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    net.port().set_network(dear_bytes);
+    net.port().node().set_network(dear_bytes);
     const auto r = static_cast<std::size_t>(net.rank());
     (*sums)[r] = (*x)[r];
     auto call = (*reducers)[r]->start(net, std::span((*sums)[r]));

@@ -53,8 +53,8 @@ TEST(inquiry, finds_every_division_of_the_ranks_between_two_algorithms) {
         by_algorithm program{std::vector<int>(static_cast<std::size_t>(ranks))};
         for (spar::rank_t r = 0; r < ranks; ++r)
           program.of_rank[static_cast<std::size_t>(r)] = (division >> r & 1) != 0 ? other : 0;
-        run_sim(ranks, program);
-        run_sim(ranks, program, {.synchronous = true});
+        run_sim<spar::any_transport>(ranks, program);
+        run_sim<spar::any_transport>(ranks, program, {.synchronous = true});
       }
     }
   }
@@ -65,7 +65,7 @@ TEST(inquiry, ends_threads_long_before_the_deadline) {
   if (!has_threads) return;
   for (const bool synchronous : {false, true}) {
     const double start = spar::endpoint::now();
-    run_threads(4, by_algorithm{{0, 0, 1, 1}}, {.synchronous = synchronous});
+    run_threads<spar::any_transport>(4, by_algorithm{{0, 0, 1, 1}}, {.synchronous = synchronous});
     EXPECT_LT(spar::endpoint::now() - start, 60);
   }
 }

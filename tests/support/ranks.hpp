@@ -6,11 +6,15 @@
 #include "support/extent.hpp"
 
 #include <spar/sim.hpp>
+#include <spar/transport/any.hpp>
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <ostream>
+#include <type_traits>
+#include <vector>
 
 namespace spar_test {
 
@@ -52,26 +56,40 @@ inline std::ostream& operator<<(std::ostream& out, mode where) {
 template <class Net>
 using on_rank = std::function<spar::task<void>(Net&)>;
 
-inline void run_on_threads(spar::rank_t ranks, const on_rank<spar::threads>& program,
-                           const spar::thread_options& options) {
+/// Calls `program` on the rank, as a Net: the rank's own type, or any_transport, for which programs are compiled once.
+template <class Net, class Rank>
+class program_net {
+ public:
+  explicit program_net(Rank& rank) : net_(rank) {}
+  spar::task<void> start(const on_rank<Net>& program) { return program(net_); }
+  void run(const on_rank<Net>& program) { spar::run_until_done(net_, program(net_)); }
+
+ private:
+  std::conditional_t<std::is_same_v<Net, Rank>, Net&, Net> net_;
+};
+
+template <class Net>
+void run_on_threads(spar::rank_t ranks, const on_rank<Net>& program, const spar::thread_options& options) {
   spar::thread_group group{ranks, options};
-  group.run([&](spar::threads& net) { spar::run_until_done(net, program(net)); });
+  group.run([&](spar::threads& rank) { program_net<Net, spar::threads>(rank).run(program); });
 }
-template <class Program>
+template <class Net = spar::threads, class Program>
 void run_threads(spar::rank_t ranks, const Program& program, const spar::thread_options& options = {}) {
-  run_on_threads(ranks, std::cref(program), options);
+  run_on_threads<Net>(ranks, std::cref(program), options);
 }
 
-inline double run_on_sim(spar::rank_t ranks, const on_rank<spar::sim>& program,
-                         const spar::simulator_options& options) {
+template <class Net>
+double run_on_sim(spar::rank_t ranks, const on_rank<Net>& program, const spar::simulator_options& options) {
+  using net = program_net<Net, spar::sim>;
   spar::simulator engine{ranks, options};
-  engine.run(program);
+  std::vector<std::unique_ptr<net>> nets; // which programs use until the end of `run`
+  engine.run([&](spar::sim& rank) { return nets.emplace_back(std::make_unique<net>(rank))->start(program); });
   return engine.time();
 }
 /// Runs the program in the simulator; returns its virtual seconds.
-template <class Program>
+template <class Net = spar::sim, class Program>
 double run_sim(spar::rank_t ranks, const Program& program, const spar::simulator_options& options = {}) {
-  return run_on_sim(ranks, std::cref(program), options);
+  return run_on_sim<Net>(ranks, std::cref(program), options);
 }
 
 /// Options that delay messages by up to ten latencies, in an order that depends on the seed.
@@ -86,13 +104,12 @@ inline spar::simulator_options random_order(std::uint64_t seed, bool synchronous
 /// Runs the program in `where`; if that transport is compiled out, on the other one with the same kind of sends.
 template <class Program>
 void run(mode where, spar::rank_t ranks, const Program& program) {
+  using net = spar::any_transport;
   const bool synchronous = where == mode::threads_synchronous || where == mode::sim_synchronous;
-  if constexpr (has_threads) {
-    if (!has_sim || where == mode::threads || where == mode::threads_synchronous) {
-      return run_threads(ranks, program, {.synchronous = synchronous});
-    }
+  if (has_threads && (!has_sim || where == mode::threads || where == mode::threads_synchronous)) {
+    return run_threads<net>(ranks, program, {.synchronous = synchronous});
   }
-  if constexpr (has_sim) run_sim(ranks, program, synchronous ? random_order(7, true) : spar::simulator_options{});
+  run_sim<net>(ranks, program, synchronous ? random_order(7, true) : spar::simulator_options{});
 }
 
 } // namespace spar_test

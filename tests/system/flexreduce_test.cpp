@@ -283,7 +283,7 @@ TEST(flexreduce, has_the_same_bits_on_every_rank_and_in_every_order_of_arrival) 
     std::mt19937_64 random(9);
     for (auto& mine : x)
       for (float& value : mine) value = static_cast<float>(random() % 1000003) * 1e-3F;
-    run_sim(9, reduce<float>{&plan, &x}, random_order(seed));
+    run_sim<spar::any_transport>(9, reduce<float>{&plan, &x}, random_order(seed));
     for (const auto& mine : x) ASSERT_EQ(mine, x[0]);
     if (first.empty()) first = x;
     ASSERT_EQ(x, first);
@@ -296,7 +296,7 @@ TEST(flexreduce, of_streams_has_the_same_bits_in_every_order_of_arrival) {
   std::vector<std::vector<float>> first;
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
     std::vector<std::vector<float>> sums(9);
-    run_sim(9, reduce_streams<spar::sum>{&plan, &mine, &sums}, random_order(seed));
+    run_sim<spar::any_transport>(9, reduce_streams<spar::sum>{&plan, &mine, &sums}, random_order(seed));
     for (const auto& sum : sums) ASSERT_EQ(sum, sums[0]);
     if (first.empty()) first = sums;
     ASSERT_EQ(sums, first);

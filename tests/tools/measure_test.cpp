@@ -52,33 +52,28 @@ struct moves_an_entry {
   }
 };
 
-using net_type = perf::counting_links<spar::threads>;
-
-perf::row measured(const auto& add, double density = 0.01, const std::string& name = "own") {
-  perf::options o;
+spar::perf::row measured(const auto& add, double density = 0.01, const std::string& name = "own") {
+  spar::perf::options o;
   o.count = 10000;
   o.iterations = 2;
   o.warmup = 1;
   o.check = true;
   o.systems = {name};
-  const perf::workload w = perf::workload_of(o, density, 3);
-  perf::registry<net_type, float, std::uint32_t> all(o, density, spar::tree::flat(3));
+  const spar::perf::workload w = spar::perf::workload_of(o, density, 3);
+  spar::perf::registry<float, std::uint32_t> all(o, density, spar::tree::flat(3));
   add(all);
-  const auto systems = perf::choose(all, o);
-  const auto sums = perf::sums_to_check<float>(w, o);
-  std::vector<perf::record> records;
-  const perf::root_links links(spar::tree::flat(3));
+  const auto systems = spar::perf::choose(all, o);
+  const auto sums = spar::perf::sums_to_check<float>(w, o);
+  std::vector<spar::perf::record> records;
+  const spar::perf::root_links links(spar::tree::flat(3));
   spar::thread_group group(3);
   group.run([&](spar::threads& inner) {
-    net_type net(inner, links);
-    auto its = perf::measure(net, o, w, systems, &*sums);
+    spar::perf::measured_net net(inner, links);
+    auto its = spar::perf::measure(net, o, w, systems, &*sums);
     if (net.rank() == 0) records = std::move(its);
   });
-  return perf::rows_of(systems, std::move(records), w, density, sums, o).at(0);
+  return spar::perf::rows_of(systems, std::move(records), w, density, sums, o).at(0);
 }
-
-// A late rank of a partial system is served by a progress thread, as docs/spar_perf.md says.
-static_assert(perf::has_progress_thread<perf::counting_links<spar::threads>>);
 
 TEST(Measure, AnAlgorithmOfOnesOwn) {
   const auto row = measured([](auto& systems) { systems.add("own", defective<none>{}); });
@@ -174,26 +169,26 @@ struct forgets {
   }
 };
 
-perf::row measured_over_steps(const auto& add) {
-  perf::options o;
+spar::perf::row measured_over_steps(const auto& add) {
+  spar::perf::options o;
   o.count = 10000;
   o.iterations = 3;
   o.check = o.dense_input = true;
-  o.pattern = perf::pattern_kind::drift;
+  o.pattern = spar::perf::pattern_kind::drift;
   o.systems = {"own"};
-  const perf::workload w = perf::workload_of(o, 0.01, 3);
-  perf::registry<net_type, float, std::uint32_t> all(o, 0.01, spar::tree::flat(3));
+  const spar::perf::workload w = spar::perf::workload_of(o, 0.01, 3);
+  spar::perf::registry<float, std::uint32_t> all(o, 0.01, spar::tree::flat(3));
   add(all);
-  const auto systems = perf::choose(all, o);
-  std::vector<perf::record> records;
-  const perf::root_links links(spar::tree::flat(3));
+  const auto systems = spar::perf::choose(all, o);
+  std::vector<spar::perf::record> records;
+  const spar::perf::root_links links(spar::tree::flat(3));
   spar::thread_group group(3);
   group.run([&](spar::threads& inner) {
-    net_type net(inner, links);
-    auto its = perf::measure(net, o, w, systems, nullptr);
+    spar::perf::measured_net net(inner, links);
+    auto its = spar::perf::measure(net, o, w, systems, nullptr);
     if (net.rank() == 0) records = std::move(its);
   });
-  return perf::rows_of(systems, std::move(records), w, 0.01, std::nullopt, o).at(0);
+  return spar::perf::rows_of(systems, std::move(records), w, 0.01, std::nullopt, o).at(0);
 }
 
 TEST(Measure, WhatIsSelectedAndWhatIsKeptAreAllThatWasBrought) {
@@ -209,7 +204,7 @@ TEST(Measure, WhatIsSelectedAndWhatIsKeptAreAllThatWasBrought) {
 }
 
 TEST(Measure, NamesThatAreNotThere) {
-  EXPECT_THROW(measured([](auto& systems) { systems.add("other", spar::ring{}); }), perf::usage_error);
+  EXPECT_THROW(measured([](auto& systems) { systems.add("other", spar::ring{}); }), spar::perf::usage_error);
 }
 
 } // namespace

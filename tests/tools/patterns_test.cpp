@@ -13,9 +13,9 @@
 
 namespace {
 
-using perf::pattern_kind;
-using perf::positions;
-using perf::workload;
+using spar::perf::pattern_kind;
+using spar::perf::positions;
+using spar::perf::workload;
 
 constexpr pattern_kind kinds[] = {pattern_kind::uniform, pattern_kind::clustered, pattern_kind::identical,
                                   pattern_kind::disjoint, pattern_kind::zipf};
@@ -55,7 +55,7 @@ TEST(Patterns, DriftDependsOnSeedRankStepAndIndexAlone) {
   const workload w{n, 500, 4, pattern_kind::drift, 1};
   const auto values = [&](const workload& of, int rank, int step, std::uint64_t first) {
     std::vector<double> x(n - first);
-    perf::drifting_values(of, rank, step, first, x);
+    spar::perf::drifting_values(of, rank, step, first, x);
     return x;
   };
   workload other = w;
@@ -74,7 +74,7 @@ TEST(Patterns, DriftHasAHeavyTailAndASignalThatChangesSlowly) {
   const workload w{n, 500, 2, pattern_kind::drift, 1};
   const auto values = [&](int rank, int step) {
     std::vector<double> x(n);
-    perf::drifting_values(w, rank, step, 0, x);
+    spar::perf::drifting_values(w, rank, step, 0, x);
     return x;
   };
   const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
@@ -137,9 +137,9 @@ TEST(Patterns, ZipfIndicesAreSharedMoreThanUniformOnes) {
 TEST(Patterns, ValuesAreSmallWholeNumbers) {
   const workload w{1000, 10, 2, pattern_kind::uniform, 1};
   std::set<int> seen;
-  for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(perf::value_at(w, 1, i));
+  for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(spar::perf::value_at(w, 1, i));
   EXPECT_EQ(seen, (std::set<int>{1, 2, 3, 4}));
-  EXPECT_EQ(perf::largest_value, 4);
+  EXPECT_EQ(spar::perf::largest_value, 4);
 }
 
 } // namespace

@@ -28,7 +28,7 @@ def compile_suite(*arguments):
 
 
 def refused(says, *arguments):
-    done = compile_suite("threads", *arguments)
+    done = compile_suite(*arguments)
     expect(done.returncode == 2, f"{arguments}: status {done.returncode}, {done.stdout}")
     expect(says in done.stderr, f"{arguments}: does not say '{says}' but {done.stderr}")
     expect(len(done.stderr.strip().splitlines()) == 1, f"{arguments}: not one sentence: {done.stderr}")
@@ -48,7 +48,7 @@ systems = ["mine=compose(exact_topk{.density = 0.01}, storage::half{}, split_all
            "coded=select=gaussian:0.01,store=coo+qsgd:4,by=dsar_split",
            "star=own::star{}"]
 headers = ["--", str(root / "examples/own_policies/policies.hpp")]
-done = compile_suite("threads", *systems, *headers)
+done = compile_suite(*systems, *headers)
 expect(done.returncode == 0, f"does not compile: {done.stderr}")
 if failures:
     sys.exit(1)
@@ -68,7 +68,7 @@ expect(list(found)[0] == "sparcml" and list(found)[-4:] == ["mine", "named", "co
 
 # A lossy system needs its bound.
 coded = "compose(then<coo, qsgd<4>>{}, dsar_split{})"
-lossy = compile_suite("threads", f"bounded={coded}@0.15", f"blind={coded}").stdout.strip()
+lossy = compile_suite(f"bounded={coded}@0.15", f"blind={coded}").stdout.strip()
 checked = "--ranks 3 --count 20K --density 0.5 --iterations 1 --check --systems".split()
 found = rows(lossy, *checked, "bounded")["bounded"]
 expect(found["correct"] is True and 0 < found["max_error"] <= found["error_bound"], f"bounded: {found}")
@@ -76,21 +76,21 @@ blind = subprocess.run([lossy, *checked, "blind"], capture_output=True, text=Tru
 expect(blind.returncode == 1 and "NO: error" in blind.stdout, f"blind: {blind}")
 
 # What is up to date is not compiled again; a changed header or library is.
-again = compile_suite("threads", *systems, *headers)
+again = compile_suite(*systems, *headers)
 expect(again.stdout == done.stdout and program.stat().st_mtime_ns == made, "compiled again")
 with tempfile.TemporaryDirectory() as directory:
     header = pathlib.Path(directory) / "a header.hpp"
     header.write_text("inline spar::ring chosen() { return {}; }\n")
     own = ["own=chosen()", "--", str(header)]
-    first = compile_suite("threads", *own)
+    first = compile_suite(*own)
     made = pathlib.Path(first.stdout.strip()).stat().st_mtime_ns
     header.write_text("inline spar::recursive_doubling chosen() { return {}; }\n")
-    expect(compile_suite("threads", *own).stdout == first.stdout, f"another program: {first.stderr}")
+    expect(compile_suite(*own).stdout == first.stdout, f"another program: {first.stderr}")
     expect(pathlib.Path(first.stdout.strip()).stat().st_mtime_ns > made, "the changed header was not compiled")
     found = rows(first.stdout.strip(), *"--ranks 4 --count 1K --density 1 --iterations 1 --systems own".split())
     expect(found["own"]["messages"] == 2, f"the ring instead of recursive doubling: {found['own']['messages']}")
     for name in ["ring", "mpi", "quorum:2", "ring+half"]:
-        taken = compile_suite("threads", f"{name}=ring{{}}")
+        taken = compile_suite(f"{name}=ring{{}}")
         ran = subprocess.run([taken.stdout.strip()], capture_output=True, text=True)
         expect(ran.returncode == 2 and "is already in use" in ran.stderr, f"{name}: {ran}")
 

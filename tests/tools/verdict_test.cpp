@@ -37,7 +37,7 @@ TEST(Verdict, ASystemAgainstItselfIsUndecided) {
     int undecided = 0;
     for (int run = 0; run < 2000; ++run) {
       const pairs x(count, 1, 0.1, random);
-      undecided += perf::compare_paired(x.first, x.second).text() == "cannot tell" ? 1 : 0;
+      undecided += spar::perf::compare_paired(x.first, x.second).text() == "cannot tell" ? 1 : 0;
     }
     EXPECT_GE(undecided, 1970) << count; // at least 1980 are expected, with a standard deviation of at most 4.5
   }
@@ -48,19 +48,19 @@ TEST(Verdict, ASystemSlowerByFivePerCentIsFound) {
   int slower = 0, faster = 0;
   for (int run = 0; run < 200; ++run) {
     const pairs x(40, 1.05, 0.03, random);
-    slower += perf::compare_paired(x.first, x.second).text() == "slower" ? 1 : 0;
-    faster += perf::compare_paired(x.second, x.first).text() == "faster" ? 1 : 0;
+    slower += spar::perf::compare_paired(x.first, x.second).text() == "slower" ? 1 : 0;
+    faster += spar::perf::compare_paired(x.second, x.first).text() == "faster" ? 1 : 0;
   }
   EXPECT_GE(slower, 190);
   EXPECT_GE(faster, 190);
 }
 
 /// The ratios 1 to n in a random order, against ones.
-perf::verdict of_numbers(std::size_t n) {
+spar::perf::verdict of_numbers(std::size_t n) {
   std::vector<double> x(n), ones(n, 1.0);
   std::iota(x.begin(), x.end(), 1.0);
   std::shuffle(x.begin(), x.end(), std::mt19937_64(3));
-  return perf::compare_paired(x, ones);
+  return spar::perf::compare_paired(x, ones);
 }
 
 TEST(Verdict, TheIntervalIsThatOfTheSignTest) {
@@ -78,15 +78,15 @@ TEST(Verdict, TheIntervalIsThatOfTheSignTest) {
 
 TEST(Verdict, OfFewIterationsHasNoBounds) {
   const std::vector<double> slow(7, 2.0), fast(7, 1.0);
-  const auto v = perf::compare_paired(slow, fast);
+  const auto v = spar::perf::compare_paired(slow, fast);
   EXPECT_EQ(v.ratio, 2);
   EXPECT_EQ(v.lowest, 0);
   EXPECT_EQ(v.highest, std::numeric_limits<double>::infinity());
   EXPECT_EQ(v.text(), "cannot tell");
   const std::vector<double> eight_slow(8, 2.0), eight_fast(8, 1.0);
-  EXPECT_EQ(perf::compare_paired(eight_slow, eight_fast).text(), "slower");
-  EXPECT_EQ(perf::compare_runs(slow, eight_fast, 1).text(), "cannot tell");
-  EXPECT_EQ(perf::compare_runs(eight_slow, eight_fast, 1).text(), "slower");
+  EXPECT_EQ(spar::perf::compare_paired(eight_slow, eight_fast).text(), "slower");
+  EXPECT_EQ(spar::perf::compare_runs(slow, eight_fast, 1).text(), "cannot tell");
+  EXPECT_EQ(spar::perf::compare_runs(eight_slow, eight_fast, 1).text(), "slower");
 }
 
 TEST(Verdict, TwoRunsOfDifferentLengths) {
@@ -95,12 +95,12 @@ TEST(Verdict, TwoRunsOfDifferentLengths) {
   std::vector<double> now(50), before(30);
   for (double& x : now) x = 0.9 * noise(random);
   for (double& x : before) x = noise(random);
-  const auto v = perf::compare_runs(now, before, 1);
+  const auto v = spar::perf::compare_runs(now, before, 1);
   EXPECT_NEAR(v.ratio, 0.9, 0.02);
   EXPECT_LT(v.lowest, v.ratio);
   EXPECT_GT(v.highest, v.ratio);
   EXPECT_EQ(v.text(), "faster");
-  EXPECT_EQ(perf::compare_runs(now, now, 1).text(), "cannot tell");
+  EXPECT_EQ(spar::perf::compare_runs(now, now, 1).text(), "cannot tell");
 }
 
 TEST(Verdict, TwoEqualRunsAreUndecided) {
@@ -111,25 +111,25 @@ TEST(Verdict, TwoEqualRunsAreUndecided) {
     std::vector<double> now(20), before(30);
     for (double& x : now) x = noise(random);
     for (double& x : before) x = noise(random);
-    undecided += perf::compare_runs(now, before, seed).text() == "cannot tell" ? 1 : 0;
+    undecided += spar::perf::compare_runs(now, before, seed).text() == "cannot tell" ? 1 : 0;
   }
   EXPECT_GE(undecided, 290); // 97 %: the bootstrap promises 99 % for many iterations only
 }
 
 TEST(Machine, ABusyMachineAndAChangedClockAreReported) {
-  perf::machine quiet;
+  spar::perf::machine quiet;
   quiet.cores = 4, quiet.load = 1.9, quiet.megahertz = 3000;
-  EXPECT_TRUE(perf::disturbances(quiet, quiet).empty());
-  perf::machine busy = quiet;
+  EXPECT_TRUE(spar::perf::disturbances(quiet, quiet).empty());
+  spar::perf::machine busy = quiet;
   busy.load = 2.1;
-  EXPECT_EQ(perf::disturbances(busy, quiet).at(0),
+  EXPECT_EQ(spar::perf::disturbances(busy, quiet).at(0),
             "the load average before the run was 2.1 on 4 cores: other programs disturb times");
-  perf::machine slow = quiet;
+  spar::perf::machine slow = quiet;
   slow.megahertz = 2800;
-  EXPECT_EQ(perf::disturbances(quiet, slow).at(0), "the clock changed from 3000 to 2800 MHz");
+  EXPECT_EQ(spar::perf::disturbances(quiet, slow).at(0), "the clock changed from 3000 to 2800 MHz");
   slow.megahertz = 0; // unknown
-  EXPECT_TRUE(perf::disturbances(quiet, slow).empty());
-  const perf::machine here = perf::this_machine();
+  EXPECT_TRUE(spar::perf::disturbances(quiet, slow).empty());
+  const spar::perf::machine here = spar::perf::this_machine();
   EXPECT_GE(here.cores, 1);
   EXPECT_FALSE(here.system.empty());
   EXPECT_FALSE(here.compiler.empty());

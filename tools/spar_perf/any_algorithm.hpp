@@ -3,6 +3,8 @@
 // for all systems, and for each system only the algorithm's own coroutines.
 #pragma once
 
+#include "measured_net.hpp"
+
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/selected_sum.hpp>
 #include <spar/runtime/channel.hpp>
@@ -22,10 +24,12 @@
 #include <utility>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
-/// Refers to an allreduce of dense values, of streams, or of both, whose owner keeps it alive. Port is the transport.
-template <class Port, class T, class Index>
+using channel = spar::channel<measured_net::port_type>;
+
+/// Refers to an allreduce of dense values, of streams, or of both, whose owner keeps it alive.
+template <class T, class Index>
 class any_allreduce {
   using stream = spar::sparse_stream<T, Index>;
   using stream_view = spar::stream_view<T, Index>;
@@ -38,16 +42,16 @@ class any_allreduce {
   template <class Algorithm>
   any_allreduce(const std::string& system, const Algorithm& algorithm)
       : system_(&system), object_(&algorithm), digest_(spar::digest_of(algorithm)) {
-    if constexpr (spar::dense_allreduce<Algorithm, Port, T, spar::sum>) {
-      values_ = [](const void* its, spar::channel<Port> net, std::span<T> x, spar::sum op) {
+    if constexpr (spar::dense_allreduce<Algorithm, measured_net, T, spar::sum>) {
+      values_ = [](const void* its, channel net, std::span<T> x, spar::sum op) {
         return object<Algorithm>(its)(net, x, op);
       };
       validate_values_ = [](const void* its, std::uint64_t n, spar::rank_t ranks) {
-        spar::detail::validate_values<Port, T>(object<Algorithm>(its), n, ranks, spar::sum{});
+        spar::detail::validate_values<measured_net::port_type, T>(object<Algorithm>(its), n, ranks, spar::sum{});
       };
     }
-    if constexpr (spar::stream_allreduce<Algorithm, Port, T, Index, spar::sum>) {
-      streams_ = [](const void* its, spar::channel<Port> net, stream_view mine, spar::sum op) {
+    if constexpr (spar::stream_allreduce<Algorithm, measured_net, T, Index, spar::sum>) {
+      streams_ = [](const void* its, channel net, stream_view mine, spar::sum op) {
         return object<Algorithm>(its)(net, mine, op);
       };
       validate_streams_ = [](const void* its, std::uint64_t n, spar::rank_t ranks) {
@@ -56,12 +60,9 @@ class any_allreduce {
     }
   }
 
-  [[nodiscard]] bool takes_values() const noexcept { return values_ != nullptr; }
-  [[nodiscard]] bool takes_streams() const noexcept { return streams_ != nullptr; }
-
   template <spar::element U, class Op>
   void validate(std::uint64_t n, spar::rank_t ranks, const Op&) const {
-    (takes_streams() ? validate_streams_ : validate_values_)(object_, n, ranks);
+    (streams_ != nullptr ? validate_streams_ : validate_values_)(object_, n, ranks);
   }
   template <class Net, spar::element U, class Op>
   void validate_values(std::uint64_t n, spar::rank_t ranks, const Op&) const {
@@ -71,10 +72,8 @@ class any_allreduce {
   void options(F&& f) const {
     f("system", std::string_view(*system_)), f("options", digest_);
   }
-  spar::task<void> operator()(spar::channel<Port> net, std::span<T> x, spar::sum op) const& {
-    return values_(object_, net, x, op);
-  }
-  spar::task<stream> operator()(spar::channel<Port> net, stream_view mine, spar::sum op) const& {
+  spar::task<void> operator()(channel net, std::span<T> x, spar::sum op) const& { return values_(object_, net, x, op); }
+  spar::task<stream> operator()(channel net, stream_view mine, spar::sum op) const& {
     return streams_(object_, net, mine, op);
   }
 
@@ -87,8 +86,8 @@ class any_allreduce {
   const std::string* system_ = nullptr;
   const void* object_ = nullptr;
   std::uint64_t digest_ = 0;
-  spar::task<void> (*values_)(const void*, spar::channel<Port>, std::span<T>, spar::sum) = nullptr;
-  spar::task<stream> (*streams_)(const void*, spar::channel<Port>, stream_view, spar::sum) = nullptr;
+  spar::task<void> (*values_)(const void*, channel, std::span<T>, spar::sum) = nullptr;
+  spar::task<stream> (*streams_)(const void*, channel, stream_view, spar::sum) = nullptr;
   void (*validate_values_)(const void*, std::uint64_t, spar::rank_t) = nullptr;
   void (*validate_streams_)(const void*, std::uint64_t, spar::rank_t) = nullptr;
 };
@@ -165,7 +164,7 @@ class any_object {
 };
 
 /// Refers to an algorithm for spar::error_feedback, whose owner keeps it alive.
-template <class Port, class T, class Index>
+template <class T, class Index>
 class any_selecting {
  public:
   static constexpr std::string_view name = "spar_perf";
@@ -195,7 +194,7 @@ class any_selecting {
   template <class Algorithm>
   any_selecting(const std::string& system, const Algorithm& algorithm)
       : system_(&system), object_(&algorithm), digest_(spar::digest_of(algorithm)) {
-    call_ = [](const void* its, spar::channel<Port> net, state* now, report* last, std::span<T> x, spar::sum op,
+    call_ = [](const void* its, channel net, state* now, report* last, std::span<T> x, spar::sum op,
                prepare_values prepare) {
       auto& concrete = last->object.template get<typename Algorithm::report>();
       if constexpr (requires { concrete.select_seconds; }) {
@@ -225,8 +224,8 @@ class any_selecting {
   }
   template <spar::index_type I, class Prepare>
     requires std::same_as<I, Index>
-  spar::task<spar::selected_sum<T, Index>> selected(spar::channel<Port> net, state* now, report* last, std::span<T> x,
-                                                    spar::sum op, Prepare prepare) const& {
+  spar::task<spar::selected_sum<T, Index>> selected(channel net, state* now, report* last, std::span<T> x, spar::sum op,
+                                                    Prepare prepare) const& {
     return call_(object_, net, now, last, x, op, prepare_values(prepare));
   }
 
@@ -254,9 +253,9 @@ class any_selecting {
   const void* object_ = nullptr;
   std::uint64_t digest_ = 0;
   bool reports_seconds_ = false;
-  spar::task<spar::selected_sum<T, Index>> (*call_)(const void*, spar::channel<Port>, state*, report*, std::span<T>,
-                                                    spar::sum, prepare_values) = nullptr;
+  spar::task<spar::selected_sum<T, Index>> (*call_)(const void*, channel, state*, report*, std::span<T>, spar::sum,
+                                                    prepare_values) = nullptr;
   void (*validate_)(const void*, std::uint64_t, spar::rank_t) = nullptr;
 };
 
-} // namespace perf
+} // namespace spar::perf

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace perf {
+namespace spar::perf {
 
 void fit_line(const std::vector<exchange_time>& times, spar::network_model& network) {
   // Minimise the sum of (alpha a + beta b - 1)^2 with a = 1 / seconds, b = bytes / seconds.
@@ -46,4 +46,4 @@ std::string to_file(const spar::network_model& network, const options& o, const 
                      network.alpha, network.beta, network.gamma_sparse, network.gamma_dense);
 }
 
-} // namespace perf
+} // namespace spar::perf

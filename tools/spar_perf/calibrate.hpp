@@ -5,11 +5,12 @@
 #include "options.hpp"
 
 #include <spar/core/network_model.hpp>
+#include <spar/transport/any.hpp>
 
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// The measured time of a message of a given size.
 struct exchange_time {
@@ -27,4 +28,9 @@ double median(std::vector<double> x);
 /// The parameters in the format that `spar::read_network` reads, after a comment that says what was measured.
 std::string to_file(const spar::network_model& network, const options& o, const std::string& library);
 
-} // namespace perf
+/// The parameters of the network model, the same on every rank: medians over the iterations of the slowest rank's time.
+/// Each iteration measures all quantities, so that disturbances by other programs affect all of them alike. All ranks
+/// work at the same time, as in a collective. Throws `usage_error` with fewer than two ranks.
+spar::network_model calibrate(spar::any_transport& net, const options& o);
+
+} // namespace spar::perf

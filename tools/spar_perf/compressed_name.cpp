@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 
-namespace perf {
+namespace spar::perf {
 
 std::optional<compressed_name> parse_compressed(const std::string& name) {
   constexpr std::array algorithms{"dense", "ring", "rec_doubling", "flexreduce", "dsar_split"};
@@ -34,4 +34,4 @@ std::optional<compressed_name> parse_compressed(const std::string& name) {
   return found;
 }
 
-} // namespace perf
+} // namespace spar::perf

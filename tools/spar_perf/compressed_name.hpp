@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace perf {
+namespace spar::perf {
 
 /// The parts of a name such as `ring+zfp:8` or `rec_doubling+qsgd:4+p2p`.
 struct compressed_name {
@@ -23,4 +23,4 @@ inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qs
 /// and for +p2p with an algorithm other than ring and rec_doubling.
 std::optional<compressed_name> parse_compressed(const std::string& name);
 
-} // namespace perf
+} // namespace spar::perf

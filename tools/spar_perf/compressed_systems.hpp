@@ -17,12 +17,12 @@
 #include <string>
 #include <utility>
 
-namespace perf {
+namespace spar::perf {
 
 /// Adds the compressed systems that `--systems` names, also inside partial systems. Throws `missing` for types for
 /// which spar_perf has no compressed systems, and `usage_error` for an unknown codec.
-template <class Net, class T, class Index>
-void register_compressed(registry<Net, T, Index>& all) {
+template <class T, class Index>
+void register_compressed(registry<T, Index>& all) {
   using named = spar::storage::named_codec;
   for (const std::string& system : all.given().systems) {
     const std::optional<partial_name> partial = parse_partial(system);
@@ -69,4 +69,4 @@ void register_compressed(registry<Net, T, Index>& all) {
   }
 }
 
-} // namespace perf
+} // namespace spar::perf

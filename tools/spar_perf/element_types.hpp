@@ -11,7 +11,7 @@
 #include <string>
 #include <type_traits>
 
-namespace perf {
+namespace spar::perf {
 
 /// T represents all whole numbers up to this limit exactly.
 template <class T>
@@ -55,4 +55,4 @@ auto with_types(const options& o, F f) {
   throw missing("the compiler that built spar_perf has no type " + o.type);
 }
 
-} // namespace perf
+} // namespace spar::perf

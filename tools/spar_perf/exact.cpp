@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace perf {
+namespace spar::perf {
 
 exact_sums::exact_sums(const workload& w) : n_(w.n) {
   if (w.k > w.n / 8 / static_cast<std::uint64_t>(w.ranks)) {
@@ -39,4 +39,4 @@ void exact_sums::add_to(std::uint64_t first, std::span<double> out) const {
   for (; at < indices_.size() && indices_[at] - first < out.size(); ++at) out[indices_[at] - first] += sums_[at];
 }
 
-} // namespace perf
+} // namespace spar::perf

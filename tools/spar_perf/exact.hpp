@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// The sums of all contributions, which are whole numbers and hence exact. If few indices have entries, only these
 /// indices are stored.
@@ -147,4 +147,4 @@ std::uint64_t hash_of(const spar::stream_view<T, Index>& result) {
   return hash;
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// One rank's selector and residual: each call adds the new values to the residual and moves the k largest entries into
 /// a stream.
@@ -34,4 +34,4 @@ struct selection {
   spar::sparse_stream<T, Index> mine;
 };
 
-} // namespace perf
+} // namespace spar::perf

@@ -13,7 +13,7 @@
 
 #include <sys/utsname.h>
 
-namespace perf {
+namespace spar::perf {
 
 machine this_machine() {
   machine here;
@@ -56,4 +56,4 @@ std::vector<std::string> disturbances(const machine& at_start, const machine& at
   return found;
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// Describes this machine. Without Linux's /proc, the name of the processor is empty, and load and clock are 0.
 struct machine {
@@ -23,4 +23,4 @@ machine this_machine();
 /// clock frequency that changed by more than 5 %.
 std::vector<std::string> disturbances(const machine& at_start, const machine& at_end);
 
-} // namespace perf
+} // namespace spar::perf

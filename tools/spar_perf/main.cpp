@@ -2,4 +2,4 @@
 // spar_perf: a suite without systems of its own.
 #include "suite.hpp"
 
-int main(int argc, char** argv) { return perf::suite().run(argc, argv); }
+int main(int argc, char** argv) { return spar::perf::suite().run(argc, argv); }

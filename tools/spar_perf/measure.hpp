@@ -15,13 +15,32 @@
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
+
+/// The number of calls of each system after the warm-up: `iterations` that are timed, then those that are traced.
+inline int calls_of(const options& o) { return o.iterations + (o.traces() ? traced_calls : 0); }
+
+/// The least payload in bytes that a rank sends, the mean over all ranks, if messages carry values, alone or each with
+/// its index, that are not compressed. Of an entry that c ranks contribute, a rank gets the sum after at least c - 1
+/// messages, and each other rank needs a further one. So P ranks with k entries each, whose sum has K entries, send at
+/// least k + K (P - 2) / P entries each; dense vectors give the known 2 n (P - 1) / P. If ranks keep only the largest
+/// entries of the sum, contributions may be dropped, and K (P - 1) / P entries are left (Ok-Topk, theorem 3.1).
+template <class T, class Index>
+double least_bytes(const workload& w, const system_entry<T, Index>& system, const record& r) {
+  const double ranks = w.ranks, n = static_cast<double>(w.n), k = static_cast<double>(w.k);
+  const double sum =
+      static_cast<double>(r.total_nnz_out) / static_cast<double>(std::max<std::size_t>(1, r.seconds.size()));
+  const double dense = 2 * n * (ranks - 1) / ranks * sizeof(T);
+  if (system.dense && !system.feedback) return dense;
+  const double entries = system.feedback ? sum * (ranks - 1) / ranks : k + sum * (ranks - 2) / ranks;
+  return std::min(dense, entries * (sizeof(T) + sizeof(Index)));
+}
 
 /// The systems that `--systems` names, in the same order, under the names that they have in the output. Throws
 /// `usage_error` for a name that is not registered for the type, and `missing` for "mpi" in a build without MPI.
-template <class Net, class T, class Index>
-[[gnu::cold]] std::vector<system_entry<Net, T, Index>> choose(const registry<Net, T, Index>& all, const options& o) {
-  std::vector<system_entry<Net, T, Index>> chosen;
+template <class T, class Index>
+[[gnu::cold]] std::vector<system_entry<T, Index>> choose(const registry<T, Index>& all, const options& o) {
+  std::vector<system_entry<T, Index>> chosen;
   for (std::size_t s = 0; s < o.systems.size(); ++s) {
     const std::string& name = o.systems[s];
     const auto& entries = all.entries();
@@ -76,8 +95,8 @@ void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step)
 /// Whether the check of results includes the residuals: contributions minus results, summed over all calls, must equal
 /// the residuals. Other systems are checked call by call against the exact sum. A partial system is checked once, after
 /// its last call, together with the result of `drain`.
-template <class Net, class T, class Index>
-bool is_balanced(const system_entry<Net, T, Index>& system, const workload& w) {
+template <class T, class Index>
+bool is_balanced(const system_entry<T, Index>& system, const workload& w) {
   return system.feedback || system.partial || w.pattern == pattern_kind::drift;
 }
 
@@ -95,8 +114,8 @@ double largest_of(std::span<const T> residual, std::span<const T> x) {
 /// The largest magnitude that a rank may contribute to a call. A round of a partial system may include the rank's
 /// previous contribution as well, but no older one, because the barrier before each iteration waits for every rank's
 /// call.
-template <class Net, class T, class Index>
-double largest_brought(const system_entry<Net, T, Index>& system, const rank_system<Net, T, Index>& own,
+template <class T, class Index>
+double largest_brought(const system_entry<T, Index>& system, const rank_system<T, Index>& own,
                        const rank_data<T, Index>& data) {
   const std::span<const T> x(system.dense ? data.dense_in : data.values);
   return largest_of<T>(own.residual(), x) * (system.partial ? 2 : 1);
@@ -156,8 +175,8 @@ std::optional<exact_sums> sums_to_check(const workload& w, const options& o) {
 }
 
 /// The rows of one density, made from records that are already combined over all ranks.
-template <class Net, class T, class Index>
-std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems, std::vector<record> records,
+template <class T, class Index>
+std::vector<row> rows_of(const std::vector<system_entry<T, Index>>& systems, std::vector<record> records,
                          const workload& w, double density, const std::optional<exact_sums>& sums, const options& o) {
   std::vector<row> rows;
   for (std::size_t s = 0; s < systems.size(); ++s) {
@@ -169,6 +188,7 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
     r.vector_bytes = static_cast<double>(w.n) * sizeof(T);
     r.density = density;
     r.measured = std::move(records[s]);
+    if (!systems[s].partial && !systems[s].is_mpi) r.bound_bytes = least_bytes(w, systems[s], r.measured);
     r.model_seconds = systems[s].model_seconds;
     r.plan_calls = systems[s].plan_calls;
     if (sums && !is_balanced(systems[s], w)) {
@@ -182,4 +202,4 @@ std::vector<row> rows_of(const std::vector<system_entry<Net, T, Index>>& systems
   return rows;
 }
 
-} // namespace perf
+} // namespace spar::perf

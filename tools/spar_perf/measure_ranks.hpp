@@ -2,36 +2,55 @@
 // The measurement on ranks that run in parallel: threads and MPI.
 #pragma once
 
+#include "interrupt.hpp"
 #include "measure.hpp"
-
-#include <spar/runtime/progress_thread.hpp>
+#include "progress.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <sched.h>
 
-namespace perf {
+namespace spar::perf {
 
-template <class Net>
-void barrier(Net& net) {
-  std::array<std::uint64_t, 1> nothing{};
-  spar::allreduce(net, std::span<std::uint64_t>(nothing), spar::recursive_doubling{});
+/// Waits for all ranks. Returns whether a rank was interrupted.
+inline bool barrier(measured_net& net) {
+  std::array<std::uint64_t, 1> stop{interrupted() ? 1U : 0U};
+  spar::allreduce(net, std::span<std::uint64_t>(stop), spar::recursive_doubling{});
+  return stop[0] != 0;
+}
+
+/// Gathers the texts of all ranks; the same on each rank.
+inline std::vector<std::string> texts_of_all(measured_net& net, const std::string& text) {
+  constexpr spar::recursive_doubling any_size;
+  const auto ranks = static_cast<std::size_t>(net.size()), rank = static_cast<std::size_t>(net.rank());
+  std::vector<std::uint64_t> lengths(ranks);
+  lengths[rank] = text.size();
+  spar::allreduce(net, std::span<std::uint64_t>(lengths), any_size);
+  const std::size_t room = *std::max_element(lengths.begin(), lengths.end()) / sizeof(std::uint64_t) + 1;
+  std::vector<std::uint64_t> all(ranks * room);
+  std::memcpy(&all[rank * room], text.data(), text.size());
+  spar::allreduce(net, std::span<std::uint64_t>(all), any_size);
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < ranks; ++r) texts.emplace_back(reinterpret_cast<const char*>(&all[r * room]), lengths[r]);
+  return texts;
 }
 
 /// Waits until the time `until`. With `serves`, the rank meanwhile takes part in rounds that other ranks have started:
 /// between rounds it sleeps and checks for a new round every 100 us, so that there may be many more ranks than cores;
 /// during a round it polls like a rank in a call.
-template <class Net>
-void rest_until(Net& net, double until, bool serves) {
+inline void rest_until(measured_net& net, double until, bool serves) {
   constexpr double nap = 100e-6;
   for (double left = until - net.now(); left > 0; left = until - net.now()) {
     if (serves) net.progress(false);
@@ -42,29 +61,20 @@ void rest_until(Net& net, double until, bool serves) {
   }
 }
 
-/// Whether a progress thread can serve a rank's calls.
-template <class Net>
-inline constexpr bool has_progress_thread = requires(Net& net) { net.port().wake(); };
-
 /// Makes a call that is late by `seconds`. Meanwhile a progress thread serves a partial system's rounds, as in an
 /// application. Over MPI there is no progress thread, because MPI would have to be initialised for threads: the rank
 /// itself polls for rounds.
-template <class Net, class T, class Index>
-call_cost call_late(Net& net, const rank_system<Net, T, Index>& system, rank_data<T, Index>& data, bool partial,
+template <class T, class Index>
+call_cost call_late(measured_net& net, const rank_system<T, Index>& system, rank_data<T, Index>& data, bool partial,
                     double seconds) {
   const double begin = net.now() + seconds;
-  constexpr bool has_thread = has_progress_thread<Net>;
-  std::conditional_t<has_thread, std::optional<spar::progress_thread<Net>>, std::nullopt_t> serving(std::nullopt);
-  if constexpr (has_thread) {
-    if (partial) serving.emplace(net);
-  }
-  rest_until(net, begin, partial && !has_thread);
+  const std::shared_ptr<void> serving = partial ? net.serve() : nullptr;
+  rest_until(net, begin, partial && !net.has_progress_thread());
   return spar::run_until_done(net, system.call(net, data));
 }
 
 /// Combines the records of all ranks; every rank gets the result.
-template <class Net>
-void combine(Net& net, record& r, std::uint64_t hash) {
+inline void combine(measured_net& net, record& r, std::uint64_t hash) {
   constexpr spar::recursive_doubling any_size;
   spar::allreduce(net, std::span<double>(r.latencies), any_size);
   for (double& seconds : r.latencies) seconds /= static_cast<double>(net.size());
@@ -80,6 +90,14 @@ void combine(Net& net, record& r, std::uint64_t hash) {
   spar::allreduce(net, std::span<std::uint64_t>(largest), any_size, spar::maximum{});
   spar::allreduce(net, std::span<std::uint64_t>(r.root_link_bytes), any_size, spar::sum{});
   spar::allreduce(net, std::span<std::uint64_t>(total), any_size, spar::sum{});
+  if (r.phases) {
+    std::array<double, phase_members.size()> seconds{};
+    for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] = *r.phases.*phase_members[i].second;
+    spar::allreduce(net, std::span<double>(seconds), any_size);
+    for (std::size_t i = 0; i < seconds.size(); ++i) *r.phases.*phase_members[i].second = seconds[i];
+    r.phases->calls *= net.size();
+    r.phases->average();
+  }
   r.same_bits = largest[0] == ~largest[1];
   for (std::size_t i = 0; i < counts.size(); ++i) {
     r.largest.*counts[i] = largest[i + 2];
@@ -88,8 +106,8 @@ void combine(Net& net, record& r, std::uint64_t hash) {
 }
 
 /// The sum of all ranks' residuals, restricted to this rank's block of the indices.
-template <class Net, class T>
-std::vector<double> residuals_of_all(Net& net, std::span<const T> residual, spar::index_range block) {
+template <class T>
+std::vector<double> residuals_of_all(measured_net& net, std::span<const T> residual, spar::index_range block) {
   if (residual.empty()) return std::vector<double>(block.size());
   std::vector<double> all(residual.begin(), residual.end());
   spar::reduce_scatter(net, std::span<double>(all));
@@ -99,14 +117,13 @@ std::vector<double> residuals_of_all(Net& net, std::span<const T> residual, spar
 /// Measures all systems on one rank. Every iteration runs every system once, each after a barrier, in a random order
 /// that all ranks share: if a system always followed the same other system, the state of the caches and of the
 /// operating system's scheduler would distort its times.
-template <class Inner, class T, class Index>
-std::vector<record> measure(counting_links<Inner>& net, const options& o, const workload& w,
-                            const std::vector<system_entry<counting_links<Inner>, T, Index>>& systems,
-                            const exact_sums* sums) {
+template <class T, class Index>
+std::vector<record> measure(measured_net& net, const options& o, const workload& w,
+                            const std::vector<system_entry<T, Index>>& systems, const exact_sums* sums) {
   const bool any_dense = std::any_of(systems.begin(), systems.end(), [](const auto& s) { return s.dense; });
   auto data = contribution<T, Index>(w, static_cast<int>(net.rank()), any_dense, o.in_place);
   const spar::index_range block = spar::uniform_ownership{w.n, net.size()}[net.rank()];
-  std::vector<rank_system<counting_links<Inner>, T, Index>> own;
+  std::vector<rank_system<T, Index>> own;
   std::vector<balance> balances;
   for (const auto& system : systems) {
     own.push_back(system.on_rank());
@@ -122,7 +139,12 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
     const double error = balances[s].max_error(residuals_of_all(net, own[s].residual(), block));
     records[s].max_error = std::max(records[s].max_error, error);
   };
-  for (int i = -o.warmup; i < o.iterations; ++i) {
+  const int calls = calls_of(o);
+  std::optional<progress> shown;
+  if (net.rank() == 0) shown.emplace("n " + std::to_string(w.n) + ", k " + std::to_string(w.k), o.warmup + calls);
+  for (int i = -o.warmup; i < calls && !barrier(net); ++i) {
+    const bool timed = i >= 0 && i < o.iterations, traced = i >= o.iterations;
+    if (shown) shown->step();
     next_step(data, w, static_cast<int>(net.rank()), i);
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t s : order) {
@@ -131,12 +153,20 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       restore(data, systems[s].dense);
       double largest = balanced ? largest_brought(systems[s], own[s], data) : 0;
       barrier(net);
-      net.count_in(i >= 0 ? &r.root_link_bytes : nullptr);
+      net.count_in(timed ? &r.root_link_bytes : nullptr);
+      net.trace().clear();
+      net.trace().record(traced);
       const double late = o.skew.of(static_cast<int>(net.rank()), w.ranks, i);
       const call_cost call = o.skew.any() ? call_late(net, own[s], data, systems[s].partial, late)
                                           : spar::run_until_done(net, own[s].call(net, data));
       net.count_in(nullptr);
-      if (i >= 0) {
+      net.trace().record(false);
+      if (traced) {
+        if (!r.phases) r.phases.emplace();
+        r.phases->add(call.seconds, call.select_seconds.value_or(0), call.cost, net.trace().seconds());
+        if (i + 1 == calls && !o.trace.empty()) r.timeline = {net.trace().events()};
+      }
+      if (timed) {
         r.seconds.push_back(call.seconds);
         r.codec_seconds.push_back(call.cost.codec_seconds);
         if (o.skew.any()) r.latencies.push_back(call.seconds);
@@ -164,8 +194,9 @@ std::vector<record> measure(counting_links<Inner>& net, const options& o, const 
       if (o.check) check_balance(s);
     }
     combine(net, records[s], hashes[s]);
+    if (!records[s].timeline.empty()) records[s].timeline = texts_of_all(net, records[s].timeline[0]);
   }
   return records;
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <iterator>
 
-namespace perf {
+namespace spar::perf {
 
 namespace {
 
@@ -86,6 +86,9 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.add_flag("--in-place", o.in_place, "Dense systems and mpi reduce in place");
   app.add_option("--seed", seed, "Seed of positions, values, jitter, late ranks and quorums");
   app.add_option("--json", o.json, "Write the rows to this file");
+  app.add_flag("--phases", o.phases,
+               "Also measure where the time goes: selecting, encoding, waiting, merging, in five more calls");
+  app.add_option("--trace", o.trace, "Write a timeline of one call of each system to this folder, as SYSTEM.json");
   app.add_option("--against", o.against, "Compare with the rows of an earlier run in this file, written by --json");
   app.add_option("--transport", o.transport, "mpi, threads or sim");
   app.add_option("--ranks", ranks, "Number of ranks (threads, sim; default 2)");
@@ -227,4 +230,4 @@ workload workload_of(const options& o, double density, int ranks) {
   return w;
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// The value of `tau` for `--tau unlimited`.
 inline constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
@@ -31,12 +31,14 @@ struct options {
   bool check = false;
   bool in_place = false;
   std::string json;    ///< file to write; empty for none
+  bool phases = false; ///< also measures where the time goes, in traced calls after the others
+  std::string trace;   ///< folder for a timeline of each system; empty for none
   std::string against; ///< JSON of an earlier run to compare with; empty for none
   std::string transport;
   int ranks = 0; ///< 0 if not given
   std::uint64_t seed = 1;
   std::string topology = "auto"; ///< a JSON file, or "auto"
-  perf::skew skew;
+  spar::perf::skew skew;
   // Options of Ok-Topk:
   double epsilon = 0.1;
   std::uint64_t tau = 64; ///< also an option of partial systems
@@ -54,6 +56,8 @@ struct options {
   spar::network_model model{}; ///< chooses algorithms; the simulator also simulates this network
 
   bool list = false;
+
+  [[nodiscard]] bool traces() const noexcept { return phases || !trace.empty(); }
 };
 
 /// Thrown for --help: suite::run prints the text and ends with the status.
@@ -74,4 +78,4 @@ std::uint64_t entries_of(const options& o, double density);
 /// The contribution of each rank at a density. Throws `usage_error` if `--pattern disjoint` needs more than n entries.
 workload workload_of(const options& o, double density, int ranks);
 
-} // namespace perf
+} // namespace spar::perf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems that a program adds to spar's, for the transports and types for which the program compiled them.
+// The systems that a program adds to spar's, for the types for which the program compiled them.
 #pragma once
 
 #include "systems.hpp"
@@ -12,22 +12,22 @@
 #include <utility>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 class own_systems {
  public:
   /// Stores a function that adds a system to a registry.
-  template <class Net, class T, class Index>
-  void add(std::function<void(registry<Net, T, Index>&)> registers) {
-    all_[typeid(registry<Net, T, Index>)].emplace_back(std::move(registers));
+  template <class T, class Index>
+  void add(std::function<void(registry<T, Index>&)> registers) {
+    all_[typeid(registry<T, Index>)].emplace_back(std::move(registers));
   }
-  /// Adds the systems of this transport and these types to `all`.
-  template <class Net, class T, class Index>
-  void register_in(registry<Net, T, Index>& all) const {
-    const auto found = all_.find(typeid(registry<Net, T, Index>));
+  /// Adds the systems of these types to `all`.
+  template <class T, class Index>
+  void register_in(registry<T, Index>& all) const {
+    const auto found = all_.find(typeid(registry<T, Index>));
     if (found == all_.end()) return;
     for (const std::any& registers : found->second)
-      std::any_cast<const std::function<void(registry<Net, T, Index>&)>&>(registers)(all);
+      std::any_cast<const std::function<void(registry<T, Index>&)>&>(registers)(all);
   }
 
   void add_name(std::string name) { names_.push_back(std::move(name)); }
@@ -38,4 +38,4 @@ class own_systems {
   std::vector<std::string> names_;
 };
 
-} // namespace perf
+} // namespace spar::perf

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace perf {
+namespace spar::perf {
 
 std::optional<partial_name> parse_partial(const std::string& name) {
   using kind = partial_name::kind;
@@ -33,4 +33,4 @@ std::optional<partial_name> parse_partial(const std::string& name) {
   return found;
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace perf {
+namespace spar::perf {
 
 /// The parts of a name: `eager_solo`, `eager_majority`, `everyone` or `quorum:Q`, and after a `+` the inner system that
 /// runs the rounds.
@@ -25,4 +25,4 @@ inline constexpr std::string_view partial_names = "eager_solo eager_majority quo
 /// number.
 std::optional<partial_name> parse_partial(const std::string& name);
 
-} // namespace perf
+} // namespace spar::perf

@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-namespace perf {
+namespace spar::perf {
 
 namespace detail {
 
@@ -41,17 +41,15 @@ struct solo_or_majority {
 };
 
 /// One rank's handle of a partial allreduce, of dense values or of sparse streams.
-template <class Net, class Argument, class Result>
+template <class Argument, class Result>
 struct rounds {
-  std::function<spar::pending<Net, Result>(const Argument&)> call, drain;
+  std::function<spar::pending<measured_net, Result>(const Argument&)> call, drain;
 };
-template <class Net>
-using dense_rounds = rounds<Net, std::span<float>, spar::participants>;
-template <class Net>
-using stream_rounds = rounds<Net, spar::stream_view<float>, spar::partial_sum<float, std::uint32_t>>;
+using dense_rounds = rounds<std::span<float>, spar::participants>;
+using stream_rounds = rounds<spar::stream_view<float>, spar::partial_sum<float, std::uint32_t>>;
 
-template <class Rounds, class Values, class Net, class Who, class Inner>
-Rounds rounds_of(Net& net, std::uint64_t n, const Who& who, const Inner& inner, std::uint64_t tau) {
+template <class Rounds, class Values, class Who, class Inner>
+Rounds rounds_of(measured_net& net, std::uint64_t n, const Who& who, const Inner& inner, std::uint64_t tau) {
   spar::partial_options options;
   options.tau = tau;
   const auto make = [&] { return spar::partial_allreduce<Values>(net, n, who, inner, spar::sum{}, options); };
@@ -59,8 +57,8 @@ Rounds rounds_of(Net& net, std::uint64_t n, const Who& who, const Inner& inner, 
   return {[its](const auto& x) { return its->start(x); }, [its](const auto& x) { return its->start_drain(x); }};
 }
 
-template <class Rounds, class Values, class Net, class Inner>
-Rounds open_rounds(Net& net, const options& o, const partial_name& name, const Inner& inner) {
+template <class Rounds, class Values, class Inner>
+Rounds open_rounds(measured_net& net, const options& o, const partial_name& name, const Inner& inner) {
   const auto with = [&](const auto& who) { return rounds_of<Rounds, Values>(net, o.count, who, inner, o.tau); };
   switch (name.who) {
   case partial_name::kind::everyone:
@@ -73,20 +71,16 @@ Rounds open_rounds(Net& net, const options& o, const partial_name& name, const I
 }
 
 /// State that one rank keeps from call to call.
-template <class Net>
 struct partial_state {
-  inner_system<Net, float, std::uint32_t> inner;
+  inner_system<float, std::uint32_t> inner;
   std::shared_ptr<selection<float, std::uint32_t>>
       from; // selects the stream from the dense vector; null if the input is sparse
-  dense_rounds<Net> dense;
-  stream_rounds<Net> streams;
+  dense_rounds dense;
+  stream_rounds streams;
 };
 
 /// Whether the rank has a progress thread; a call must then be waited for with wait(), not awaited in a coroutine.
-template <class Net>
-bool is_served(Net& net) {
-  return net.port().node().shared() != nullptr;
-}
+inline bool is_served(measured_net& net) { return net.port().node().shared() != nullptr; }
 template <class Call>
 void note_call(call_cost& cost, double seconds, const Call& call, const spar::participants& by) {
   cost.seconds = seconds;
@@ -99,9 +93,8 @@ void note_call(call_cost& cost, double seconds, const Call& call, const spar::pa
 // Coroutines: parameters are values, or pointers and references to objects that outlive the coroutine. With `last` they
 // drain: the result is the sum of the contributions that no round included.
 
-template <class Net>
-spar::task<call_cost> call_dense_rounds(Net& net, rank_data<float, std::uint32_t>* data, partial_state<Net>* its,
-                                        bool last) {
+inline spar::task<call_cost> call_dense_rounds(measured_net& net, rank_data<float, std::uint32_t>* data,
+                                               partial_state* its, bool last) {
   call_cost cost;
   const double start = net.now();
   if (!data->in_place) std::copy(data->dense_in.begin(), data->dense_in.end(), data->dense_out.begin());
@@ -117,9 +110,8 @@ spar::task<call_cost> call_dense_rounds(Net& net, rank_data<float, std::uint32_t
   co_return cost;
 }
 
-template <class Net>
-spar::task<call_cost> call_stream_rounds(Net& net, rank_data<float, std::uint32_t>* data, partial_state<Net>* its,
-                                         bool last) {
+inline spar::task<call_cost> call_stream_rounds(measured_net& net, rank_data<float, std::uint32_t>* data,
+                                                partial_state* its, bool last) {
   call_cost cost;
   const double start = net.now();
   auto mine = spar::stream_view<float>::sparse(data->n, {}, {});
@@ -137,27 +129,26 @@ spar::task<call_cost> call_stream_rounds(Net& net, rank_data<float, std::uint32_
   co_return cost;
 }
 
-template <class Net>
-rank_system<Net, float, std::uint32_t> partial_on_rank(const options& o, const partial_name& name,
-                                                       const inner_system<Net, float, std::uint32_t>& inner,
-                                                       std::uint64_t k) {
+inline rank_system<float, std::uint32_t> partial_on_rank(const options& o, const partial_name& name,
+                                                         const inner_system<float, std::uint32_t>& inner,
+                                                         std::uint64_t k) {
   using data_type = rank_data<float, std::uint32_t>;
-  const auto its = std::make_shared<partial_state<Net>>();
+  const auto its = std::make_shared<partial_state>();
   its->inner = inner;
   if (!inner.dense && o.dense_input) its->from = std::make_shared<selection<float, std::uint32_t>>(k);
-  const auto begin = [its](Net& net, data_type& data, bool last) {
+  const auto begin = [its](measured_net& net, data_type& data, bool last) {
     return its->inner.dense ? call_dense_rounds(net, &data, its.get(), last)
                             : call_stream_rounds(net, &data, its.get(), last);
   };
-  rank_system<Net, float, std::uint32_t> system;
-  system.open = [its, o, name](Net& net) {
+  rank_system<float, std::uint32_t> system;
+  system.open = [its, o, name](measured_net& net) {
     if (its->inner.dense)
-      its->dense = open_rounds<dense_rounds<Net>, float>(net, o, name, its->inner.algorithm);
+      its->dense = open_rounds<dense_rounds, float>(net, o, name, its->inner.algorithm);
     else
-      its->streams = open_rounds<stream_rounds<Net>, spar::sparse_stream<float>>(net, o, name, its->inner.algorithm);
+      its->streams = open_rounds<stream_rounds, spar::sparse_stream<float>>(net, o, name, its->inner.algorithm);
   };
-  system.call = [begin](Net& net, data_type& data) { return begin(net, data, false); };
-  system.drain = [begin](Net& net, data_type& data) { return begin(net, data, true); };
+  system.call = [begin](measured_net& net, data_type& data) { return begin(net, data, false); };
+  system.drain = [begin](measured_net& net, data_type& data) { return begin(net, data, true); };
   system.residual = [its] { return its->from ? its->from->residual() : its->inner.residual(); };
   return system;
 }
@@ -167,8 +158,8 @@ rank_system<Net, float, std::uint32_t> partial_on_rank(const options& o, const p
 /// Adds the partial systems that `--systems` names; all possible inner systems must be registered before. Throws
 /// `missing` for types for which spar_perf has no partial systems, and `usage_error` for a quorum out of range or an
 /// invalid inner system.
-template <class Net, class T, class Index>
-void register_partial(registry<Net, T, Index>& all) {
+template <class T, class Index>
+void register_partial(registry<T, Index>& all) {
   const options& o = all.given();
   for (const std::string& system : o.systems) {
     const std::optional<partial_name> name = parse_partial(system);
@@ -203,4 +194,4 @@ void register_partial(registry<Net, T, Index>& all) {
   }
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-namespace perf {
+namespace spar::perf {
 
 namespace {
 
@@ -194,4 +194,4 @@ void drifting_values(const workload& w, int rank, int step, std::uint64_t first,
   }
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// - uniform: k distinct indices of [0, n), uniformly at random and independently on each rank;
 /// - clustered: runs of 64 consecutive indices that begin at distinct random multiples of 64;
@@ -44,4 +44,4 @@ int value_at(const workload& w, int rank, std::uint64_t index);
 /// tails are heavy.
 void drifting_values(const workload& w, int rank, int step, std::uint64_t first, std::span<double> values);
 
-} // namespace perf
+} // namespace spar::perf

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <numeric>
 
-namespace perf {
+namespace spar::perf {
 
 namespace {
 
@@ -31,6 +31,12 @@ spread spread_of(std::vector<double> x) {
 
 double mean_of(const std::vector<double>& x) {
   return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
+/// Bytes of payload that a rank sends in a call, the mean over ranks and calls.
+double sent_mean(const row& r) {
+  return static_cast<double>(r.measured.total.bytes_sent) /
+         (r.work.ranks * static_cast<double>(r.measured.seconds.size()));
 }
 
 std::string time_text(double seconds) {
@@ -50,11 +56,34 @@ std::string interval_text(const verdict& v) {
   return std::isinf(v.highest) ? "(- .. -)" : fmt::format("({:.3f} .. {:.3f})", v.lowest, v.highest);
 }
 
+/// The payload that a rank sends, the mean over ranks and calls, divided by the least possible.
+std::string bound_text(const row& r) {
+  if (!r.measured.counted || !r.bound_bytes || *r.bound_bytes <= 0) return "-";
+  return fmt::format("{:.2f}", sent_mean(r) / *r.bound_bytes);
+}
+
 std::size_t ratio_width(const std::string& to) { return std::max<std::size_t>(9, to.size() + 4); }
 std::size_t name_width(const std::vector<row>& rows) {
   std::size_t width = 14;
   for (const row& r : rows) width = std::max(width, r.system.size() + 2);
   return width;
+}
+
+/// The table of the phases, if calls were traced.
+void phase_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::vector<row>& rows) {
+  if (std::none_of(rows.begin(), rows.end(), [](const row& r) { return r.measured.phases.has_value(); })) return;
+  fmt::format_to(out, "# where the time goes: mean over all ranks of {} calls, traced after the others\n",
+                 traced_calls);
+  fmt::format_to(out, "{:<{}}{:>10}", "system", name_width(rows), "density");
+  for (const auto& [name, seconds] : phase_members) fmt::format_to(out, "{:>12}", name);
+  fmt::format_to(out, "\n");
+  for (const row& r : rows) {
+    if (!r.measured.phases) continue;
+    fmt::format_to(out, "{:<{}}{:>10g}", r.system, name_width(rows), r.density);
+    for (const auto& [name, seconds] : phase_members)
+      fmt::format_to(out, "{:>12}", time_text(*r.measured.phases.*seconds));
+    fmt::format_to(out, "\n");
+  }
 }
 
 /// The table of a run with late ranks: latency of a call, number of ranks in the result, and staleness.
@@ -139,6 +168,7 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
   }
   if (o.skew.any()) {
     late_table(out, rows, o);
+    phase_table(out, rows);
     return fmt::to_string(text);
   }
   const std::string& to = rows.front().compared_to;
@@ -147,12 +177,13 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       out,
       "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
       "rank\n"
-      "# that sends most; bus GB/s: as nccl-tests defines it; / {}: median of the ratios, with its {:g} % interval{}\n",
+      "# that sends most; x bound: mean payload sent / the least possible; bus GB/s: as nccl-tests defines it; / {}: "
+      "median of the ratios, with its {:g} % interval{}\n",
       rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
       again ? "; / before: the ratio to the earlier run" : "");
-  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
-                 "system", name_width(rows), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "bus GB/s",
-                 "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)", "verdict",
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
+                 "system", name_width(rows), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "x bound",
+                 "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)", "verdict",
                  again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
@@ -162,16 +193,17 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       return fmt::format("{:>9.3f}  {:<20}{:<13}", v->ratio, interval_text(*v), v->text());
     };
     const bool itself = r.system == to;
-    fmt::format_to(out,
-                   "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
-                   r.system, name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
-                   m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
-                   m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-",
-                   bus_bandwidth(r) / 1e9, time_text(s.median),
-                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.ratio, ratio_width(to),
-                   itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
-                   again ? verdict_text(r.against_before) : "", correct_text(r, o));
+    fmt::format_to(
+        out, "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
+        r.system, name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
+        m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
+        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-", bound_text(r),
+        bus_bandwidth(r) / 1e9, time_text(s.median),
+        fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.ratio, ratio_width(to),
+        itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
+        again ? verdict_text(r.against_before) : "", correct_text(r, o));
   }
+  phase_table(out, rows);
   return fmt::to_string(text);
 }
 
@@ -199,6 +231,12 @@ nlohmann::ordered_json to_json(const verdict& v) {
           {"lowest", bounded ? json(v.lowest) : json()},
           {"highest", bounded ? json(v.highest) : json()},
           {"verdict", v.text()}};
+}
+
+nlohmann::ordered_json to_json(const phases& p) {
+  nlohmann::ordered_json x;
+  for (const auto& [name, seconds] : phase_members) x[std::string(name)] = p.*seconds;
+  return x;
 }
 
 nlohmann::ordered_json to_json(const row& r, const options& o, const std::string& library);
@@ -247,8 +285,9 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["messages"] = if_counted(m.largest.messages_sent);
   x["words_sent"] = if_counted(words(m.largest.bytes_sent));
   x["words_received"] = if_counted(words(m.largest.bytes_received));
-  x["words_sent_mean"] = if_counted(static_cast<double>(m.total.bytes_sent) / 4 / all_calls);
+  x["words_sent_mean"] = if_counted(sent_mean(r) / 4);
   x["words_received_mean"] = if_counted(static_cast<double>(m.total.bytes_received) / 4 / all_calls);
+  x["words_bound"] = r.bound_bytes ? json(*r.bound_bytes / 4) : json();
   x["header_bytes"] = if_counted(m.largest.header_bytes_sent);
   x["compressions"] = if_counted(m.largest.compressions);
   x["decompressions"] = if_counted(m.largest.decompressions);
@@ -271,6 +310,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["against_before"] = r.against_before ? to_json(*r.against_before) : json();
   x["model_seconds"] = r.model_seconds ? json(*r.model_seconds) : json();
   x["model_reached"] = r.model_seconds && s.median > 0 ? json(*r.model_seconds / s.median) : json();
+  x["phases"] = m.phases ? to_json(*m.phases) : json();
   x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
   x["ratio_to_mpi"] = if_compared(r.ratio);
   x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
@@ -335,7 +375,8 @@ earlier_run::earlier_run(const std::string& path) : content_(new content{path, {
   }
 }
 
-std::string earlier_run::compare(std::vector<row>& rows, const options& o, const std::string& library) const {
+std::string earlier_run::compare(std::vector<row>& rows, const options& o, const std::string& library,
+                                 const machine& here) const {
   using json = nlohmann::ordered_json;
   for (row& r : rows) {
     const auto own = to_json(r, o, library);
@@ -351,13 +392,13 @@ std::string earlier_run::compare(std::vector<row>& rows, const options& o, const
   }
   if (o.transport == "sim") return {}; // virtual time is the same on every machine
   const auto& other = content_->rows.front()["machine"];
-  const auto here = to_json(this_machine());
+  const auto own = to_json(here);
   for (const char* const key : {"processor", "cores", "system", "compiler"}) {
-    if (!other.contains(key) || other[key] != here[key])
+    if (!other.contains(key) || other[key] != own[key])
       return "the run in " + content_->path + " took place on another machine or was compiled differently: " +
-             (other.contains(key) ? other[key].dump() : "unknown") + ", here " + here[key].dump();
+             (other.contains(key) ? other[key].dump() : "unknown") + ", here " + own[key].dump();
   }
   return {};
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -4,6 +4,7 @@
 
 #include "machine.hpp"
 #include "options.hpp"
+#include "phases.hpp"
 #include "verdict.hpp"
 
 #include <spar/core/statistics.hpp>
@@ -17,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// The measurements of one system: first of one rank, then combined over all ranks.
 struct record {
@@ -36,6 +37,10 @@ struct record {
   double max_error = 0;
   double error_bound = 0;
   bool same_bits = true; ///< whether all ranks have bitwise identical results
+
+  // Of the traced calls:
+  std::optional<spar::perf::phases> phases{};
+  std::vector<std::string> timeline{}; ///< of the last traced call, for each rank; only on the rank that reports
 
   // If ranks are late:
   std::vector<double> latencies{}; ///< of each iteration: the mean over all ranks of the time of the rank's own call
@@ -60,7 +65,8 @@ struct row {
   std::optional<double> model_seconds; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls; ///< if the system has a plan
   double vector_bytes = 0;                                ///< size of a dense vector
-  bool is_mpi = false;                                    ///< whether the system is MPI_Allreduce
+  std::optional<double> bound_bytes; ///< least payload that a rank sends, the mean over ranks; see least_bytes
+  bool is_mpi = false;               ///< whether the system is MPI_Allreduce
   bool compared_to_mpi = false;
   std::string compared_to;               ///< name of the system in the denominator of the ratios
   std::vector<double> ratios;            ///< time / time of `compared_to`, of each iteration
@@ -83,8 +89,8 @@ class earlier_run {
   ~earlier_run();
 
   /// Compares each row with the row of the same system and workload. Returns a sentence if the earlier run took place
-  /// on another machine, else an empty text.
-  std::string compare(std::vector<row>& rows, const options& o, const std::string& library) const;
+  /// on a machine other than `here`, else an empty text.
+  std::string compare(std::vector<row>& rows, const options& o, const std::string& library, const machine& here) const;
 
  private:
   struct content;
@@ -97,4 +103,4 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
 /// A JSON array with one object per row.
 std::string to_json(const std::vector<row>& rows, const options& o, const std::string& library, const machine& here);
 
-} // namespace perf
+} // namespace spar::perf

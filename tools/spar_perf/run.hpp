@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The measurement on each transport. Each transport has its own source file, because all systems for all types take
-// long to compile.
+// The measurement on each transport.
 #pragma once
 
 #include "options.hpp"
@@ -10,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// Measure spar's systems and the program's own, and return their rows. Each function validates the whole command line
 /// before any message is sent, and throws `usage_error` or `missing`.
@@ -23,7 +22,4 @@ std::vector<row> run_mpi(const options& o, const own_systems& own);
 spar::network_model calibrate_threads(const options& o);
 spar::network_model calibrate_mpi(const options& o);
 
-/// The systems that `--systems` accepts on the transports of this build.
-std::vector<std::string> system_names();
-
-} // namespace perf
+} // namespace spar::perf

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The measurement over MPI; MPI_Allreduce is one of the systems.
-#include "compressed_systems.hpp"
-#include "measure_ranks.hpp"
-#include "partial_systems.hpp"
+#include "calibrate.hpp"
+#include "element_types.hpp"
+#include "measurement.hpp"
 #include "run.hpp"
 #include "topology.hpp"
 
 #include <spar/mpi.hpp>
 
+#include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 namespace {
 
-/// The MPI datatype and sum operation for T, created here for 16-bit floats because MPI predefines neither.
+/// MPI_Allreduce of sums of T. The datatype and operation of 16-bit floats are made here: MPI predefines neither.
 template <class T>
 class mpi_sum {
  public:
@@ -46,8 +49,10 @@ class mpi_sum {
     MPI_Op_free(&op_);
     MPI_Type_free(&type_);
   }
-  [[nodiscard]] MPI_Datatype type() const noexcept { return type_; }
-  [[nodiscard]] MPI_Op op() const noexcept { return op_; }
+  void operator()(MPI_Comm ranks, const void* in, void* out, std::uint64_t n) const {
+    const int code = MPI_Allreduce(in == nullptr ? MPI_IN_PLACE : in, out, static_cast<int>(n), type_, op_, ranks);
+    spar::detail::check_mpi(code, "MPI_Allreduce");
+  }
 
  private:
   static void add(void* in, void* inout, int* count, MPI_Datatype*) {
@@ -76,18 +81,12 @@ auto or_abort(F f) {
   }
 }
 
-/// MPI_Allreduce as a task that never suspends, so that `measure` can call it like the other systems.
-template <class T, class Index>
-spar::task<call_cost> call_mpi(counting_links<spar::mpi>& net, MPI_Comm ranks, rank_data<T, Index>* data,
-                               const mpi_sum<T>* sum) {
-  call_cost call;
-  const double begin = net.now();
-  const int code = MPI_Allreduce(data->in_place ? MPI_IN_PLACE : data->dense_in.data(), data->dense_out.data(),
-                                 static_cast<int>(data->dense_out.size()), sum->type(), sum->op(), ranks);
-  call.seconds = net.now() - begin;
-  spar::detail::check_mpi(code, "MPI_Allreduce");
-  data->result = spar::dense_view<Index>(data->dense_out);
-  co_return call;
+/// MPI_Allreduce of the type that the options name.
+mpi_allreduce allreduce_over(MPI_Comm ranks, const options& o) {
+  return with_types(o, [&](auto type, auto) -> mpi_allreduce {
+    const auto sum = std::make_shared<const mpi_sum<typename decltype(type)::type>>();
+    return [ranks, sum](const void* in, void* out, std::uint64_t n) { (*sum)(ranks, in, out, n); };
+  });
 }
 
 /// Reads `--topology` on every rank. Throws `usage_error` on all ranks if the file is unusable on any rank.
@@ -109,53 +108,35 @@ spar::tree agreed_topology(const options& o) {
 } // namespace
 
 std::vector<row> run_mpi(const options& o, const own_systems& own) {
-  return with_types(o, [&](auto type, auto index) {
-    using T = typename decltype(type)::type;
-    using Index = typename decltype(index)::type;
-    int ranks = 0;
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (o.ranks > 0 && o.ranks != ranks) {
-      throw usage_error("--ranks is " + std::to_string(o.ranks) + ", but MPI has started " + std::to_string(ranks));
-    }
-    if (o.count > INT_MAX && std::find(o.systems.begin(), o.systems.end(), "mpi") != o.systems.end()) {
-      throw usage_error("system mpi passes the count as an int: --count " + std::to_string(o.count) + " exceeds " +
-                        std::to_string(INT_MAX));
-    }
-    std::vector<row> rows;
-    const spar::tree topology = agreed_topology(o);
-    const root_links links(topology);
-    for (const double density : o.densities) workload_of(o, density, ranks);
-    const mpi_sum<T> sum;
-    spar::mpi inner{MPI_COMM_WORLD};
-    counting_links<spar::mpi> net(inner, links);
-    spar::set_network(net, o.model);
-    for (const double density : o.densities) {
-      const workload w = workload_of(o, density, ranks);
-      registry<counting_links<spar::mpi>, T, Index> all(o, density, topology);
-      register_systems(all);
-      own.register_in(all);
-      register_compressed(all);
-      register_partial(all);
-      all.add_call("mpi", [&](counting_links<spar::mpi>& on, rank_data<T, Index>& data) {
-        return call_mpi(on, inner.communicator(), &data, &sum);
-      });
-      all.last_is_mpi();
-      const auto systems = choose(all, o);
-      const auto sums = sums_to_check<T>(w, o);
-      auto records = or_abort([&] { return measure(net, o, w, systems, sums ? &*sums : nullptr); });
-      for (auto& r : rows_of(systems, std::move(records), w, density, sums, o)) rows.push_back(std::move(r));
-    }
-    return rows;
-  });
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (o.ranks > 0 && o.ranks != ranks) {
+    throw usage_error("--ranks is " + std::to_string(o.ranks) + ", but MPI has started " + std::to_string(ranks));
+  }
+  if (o.count > INT_MAX && std::find(o.systems.begin(), o.systems.end(), "mpi") != o.systems.end()) {
+    throw usage_error("system mpi passes the count as an int: --count " + std::to_string(o.count) + " exceeds " +
+                      std::to_string(INT_MAX));
+  }
+  std::vector<row> rows;
+  const spar::tree topology = agreed_topology(o);
+  const root_links links(topology);
+  for (const double density : o.densities) workload_of(o, density, ranks);
+  spar::mpi rank{MPI_COMM_WORLD};
+  const mpi_allreduce mpi = allreduce_over(rank.communicator(), o);
+  measured_net net(rank, links);
+  spar::set_network(net, o.model);
+  for (const double density : o.densities) {
+    const auto systems = measurement_of({o, density, ranks, topology, own, mpi});
+    auto records = or_abort([&] { return systems->on_rank(net); });
+    if (!take_rows(*systems, std::move(records), rows)) break;
+  }
+  return rows;
 }
 
-std::vector<std::string> system_names() {
-  registry<counting_links<spar::mpi>, float, std::uint32_t> all({}, 0, spar::tree::flat(1));
-  register_systems(all);
-  std::vector<std::string> names;
-  for (const auto& s : all.entries()) names.push_back(s.name);
-  names.emplace_back("mpi");
-  return names;
+spar::network_model calibrate_mpi(const options& o) {
+  spar::mpi rank{MPI_COMM_WORLD};
+  spar::any_transport net(rank);
+  return calibrate(net, o);
 }
 
-} // namespace perf
+} // namespace spar::perf

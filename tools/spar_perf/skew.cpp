@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace perf {
+namespace spar::perf {
 
 double skew::of(int rank, int ranks, int iteration) const {
   std::seed_seq numbers{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
@@ -23,4 +23,4 @@ double skew::of(int rank, int ranks, int iteration) const {
   }
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace perf {
+namespace spar::perf {
 
 /// - none: no rank is late;
 /// - linear: rank r is late by r delays;
@@ -25,4 +25,4 @@ struct skew {
   [[nodiscard]] double of(int rank, int ranks, int iteration) const;
 };
 
-} // namespace perf
+} // namespace spar::perf

@@ -5,12 +5,17 @@
 
 #include "calibrate.hpp"
 #include "compressed_name.hpp"
+#include "interrupt.hpp"
+#include "measurement.hpp"
 #include "partial_name.hpp"
 #include "report.hpp"
 #include "run.hpp"
 #include "units.hpp"
 
 #include <spar/model/network_file.hpp>
+#include <spar/transport/tracing.hpp>
+
+#include <fmt/format.h>
 
 #ifdef SPAR_WITH_MPI
 #include <mpi.h>
@@ -22,17 +27,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace {
 
-constexpr int wrong_result = 1, usage = 2, something_missing = 77;
+constexpr int wrong_result = 1, usage = 2, something_missing = 77, was_interrupted = 130;
 
 #ifdef SPAR_WITH_MPI
 constexpr const char* default_transport = "mpi";
@@ -68,15 +75,18 @@ class surroundings {
     std::replace(line.begin(), line.end(), '\t', ' ');
     return line;
   }
-  static void check_transport(const perf::options& o) {
+  static void check_transport(const spar::perf::options& o) {
     if (o.transport == "mpi") return;
-    throw perf::missing("this spar_perf is built with MPI; --transport " + o.transport +
-                        " needs the spar_perf built without MPI");
+    throw spar::perf::missing("this spar_perf is built with MPI; --transport " + o.transport +
+                              " needs the spar_perf built without MPI");
   }
-  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o, const perf::own_systems& own) {
-    return perf::run_mpi(o, own);
+  [[nodiscard]] static std::vector<spar::perf::row> run(const spar::perf::options& o,
+                                                        const spar::perf::own_systems& own) {
+    return spar::perf::run_mpi(o, own);
   }
-  [[nodiscard]] static spar::network_model calibrate(const perf::options& o) { return perf::calibrate_mpi(o); }
+  [[nodiscard]] static spar::network_model calibrate(const spar::perf::options& o) {
+    return spar::perf::calibrate_mpi(o);
+  }
 
  private:
   int rank_ = 0;
@@ -94,52 +104,48 @@ class surroundings {
     std::exit(wrong_result);
   }
   [[nodiscard]] static std::string library() { return {}; }
-  static void check_transport(const perf::options& o) {
+  static void check_transport(const spar::perf::options& o) {
     if (o.transport != "mpi") return;
-    throw perf::missing("this spar_perf is built without MPI; --transport mpi needs the spar_perf built with MPI");
+    throw spar::perf::missing(
+        "this spar_perf is built without MPI; --transport mpi needs the spar_perf built with MPI");
   }
-  [[nodiscard]] static std::vector<perf::row> run(const perf::options& o, const perf::own_systems& own) {
-    return o.transport == "threads" ? perf::run_threads(o, own) : perf::run_sim(o, own);
+  [[nodiscard]] static std::vector<spar::perf::row> run(const spar::perf::options& o,
+                                                        const spar::perf::own_systems& own) {
+    return o.transport == "threads" ? spar::perf::run_threads(o, own) : spar::perf::run_sim(o, own);
   }
-  [[nodiscard]] static spar::network_model calibrate(const perf::options& o) {
-    return o.transport == "threads" ? perf::calibrate_threads(o) : o.model;
+  [[nodiscard]] static spar::network_model calibrate(const spar::perf::options& o) {
+    return o.transport == "threads" ? spar::perf::calibrate_threads(o) : o.model;
   }
 };
 #endif
 
-void print_lists(const perf::own_systems& own) {
+void print_lists(const spar::perf::own_systems& own) {
   std::printf("systems:");
-  for (const auto& name : perf::system_names()) std::printf(" %s", name.c_str());
+  for (const auto& name : spar::perf::names_of_systems()) std::printf(" %s", name.c_str());
+  if (std::string_view(default_transport) == "mpi") std::printf(" mpi");
   for (const auto& name : own.names()) std::printf(" %s", name.c_str());
   std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
-              std::string(perf::partial_names).c_str());
+              std::string(spar::perf::partial_names).c_str());
   std::printf(
       "\ncompressed systems: ALGORITHM+CODEC with an ALGORITHM of %s and a CODEC of %s; append +p2p to compress each "
       "message separately (ring and rec_doubling)",
-      std::string(perf::compressed_names).c_str(), std::string(perf::codec_names).c_str());
+      std::string(spar::perf::compressed_names).c_str(), std::string(spar::perf::codec_names).c_str());
   std::printf("\npatterns:");
-  for (const auto name : perf::pattern_names) std::printf(" %s", std::string(name).c_str());
+  for (const auto name : spar::perf::pattern_names) std::printf(" %s", std::string(name).c_str());
   std::printf("\n");
 }
 
-} // namespace
-
-namespace perf {
-
 /// Throws `usage_error` if a name is used twice or already has a meaning.
-static void check_names(const std::vector<std::string>& own) {
-  std::vector<std::string> known = system_names();
+void check_names(const std::vector<std::string>& own) {
+  std::vector<std::string> known = spar::perf::names_of_systems();
   for (const std::string& name : own) {
-    const bool meaning = name == "mpi" || parse_partial(name) || parse_compressed(name);
+    const bool meaning = name == "mpi" || spar::perf::parse_partial(name) || spar::perf::parse_compressed(name);
     if (meaning || std::find(known.begin(), known.end(), name) != known.end())
-      throw usage_error("the name '" + name + "' of a system of this program is already in use; choose another");
+      throw spar::perf::usage_error("the name '" + name +
+                                    "' of a system of this program is already in use; choose another");
     known.push_back(name);
   }
 }
-
-} // namespace perf
-
-namespace {
 
 /// Throws `usage_error` on all ranks if rank 0 cannot write the file. The check appends nothing, so an existing file
 /// keeps its content until `write` replaces it.
@@ -147,7 +153,15 @@ void check_writable(const surroundings& here, const char* option, const std::str
   if (path.empty()) return;
   std::string why;
   if (here.first() && !std::ofstream(path, std::ios::app)) why = std::string(": ") + std::strerror(errno);
-  if (!here.agree(why.empty())) throw perf::usage_error("cannot write " + std::string(option) + " " + path + why);
+  if (!here.agree(why.empty())) throw spar::perf::usage_error("cannot write " + std::string(option) + " " + path + why);
+}
+
+/// Throws `usage_error` on all ranks if rank 0 cannot make the folder of the timelines.
+void make_folder(const surroundings& here, const std::string& path) {
+  if (path.empty()) return;
+  std::error_code why;
+  if (here.first()) std::filesystem::create_directories(path, why);
+  if (!here.agree(!why)) throw spar::perf::usage_error("cannot make the folder --trace " + path + ": " + why.message());
 }
 
 void write(const std::string& path, const std::string& text) {
@@ -159,7 +173,7 @@ void write(const std::string& path, const std::string& text) {
 
 /// Only rank 0 needs the option and the file: `spar::set_network` later sends rank 0's model to the other ranks. Throws
 /// `usage_error` on all ranks if rank 0 cannot read the file.
-void read_model(const surroundings& here, perf::options& o) {
+void read_model(const surroundings& here, spar::perf::options& o) {
   std::string why;
   if (here.first() && !o.network.empty()) {
     try {
@@ -171,68 +185,85 @@ void read_model(const surroundings& here, perf::options& o) {
       why = e.what();
     }
   }
-  if (!here.agree(why.empty())) throw perf::usage_error("the network file of rank 0: " + why);
+  if (!here.agree(why.empty())) throw spar::perf::usage_error("the network file of rank 0: " + why);
 }
 
 /// Rank 0's file of an earlier run; null without --against and on other ranks. Throws `usage_error` on all ranks if
 /// rank 0 cannot use the file.
-std::unique_ptr<perf::earlier_run> read_earlier(const surroundings& here, const perf::options& o) {
-  std::unique_ptr<perf::earlier_run> earlier;
+std::unique_ptr<spar::perf::earlier_run> read_earlier(const surroundings& here, const spar::perf::options& o) {
+  std::unique_ptr<spar::perf::earlier_run> earlier;
   std::string why = "--against: rank 0 cannot use the file";
   bool usable = true;
   if (here.first() && !o.against.empty()) {
     try {
-      earlier = std::make_unique<perf::earlier_run>(o.against);
-    } catch (const perf::usage_error& e) {
+      earlier = std::make_unique<spar::perf::earlier_run>(o.against);
+    } catch (const spar::perf::usage_error& e) {
       why = e.what();
       usable = false;
     }
   }
-  if (!here.agree(usable)) throw perf::usage_error(why);
+  if (!here.agree(usable)) throw spar::perf::usage_error(why);
   return earlier;
 }
 
-int calibrate(const surroundings& here, const perf::options& o) {
+/// Writes FOLDER/SYSTEM.json for each system, or FOLDER/SYSTEM-DENSITY.json if there are several densities.
+void write_timelines(const std::string& folder, const std::vector<spar::perf::row>& rows) {
+  if (folder.empty()) return;
+  const bool several =
+      std::any_of(rows.begin(), rows.end(), [&](const auto& r) { return r.density != rows.front().density; });
+  for (const spar::perf::row& r : rows) {
+    if (r.measured.timeline.empty()) continue;
+    const std::string name = several ? fmt::format("{}-{:g}", r.system, r.density) : r.system;
+    write(folder + "/" + name + ".json", spar::trace_file(r.measured.timeline));
+  }
+}
+
+int calibrate(const surroundings& here, const spar::perf::options& o) {
   check_writable(here, "--calibrate", o.calibrate);
   const spar::network_model network = here.calibrate(o);
   if (!here.first()) return 0;
-  const std::string text = perf::to_file(network, o, here.library());
+  const std::string text = spar::perf::to_file(network, o, here.library());
   std::fputs(text.c_str(), stdout);
   write(o.calibrate, text);
   return 0;
 }
 
-int measure(const surroundings& here, const perf::options& o, const perf::own_systems& own) {
+int measure(const surroundings& here, const spar::perf::options& o, const spar::perf::own_systems& own) {
   check_writable(here, "--json", o.json);
+  make_folder(here, o.trace);
   const auto before = read_earlier(here, o);
-  const perf::machine at_start = perf::this_machine();
+  const spar::perf::machine at_start = spar::perf::this_machine();
+  spar::perf::catch_interrupts();
   auto rows = here.run(o, own);
   if (here.first()) {
     const auto warn = [](const std::string& what) { std::fprintf(stderr, "spar_perf: warning: %s\n", what.c_str()); };
-    for (const auto& what : perf::disturbances(at_start, perf::this_machine())) {
+    for (const auto& what : spar::perf::disturbances(at_start, spar::perf::this_machine())) {
       if (o.transport != "sim") warn(what);
     }
     if (before) {
-      const std::string other = before->compare(rows, o, here.library());
+      const std::string other = before->compare(rows, o, here.library(), at_start);
       if (!other.empty()) warn(other);
     }
-    std::fputs(perf::to_table(rows, o, here.library()).c_str(), stdout);
-    write(o.json, perf::to_json(rows, o, here.library(), at_start));
+    std::fputs(spar::perf::to_table(rows, o, here.library()).c_str(), stdout);
+    write(o.json, spar::perf::to_json(rows, o, here.library(), at_start));
+    write_timelines(o.trace, rows);
+    if (spar::perf::interrupted()) warn("interrupted: these are the results of the iterations that have ended");
   }
+  if (spar::perf::interrupted()) return was_interrupted;
   const bool right = !o.check || std::all_of(rows.begin(), rows.end(), [](const auto& r) { return r.correct(); });
   return right ? 0 : wrong_result;
 }
 
 } // namespace
 
-int perf::suite::run(int argc, char** argv) const {
+int spar::perf::suite::run(int argc, char** argv) const {
   const surroundings here(argc, argv);
   const auto say = [&](const char* what) {
     if (here.first()) std::fprintf(stderr, "spar_perf: %s\n", what);
   };
   try {
-    perf::check_names(own_.names());
-    perf::options o = perf::parse_options(argc, argv, default_transport, own_.names());
+    check_names(own_.names());
+    spar::perf::options o = spar::perf::parse_options(argc, argv, default_transport, own_.names());
     if (o.list) {
       if (here.first()) print_lists(own_);
       return 0;
@@ -241,13 +272,13 @@ int perf::suite::run(int argc, char** argv) const {
     if (!o.calibrate.empty()) return calibrate(here, o);
     read_model(here, o);
     return measure(here, o, own_);
-  } catch (const perf::early_end& end) {
+  } catch (const spar::perf::early_end& end) {
     if (here.first()) std::fputs(end.text.c_str(), stdout);
     return end.status;
-  } catch (const perf::usage_error& e) { // all ranks find the same error
+  } catch (const spar::perf::usage_error& e) { // all ranks find the same error
     say(e.what());
     return usage;
-  } catch (const perf::missing& e) {
+  } catch (const spar::perf::missing& e) {
     say(e.what());
     return something_missing;
   } catch (const std::bad_alloc&) {

@@ -3,24 +3,16 @@
 #pragma once
 
 #include "own_systems.hpp"
-#include "root_links.hpp"
-
-#ifdef SPAR_WITH_MPI
-#include <spar/mpi.hpp>
-#else
-#include <spar/sim.hpp>
-#endif
 
 #include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-namespace perf {
+namespace spar::perf {
 
 /// The systems of one program. The program has all options of spar_perf; without `--systems`, it compares spar's
-/// systems with its own. Without MPI, the program measures on threads and in the simulator; a program that defines
-/// SPAR_PERF_NO_THREADS or SPAR_PERF_NO_SIM compiles its systems faster, for the other transport only.
+/// systems with its own. Linked with MPI, the program measures over MPI, otherwise on threads and in the simulator.
 class suite {
  public:
   /// Adds a system under a name that `--systems` accepts. `given` is what spar::allreduce accepts as an algorithm: a
@@ -29,25 +21,13 @@ class suite {
   /// bounds |error| / the largest |sum| of a lossy system, for `--check`.
   template <class T = float, class Given>
   suite& add(std::string name, Given given, double relative_error = 0) {
-    const auto adds = [&]<class Net>() {
-      own_.add<Net, T, std::uint32_t>([=](registry<Net, T, std::uint32_t>& all) {
-        const auto algorithm = spar::detail::as_algorithm(given);
-        if constexpr (spar::detail::selects_entries<std::remove_cv_t<decltype(algorithm)>>)
-          all.add_feedback(name, algorithm);
-        else
-          all.add(name, algorithm, relative_error);
-      });
-    };
-#ifdef SPAR_WITH_MPI
-    adds.template operator()<counting_links<spar::mpi>>();
-#else
-#ifndef SPAR_PERF_NO_THREADS
-    adds.template operator()<counting_links<spar::threads>>();
-#endif
-#ifndef SPAR_PERF_NO_SIM
-    adds.template operator()<counting_links<spar::sim>>();
-#endif
-#endif
+    own_.add<T, std::uint32_t>([=](registry<T, std::uint32_t>& all) {
+      const auto algorithm = spar::detail::as_algorithm(given);
+      if constexpr (spar::detail::selects_entries<std::remove_cv_t<decltype(algorithm)>>)
+        all.add_feedback(name, algorithm);
+      else
+        all.add(name, algorithm, relative_error);
+    });
     own_.add_name(std::move(name));
     return *this;
   }
@@ -60,4 +40,4 @@ class suite {
   own_systems own_;
 };
 
-} // namespace perf
+} // namespace spar::perf

@@ -29,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 /// One rank's contribution and result. The dense vectors are empty unless a system takes dense vectors.
 template <class T, class Index>
@@ -47,6 +47,9 @@ struct rank_data {
   [[nodiscard]] auto sparse() const { return spar::sparse_view(n, indices, values); }
 };
 
+/// MPI_Allreduce of n values, from `in` to `out`; in place if `in` is null.
+using mpi_allreduce = std::function<void(const void* in, void* out, std::uint64_t n)>;
+
 /// The cost of one call on one rank.
 struct call_cost {
   double seconds = 0;
@@ -58,20 +61,20 @@ struct call_cost {
 };
 
 /// A system on one rank, with the state of the rank.
-template <class Net, class T, class Index>
+template <class T, class Index>
 struct rank_system {
-  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> call;
+  std::function<spar::task<call_cost>(measured_net&, rank_data<T, Index>&)> call;
   std::function<std::span<const T>()> residual; ///< empty for systems without a residual
   // Only of partial systems: collective calls before the first call and after the last call, in the same order on all
   // ranks:
-  std::function<void(Net&)> open{};
-  std::function<spar::task<call_cost>(Net&, rank_data<T, Index>&)> drain{}; ///< sums what no round included
+  std::function<void(measured_net&)> open{};
+  std::function<spar::task<call_cost>(measured_net&, rank_data<T, Index>&)> drain{}; ///< sums what no round included
 };
 
 /// A system as the inner system of partial systems, on one rank.
-template <class Net, class T, class Index>
+template <class T, class Index>
 struct inner_system {
-  any_allreduce<typename Net::port_type, T, Index> algorithm;
+  any_allreduce<T, Index> algorithm;
   bool dense = false;                ///< whether it reduces dense values, else streams
   std::shared_ptr<const void> owner; ///< of what `algorithm` refers to
   std::function<std::span<const T>()> residual;
@@ -82,21 +85,21 @@ struct inner_system {
 template <class T, class Index>
 inline constexpr bool has_partial = std::same_as<T, float> && std::same_as<Index, std::uint32_t>;
 
-template <class Net, class T, class Index>
+template <class T, class Index>
 struct system_entry {
   std::string name;
   bool dense = false;        ///< takes a dense vector
   bool feedback = false;     ///< selects entries from the dense vector, and keeps a residual
   double relative_error = 0; ///< bound of |error| / the largest |sum|
   std::uint64_t k = 0;       ///< number of entries that it selects
-  std::function<rank_system<Net, T, Index>()> on_rank;
+  std::function<rank_system<T, Index>()> on_rank;
   std::optional<double> model_seconds{}; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls{}; ///< if the system has a plan
   bool partial = false;
-  bool is_mpi = false;                                   ///< MPI_Allreduce
-  std::function<inner_system<Net, T, Index>()> within{}; ///< the inner system for partial systems; may be empty
-  double value_error = 0;                                ///< bound of |error| / the sum of all ranks' largest |value|
-  bool same_bits = true;                                 ///< whether all ranks get the same bits: false only for +p2p
+  bool is_mpi = false;                              ///< MPI_Allreduce
+  std::function<inner_system<T, Index>()> within{}; ///< the inner system for partial systems; may be empty
+  double value_error = 0;                           ///< bound of |error| / the sum of all ranks' largest |value|
+  bool same_bits = true;                            ///< whether all ranks get the same bits: false only for +p2p
 };
 
 namespace detail {
@@ -108,8 +111,8 @@ struct named_algorithm {
   Algorithm algorithm;
 };
 
-template <class Net, class T, class Index>
-using feedback_of = spar::error_feedback<T, any_selecting<typename Net::port_type, T, Index>, Index>;
+template <class T, class Index>
+using feedback_of = spar::error_feedback<T, any_selecting<T, Index>, Index>;
 
 /// A rank's error feedback as the inner algorithm of a partial system.
 template <class Reducer>
@@ -118,8 +121,8 @@ struct feedback_within : spar::algorithm_defaults {
   Reducer* reducer;
 
   explicit feedback_within(Reducer& its) noexcept : reducer(&its) {}
-  template <class Net, class T>
-  spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, spar::sum op) const& {
+  template <class T>
+  spar::task<void> operator()(channel net, std::span<T> x, spar::sum op) const& {
     return (*reducer)(net, x, op);
   }
 };
@@ -127,9 +130,8 @@ struct feedback_within : spar::algorithm_defaults {
 // Coroutines: parameters are values, or pointers and references to objects that outlive the coroutine.
 
 /// `from` selects the contribution from the dense vector; null if the contribution is already sparse.
-template <class Net, class T, class Index>
-spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data,
-                                  any_allreduce<typename Net::port_type, T, Index> algorithm,
+template <class T, class Index>
+spar::task<call_cost> call_sparse(measured_net& net, rank_data<T, Index>* data, any_allreduce<T, Index> algorithm,
                                   std::shared_ptr<selection<T, Index>> from) {
   call_cost call;
   const double start = net.now();
@@ -144,9 +146,8 @@ spar::task<call_cost> call_sparse(Net& net, rank_data<T, Index>* data,
   co_return call;
 }
 
-template <class Net, class T, class Index>
-spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data,
-                                 any_allreduce<typename Net::port_type, T, Index> algorithm) {
+template <class T, class Index>
+spar::task<call_cost> call_dense(measured_net& net, rank_data<T, Index>* data, any_allreduce<T, Index> algorithm) {
   call_cost call;
   const double start = net.now();
   const std::span<T> out(data->dense_out);
@@ -160,8 +161,8 @@ spar::task<call_cost> call_dense(Net& net, rank_data<T, Index>* data,
   co_return call;
 }
 
-template <class Net, class T, class Index>
-spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, feedback_of<Net, T, Index>* reducer) {
+template <class T, class Index>
+spar::task<call_cost> call_feedback(measured_net& net, rank_data<T, Index>* data, feedback_of<T, Index>* reducer) {
   call_cost call;
   const double start = net.now();
   auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
@@ -175,13 +176,24 @@ spar::task<call_cost> call_feedback(Net& net, rank_data<T, Index>* data, feedbac
   co_return call;
 }
 
+/// MPI_Allreduce as a task that never suspends, so that `measure` can call it like the other systems.
+template <class T, class Index>
+spar::task<call_cost> call_mpi(measured_net& net, rank_data<T, Index>* data, mpi_allreduce reduce) {
+  call_cost call;
+  const double begin = net.now();
+  reduce(data->in_place ? nullptr : data->dense_in.data(), data->dense_out.data(), data->dense_out.size());
+  call.seconds = net.now() - begin;
+  data->result = spar::dense_view<Index>(data->dense_out);
+  co_return call;
+}
+
 } // namespace detail
 
-template <class Net, class T, class Index>
+template <class T, class Index>
 class registry {
  public:
-  using entry = system_entry<Net, T, Index>;
-  using on_rank = rank_system<Net, T, Index>;
+  using entry = system_entry<T, Index>;
+  using on_rank = rank_system<T, Index>;
 
   registry(const options& o, double density, const spar::tree& topology)
       : options_(o), density_(density), topology_(topology) {}
@@ -237,12 +249,11 @@ class registry {
   [[gnu::cold]] void add_feedback(std::string name, Algorithm algorithm) {
     const auto owned = own(name, std::move(algorithm));
     const auto make = [owned] {
-      return std::make_shared<detail::feedback_of<Net, T, Index>>(
-          any_selecting<typename Net::port_type, T, Index>(owned->system, owned->algorithm));
+      return std::make_shared<detail::feedback_of<T, Index>>(any_selecting<T, Index>(owned->system, owned->algorithm));
     };
     entries_.push_back({std::move(name), true, true, 0, k(), [owned, make] {
                           const auto reducer = make();
-                          return on_rank{[reducer, owned](Net& net, rank_data<T, Index>& data) {
+                          return on_rank{[reducer, owned](measured_net& net, rank_data<T, Index>& data) {
                                            return detail::call_feedback(net, &data, reducer.get());
                                          },
                                          [reducer] { return reducer->residual(); }};
@@ -250,12 +261,11 @@ class registry {
     if constexpr (has_partial<T, Index>) {
       entries_.back().within = [owned, make] {
         const auto reducer = make();
-        using within = detail::feedback_within<detail::feedback_of<Net, T, Index>>;
+        using within = detail::feedback_within<detail::feedback_of<T, Index>>;
         const auto inner = std::make_shared<const within>(*reducer);
         const auto owner = std::make_shared<std::array<std::shared_ptr<const void>, 3>>();
         *owner = {owned, reducer, inner};
-        return inner_system<Net, T, Index>{
-            {owned->system, *inner}, true, owner, [reducer] { return reducer->residual(); }};
+        return inner_system<T, Index>{{owned->system, *inner}, true, owner, [reducer] { return reducer->residual(); }};
       };
     }
   }
@@ -297,28 +307,31 @@ class registry {
   /// Bytes of a dense vector.
   [[nodiscard]] double bytes() const noexcept { return static_cast<double>(options_.count) * sizeof(T); }
 
-  /// Adds any function that takes a transport and a rank's data with the dense vector.
-  void add_call(std::string name, decltype(on_rank::call) call) {
-    entries_.push_back({std::move(name), true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
+  /// Adds MPI_Allreduce.
+  void add_mpi(const mpi_allreduce& reduce) {
+    const auto call = [reduce](measured_net& net, rank_data<T, Index>& data) {
+      return detail::call_mpi(net, &data, reduce);
+    };
+    entries_.push_back({"mpi", true, false, 0, k(), [=] { return on_rank{call, no_residual}; }});
+    entries_.back().is_mpi = true;
   }
-
-  /// Declares that the last system added is MPI_Allreduce.
-  void last_is_mpi() { entries_.back().is_mpi = true; }
 
   void add(entry system) { entries_.push_back(std::move(system)); }
 
   /// The number of entries of each rank at the density.
   [[nodiscard]] std::uint64_t k() const { return entries_of(options_, density_); }
   [[nodiscard]] const options& given() const noexcept { return options_; }
+  [[nodiscard]] double density() const noexcept { return density_; }
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
 
  private:
   static std::span<const T> no_residual() { return {}; }
 
   template <class Algorithm>
-  static constexpr bool takes_streams = spar::stream_allreduce<std::remove_cv_t<Algorithm>, Net, T, Index, spar::sum>;
+  static constexpr bool takes_streams =
+      spar::stream_allreduce<std::remove_cv_t<Algorithm>, measured_net, T, Index, spar::sum>;
   template <class Algorithm>
-  static constexpr bool takes_values = spar::dense_allreduce<std::remove_cv_t<Algorithm>, Net, T, spar::sum>;
+  static constexpr bool takes_values = spar::dense_allreduce<std::remove_cv_t<Algorithm>, measured_net, T, spar::sum>;
   template <bool Takes>
   static constexpr void check_takes() {
     static_assert(Takes || !has_partial<T, Index>,
@@ -341,11 +354,11 @@ class registry {
     add_sparse(std::move(name), relative_error, {owned->system, owned->algorithm}, owned);
   }
 
-  using allreduce = any_allreduce<typename Net::port_type, T, Index>;
+  using allreduce = any_allreduce<T, Index>;
 
   [[gnu::cold]] void add_dense(std::string name, double relative_error, const allreduce& algorithm,
                                const std::shared_ptr<const void>& owner) {
-    const auto call = [algorithm, owner](Net& net, rank_data<T, Index>& data) {
+    const auto call = [algorithm, owner](measured_net& net, rank_data<T, Index>& data) {
       return detail::call_dense(net, &data, algorithm);
     };
     entries_.push_back({std::move(name), true, false, relative_error, k(), [=] { return on_rank{call, no_residual}; }});
@@ -357,7 +370,7 @@ class registry {
     entries_.push_back({std::move(name), selects, selects, relative_error, k(), [=, k = k()] {
                           std::shared_ptr<selection<T, Index>> from;
                           if (selects) from = std::make_shared<selection<T, Index>>(k);
-                          return on_rank{[=](Net& net, rank_data<T, Index>& data) {
+                          return on_rank{[=](measured_net& net, rank_data<T, Index>& data) {
                                            return detail::call_sparse(net, &data, algorithm, from);
                                          },
                                          [=, kept = owner] { return from ? from->residual() : no_residual(); }};
@@ -367,7 +380,7 @@ class registry {
   /// Makes the last system added available to partial systems.
   void add_within(const allreduce& algorithm, bool dense, const std::shared_ptr<const void>& owner) {
     if constexpr (has_partial<T, Index>)
-      entries_.back().within = [=] { return inner_system<Net, T, Index>{algorithm, dense, owner, no_residual}; };
+      entries_.back().within = [=] { return inner_system<T, Index>{algorithm, dense, owner, no_residual}; };
   }
 
   options options_;
@@ -379,8 +392,8 @@ class registry {
 
 /// Registers all systems under the names that `--systems` accepts. The error of QSGD is below scale / levels, where the
 /// scale is at most the largest |sum|; rounding the decoded value to T adds to the error.
-template <class Net, class T, class Index>
-[[gnu::cold]] void register_systems(registry<Net, T, Index>& systems) {
+template <class T, class Index>
+[[gnu::cold]] void register_systems(registry<T, Index>& systems) {
   systems.add_streams("sparcml", spar::sparcml{});
   systems.add_streams("ssar_split", spar::ssar_split{});
   systems.add_streams("dsar_split", spar::dsar_split{});
@@ -423,4 +436,4 @@ template <class Net, class T, class Index>
   }
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace perf {
+namespace spar::perf {
 
 spar::tree topology_of(const options& o, std::span<const spar::rank_t> hosts) {
   if (o.topology == "auto") return spar::tree_of_hosts(hosts);
@@ -23,4 +23,4 @@ spar::tree topology_of(const options& o, std::span<const spar::rank_t> hosts) {
   }
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -8,10 +8,10 @@
 
 #include <span>
 
-namespace perf {
+namespace spar::perf {
 
 /// The tree that `--topology` names. `hosts[r]` is a number that identifies the host of rank r. Throws `usage_error` if
 /// the file cannot be read, or if its tree has a different number of ranks.
 spar::tree topology_of(const options& o, std::span<const spar::rank_t> hosts);
 
-} // namespace perf
+} // namespace spar::perf

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-namespace perf {
+namespace spar::perf {
 
 namespace {
 
@@ -52,4 +52,4 @@ double parse_rate(std::string_view option, std::string_view text) {
   return parse(option, text, rates, "1GB/s (B/s to TB/s, KiB/s to GiB/s, Kbit/s to Tbit/s)");
 }
 
-} // namespace perf
+} // namespace spar::perf

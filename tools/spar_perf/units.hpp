@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace perf {
+namespace spar::perf {
 
 /// The command line is invalid: exit status 2.
 struct usage_error : std::runtime_error {
@@ -29,4 +29,4 @@ double parse_seconds(std::string_view option, std::string_view text);
 /// Bytes per second: a number with [K|M|G|T]B/s, [Ki|Mi|Gi]B/s or [K|M|G|T]bit/s.
 double parse_rate(std::string_view option, std::string_view text);
 
-} // namespace perf
+} // namespace spar::perf

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
 
 namespace {
 
@@ -74,4 +74,4 @@ verdict compare_runs(std::span<const double> times, std::span<const double> befo
   return {ratio, all[beyond], all[resamples - 1 - beyond]};
 }
 
-} // namespace perf
+} // namespace spar::perf

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace perf {
+namespace spar::perf {
 
 /// The ratio of two systems' times with its confidence interval.
 struct verdict {
@@ -33,4 +33,4 @@ verdict compare_paired(std::span<const double> times, std::span<const double> re
 /// between the runs, such as other programs on the machine.
 verdict compare_runs(std::span<const double> times, std::span<const double> before, std::uint64_t seed);
 
-} // namespace perf
+} // namespace spar::perf

@@ -31,6 +31,9 @@ class [[nodiscard]] operation {
     net_->abandon(record_);
   }
 
+  /// Gives up the ownership and returns the record, which is null if the operation ended at once.
+  [[nodiscard]] Record* release() noexcept { return std::exchange(record_, nullptr); }
+
   // Not inlined: the compiler would otherwise generate this code again for every `co_await` of every coroutine.
   [[nodiscard, gnu::noinline]] bool await_ready() const noexcept {
     return record_ == nullptr || record_->done || record_->error || net_->node().dead();

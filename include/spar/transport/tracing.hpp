@@ -38,6 +38,43 @@ struct traced_event {
   std::uint64_t flow = 0;   // number of the message, equal in the events of its send and of its receive
 };
 
+/// The seconds in which a rank computed, and in which it waited and did not compute.
+struct traced_seconds {
+  double compute = 0;
+  double wait = 0;
+};
+
+inline traced_seconds seconds_of(std::span<const traced_event> events) {
+  struct edge {
+    std::int64_t time; // nanoseconds
+    int computes;      // change of the number of computations that run
+    int waits;         // change of the number of coroutines that wait
+  };
+  std::vector<edge> edges;
+  for (const traced_event& e : events) {
+    if (!e.ended) continue;
+    const bool computes = e.what == traced_event::kind::compute;
+    if (!computes && e.waits < 0) continue;
+    edges.push_back({computes ? e.begin : e.waits, computes ? 1 : 0, computes ? 0 : 1});
+    edges.push_back({e.end, computes ? -1 : 0, computes ? 0 : -1});
+  }
+  std::sort(edges.begin(), edges.end(), [](const edge& a, const edge& b) { return a.time < b.time; });
+  traced_seconds total;
+  int computes = 0, waits = 0;
+  std::int64_t last = 0;
+  for (const edge& e : edges) {
+    const double seconds = 1e-9 * static_cast<double>(e.time - last);
+    if (computes > 0)
+      total.compute += seconds;
+    else if (waits > 0)
+      total.wait += seconds;
+    computes += e.computes;
+    waits += e.waits;
+    last = e.time;
+  }
+  return total;
+}
+
 /// Writes trace events as JSON objects, separated by commas.
 class trace_writer {
  public:
@@ -119,6 +156,14 @@ class tracing_port : public decorated_port<Net> {
   explicit tracing_port(Net& net) : decorated_port<Net>(net) {}
   tracing_port(const tracing_port&) = delete;
 
+  /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.
+  void record(bool on) noexcept { records_ = on; }
+  /// Forgets the events so far, none of which may be in flight.
+  void clear() noexcept { events_.clear(); }
+
+  /// The seconds of the events so far in which this rank computed, and in which it waited and did not compute.
+  [[nodiscard]] detail::traced_seconds seconds() const { return detail::seconds_of(events_); }
+
   /// The events that have ended so far, as JSON objects separated by commas. `trace_file` joins the events of several
   /// ranks into the content of a trace file.
   [[nodiscard]] std::string events() const {
@@ -135,24 +180,26 @@ class tracing_port : public decorated_port<Net> {
 
   void compute(std::uint64_t entries) {
     inner().compute(entries);
+    if (!records_) return;
     const std::int64_t begin = std::max(seen_, nanoseconds(inner().node().calls().last_activity()));
     events_.push_back({.what = kind::compute, .ended = true, .begin = begin, .end = clock(), .amount = entries});
     seen_ = events_.back().end;
   }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
-    const std::size_t event = begin(kind::send, peer, tag);
-    events_[event].amount = out.head.payload_bytes();
+    const std::size_t event = records_ ? begin(kind::send, peer, tag) : none;
+    if (event != none) events_[event].amount = out.head.payload_bytes();
     return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag), *this, event, nullptr);
   }
 
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
-    const std::size_t event = begin(kind::receive, peer, tag);
+    const std::size_t event = records_ ? begin(kind::receive, peer, tag) : none;
     return traced<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, event, &in);
   }
 
  private:
   using kind = detail::traced_event::kind;
+  static constexpr std::size_t none = static_cast<std::size_t>(-1); // of an operation that is not recorded
 
   template <class Inner>
   class traced : public detail::forwarding_awaiter<Inner> {
@@ -160,18 +207,19 @@ class tracing_port : public decorated_port<Net> {
 
    public:
     traced(Inner inner, tracing_port& net, std::size_t event, const message_buffer* in) noexcept
-        : base(std::move(inner)), net_(&net), event_(event), in_(in) {}
+        : base(std::move(inner)), net_(event == none ? nullptr : &net), event_(event), in_(in) {}
     traced(traced&& other) noexcept
         : base(std::move(other)), net_(std::exchange(other.net_, nullptr)), event_(other.event_), in_(other.in_) {}
     ~traced() {
       if (net_ != nullptr) net_->end(event_, true);
     }
     void await_suspend(std::coroutine_handle<> waiting) const {
-      net_->events_[event_].waits = net_->clock();
+      if (net_ != nullptr) net_->events_[event_].waits = net_->clock();
       base::await_suspend(waiting);
     }
     void await_resume() const {
       base::await_resume();
+      if (net_ == nullptr) return;
       if (in_ != nullptr) net_->events_[event_].amount = in_->head().payload_bytes();
       net_->end(event_, false);
     }
@@ -226,6 +274,7 @@ class tracing_port : public decorated_port<Net> {
     return hash >> 11;
   }
 
+  bool records_ = true;
   std::vector<detail::traced_event> events_; // in the order in which the events started
   std::vector<bool> taken_;                  // taken_[i]: whether row i + 1 contains an operation in flight
   std::int64_t seen_ = 0;                    // when the last event began or ended, in nanoseconds

@@ -29,19 +29,18 @@ using product_sum = spar::selected_sum<float, std::uint32_t>;
 
 /// A composition with its types erased, so that code which is the same for all compositions is compiled once.
 struct product_cell {
-  using selects = std::function<spar::task<product_sum>(spar::channel<spar::sim_port>,
-                                                        std::span<float>)>; // each function has its own state
-  using values = std::function<spar::task<void>(spar::channel<spar::sim_port>, std::span<float>)>;
-  using streams =
-      std::function<spar::task<spar::sparse_stream<float>>(spar::channel<spar::sim_port>, spar::stream_view<float>)>;
+  using channel = spar::channel<spar::sim_port>;
 
   std::string name;
-  double error = 0;   ///< relative error of the storage's encoding, to the largest encoded value
-  bool all = true;    ///< the sum has all contributions, not the k largest entries
-  bool coded = false; ///< all messages use a block codec that is not plain
-  std::function<selects()> on_rank;
-  values in_place{};
-  streams of_streams{}; ///< only if the selector is `everything`
+  double error = 0;                     ///< relative error of the storage's encoding, to the largest encoded value
+  bool all = true;                      ///< the sum has all contributions, not the k largest entries
+  bool coded = false;                   ///< all messages use a block codec that is not plain
+  std::shared_ptr<const void> reduce{}; ///< the composition
+  std::shared_ptr<void> (*state_of_rank)() = {}; ///< a new state, which a rank keeps from call to call
+  spar::task<product_sum> (*selected)(const void* reduce, void* state, channel, std::span<float>) = nullptr;
+  spar::task<void> (*in_place)(const void* reduce, channel, std::span<float>) = nullptr;
+  /// Null unless the selector is `everything`.
+  spar::task<spar::sparse_stream<float>> (*of_streams)(const void* reduce, channel, spar::stream_view<float>) = nullptr;
 };
 
 /// A rank's contribution to a step: one value of 20 large, half of the others small, some equal on all ranks, zeros.
@@ -87,13 +86,23 @@ struct product_program {
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    const auto call = cell->on_rank();
+    const void* const reduce = cell->reduce.get();
+    const auto state = cell->state_of_rank();
+    const auto selected = [this, reduce, &state](product_cell::channel on, std::span<float> x) {
+      return cell->selected(reduce, state.get(), on, x);
+    };
+    const auto in_place = [this, reduce](product_cell::channel on, std::span<float> x) {
+      return cell->in_place(reduce, on, x);
+    };
+    const auto of_streams = [this, reduce](product_cell::channel on, spar::stream_view<float> mine) {
+      return cell->of_streams(reduce, on, mine);
+    };
     std::vector<float> residual(product_dimension);
     for (int step = 0; step < steps; ++step) {
       step_result& its = (*results)[static_cast<std::size_t>(net.rank())][static_cast<std::size_t>(step)];
       const std::vector<float> x = product_input(net.rank(), step);
       for (std::size_t i = 0; i < x.size(); ++i) residual[i] += x[i];
-      auto pending = start_product(net, call, std::span<float>(residual));
+      auto pending = start_product(net, selected, std::span<float>(residual));
       const product_sum result = co_await std::move(pending);
       its.sum.resize(product_dimension);
       its.contributed.resize(product_dimension);
@@ -103,14 +112,14 @@ struct product_program {
       its.compressions = pending.statistics().compressions;
       its.residual = residual;
       its.in_place = x;
-      auto plain = start_product(net, cell->in_place, std::span<float>(its.in_place));
+      auto plain = start_product(net, in_place, std::span<float>(its.in_place));
       co_await std::move(plain);
-      if (!cell->of_streams) continue;
+      if (cell->of_streams == nullptr) continue;
       its.of_streams.resize(product_dimension);
       std::vector<float> copy = x;
       const auto mine = spar::selector::nonzeros{}(std::span<float>(copy), net.memory());
       const auto view = mine.view();
-      auto of_stream = start_product(net, cell->of_streams, view);
+      auto of_stream = start_product(net, of_streams, view);
       const spar::sparse_stream<float> sum = co_await std::move(of_stream);
       sum.to_dense(its.of_streams);
     }
@@ -172,7 +181,7 @@ inline void check_cell(const product_cell& cell, spar::rank_t ranks, bool synchr
       ASSERT_LE(first.entries, product_dimension / 20 * 5 / 4); // k, and the tolerance of a selector
       ASSERT_GT(first.entries, 0U);
     }
-    if (cell.of_streams) {
+    if (cell.of_streams != nullptr) {
       ASSERT_EQ(first_wrong(first.in_place, brought, cell.error), product_dimension);
       ASSERT_EQ(first_wrong(first.of_streams, brought, cell.error), product_dimension);
     }
@@ -202,7 +211,7 @@ product_cell cell_of(std::string name, const Composition& reduce) {
   using state = typename Composition::state;
   using report = typename Composition::report;
   using blocks = spar::storage::blocks_type<typename Composition::storage_type>;
-  product_cell cell{.name = std::move(name), .all = !keeps_k<typename Composition::schedule_type>, .on_rank = {}};
+  product_cell cell{.name = std::move(name), .all = !keeps_k<typename Composition::schedule_type>};
   if constexpr (!std::is_same_v<blocks, spar::storage::dense>) {
     cell.error = spar::storage::blocks_of(reduce.store).template relative_error<float>();
     cell.coded = !spar::has_stream_codec<typename Composition::storage_type>;
@@ -210,19 +219,20 @@ product_cell cell_of(std::string name, const Composition& reduce) {
   if constexpr (!spar::storage::streams_type<typename Composition::storage_type>::exact) {
     cell.error = std::max(cell.error, 0x1p-8); // the error of the tests' stream codec that rounds
   }
-  cell.on_rank = [reduce] {
-    const auto now = std::make_shared<std::pair<state, report>>();
-    return [reduce, now](spar::channel<spar::sim_port> net, std::span<float> x) {
-      const spar::selector::nothing_to_prepare prepare;
-      return reduce.template selected<std::uint32_t>(net, &now->first, &now->second, x, spar::sum{}, prepare);
-    };
+  using kept = std::pair<state, report>;
+  cell.reduce = std::make_shared<const Composition>(reduce);
+  cell.state_of_rank = []() -> std::shared_ptr<void> { return std::make_shared<kept>(); };
+  cell.selected = [](const void* its, void* now, product_cell::channel net, std::span<float> x) {
+    const spar::selector::nothing_to_prepare prepare;
+    return static_cast<const Composition*>(its)->template selected<std::uint32_t>(
+        net, &static_cast<kept*>(now)->first, &static_cast<kept*>(now)->second, x, spar::sum{}, prepare);
   };
-  cell.in_place = [reduce](spar::channel<spar::sim_port> net, std::span<float> x) {
-    return reduce(net, x, spar::sum{});
+  cell.in_place = [](const void* its, product_cell::channel net, std::span<float> x) {
+    return (*static_cast<const Composition*>(its))(net, x, spar::sum{});
   };
   if constexpr (!Composition::selects_entries) {
-    cell.of_streams = [reduce](spar::channel<spar::sim_port> net, spar::stream_view<float> mine) {
-      return reduce(net, mine, spar::sum{});
+    cell.of_streams = [](const void* its, product_cell::channel net, spar::stream_view<float> mine) {
+      return (*static_cast<const Composition*>(its))(net, mine, spar::sum{});
     };
   }
   return cell;
@@ -261,8 +271,8 @@ inline const std::vector<spar::rank_t>& product_ranks() {
   return is_full() ? all : some;
 }
 
-template <class Storages, class Selectors = decltype(product_selectors)>
-void check_flat(const Storages& storages, const Selectors& selectors = product_selectors) {
+template <class Storages, class Selectors>
+void check_flat(const Storages& storages, const Selectors& selectors) {
   const auto cells = cells_over(storages, spar::flat{}, selectors);
   ASSERT_FALSE(cells.empty());
   for (const spar::rank_t ranks : product_ranks()) {
@@ -282,8 +292,8 @@ inline spar::tree product_tree(spar::rank_t ranks) {
   return spar::tree(root);
 }
 
-template <class Storages, class Selectors = decltype(product_selectors)>
-void check_tree(const Storages& storages, const Selectors& selectors = product_selectors) {
+template <class Storages, class Selectors>
+void check_tree(const Storages& storages, const Selectors& selectors) {
   for (const spar::rank_t ranks : product_ranks()) {
     const spar::tree_plans plans(product_tree(ranks));
     const auto cells = cells_over(storages, spar::on_tree(plans), selectors);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Measures the parameters of the network model on ranks that run in parallel.
-#pragma once
-
 #include "calibrate.hpp"
 #include "patterns.hpp"
 #include "units.hpp"
@@ -15,7 +13,9 @@
 #include <string_view>
 #include <vector>
 
-namespace perf {
+namespace spar::perf {
+
+namespace {
 
 /// Each rank sends to every other rank in turn, and receives as much at the same time, as in a round of a schedule.
 struct exchange : spar::algorithm_defaults {
@@ -40,11 +40,9 @@ struct exchange : spar::algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-/// The parameters of the network model, the same on every rank: medians over the iterations of the slowest rank's time.
-/// Each iteration measures all quantities, so that disturbances by other programs affect all of them alike. All ranks
-/// work at the same time, as in a collective. Throws `usage_error` with fewer than two ranks.
-template <class Net>
-spar::network_model calibrate(Net& net, const options& o) {
+} // namespace
+
+spar::network_model calibrate(spar::any_transport& net, const options& o) {
   if (net.size() < 2) throw usage_error("--calibrate needs at least two ranks");
   constexpr std::size_t n = std::size_t{1} << 20; // values of a dense vector, larger than the caches close to the core
   constexpr std::size_t k = n / 32;               // entries of a sparse stream
@@ -104,4 +102,4 @@ spar::network_model calibrate(Net& net, const options& o) {
   return network;
 }
 
-} // namespace perf
+} // namespace spar::perf

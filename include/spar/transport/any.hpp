@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One type for the ranks of all transports, so that a program compiles its collectives once and chooses the transport
+// when it runs.
+#pragma once
+
+#include <spar/runtime/communicator_rank.hpp>
+#include <spar/runtime/operation.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+template <class Operation>
+struct record_of;
+template <class Net, class Record>
+struct record_of<operation<Net, Record>> {
+  using type = Record;
+};
+
+} // namespace detail
+
+/// The transport of `any_transport`: forwards all functions to the wrapped transport by pointers to functions.
+class any_port {
+ public:
+  template <transport Net>
+  explicit any_port(Net& inner) noexcept : inner_(&inner), node_(&inner.node()), functions_(&functions_of<Net>) {}
+
+  [[nodiscard]] rank_t rank() const noexcept { return node_->rank(); }
+  [[nodiscard]] rank_t size() const noexcept { return node_->size(); }
+  [[nodiscard]] endpoint& node() const noexcept { return *node_; }
+  [[nodiscard]] spar::scheduler& scheduler() noexcept { return node_->scheduler(); }
+  [[nodiscard]] pool& memory() const noexcept { return node_->memory(); }
+  [[nodiscard]] double now() noexcept { return functions_->now(inner_); }
+  void compute(std::uint64_t entries) { functions_->compute(inner_, entries); }
+  void progress(bool block) { functions_->progress(inner_, block); }
+  void post(const control_message& note, rank_t peer) { functions_->post(inner_, note, peer); }
+  void await(detail::operation_record& r, std::coroutine_handle<> waiting) { functions_->await(inner_, r, waiting); }
+
+  operation<any_port, detail::operation_record> send(const message_pieces& out, rank_t peer, tag_t tag) {
+    return operation<any_port, detail::operation_record>(*this, functions_->send(inner_, out, peer, tag));
+  }
+  operation<any_port, detail::operation_record> receive(message_buffer& in, rank_t source, tag_t tag) {
+    return operation<any_port, detail::operation_record>(*this, functions_->receive(inner_, in, source, tag));
+  }
+  void abandon(detail::operation_record* r) { functions_->abandon(inner_, r); }
+
+ private:
+  struct functions {
+    double (*now)(void*);
+    void (*compute)(void*, std::uint64_t);
+    void (*progress)(void*, bool);
+    void (*post)(void*, const control_message&, rank_t);
+    void (*await)(void*, detail::operation_record&, std::coroutine_handle<>);
+    detail::operation_record* (*send)(void*, const message_pieces&, rank_t, tag_t);
+    detail::operation_record* (*receive)(void*, message_buffer&, rank_t, tag_t);
+    void (*abandon)(void*, detail::operation_record*);
+  };
+
+  template <class Net>
+  static Net& as(void* inner) noexcept {
+    return *static_cast<Net*>(inner);
+  }
+  // Sends and receives of a transport may have records of different types.
+  template <class Net>
+  static void abandon_in(void* inner, detail::operation_record* r) {
+    auto& net = as<Net>(inner);
+    using sending = decltype(net.send(std::declval<const message_pieces&>(), rank_t(), tag_t()));
+    using receiving = decltype(net.receive(std::declval<message_buffer&>(), rank_t(), tag_t()));
+    if (r->receives)
+      net.abandon(static_cast<typename detail::record_of<receiving>::type*>(r));
+    else
+      net.abandon(static_cast<typename detail::record_of<sending>::type*>(r));
+  }
+
+  template <class Net>
+  static constexpr functions functions_of{
+      [](void* net) { return as<Net>(net).now(); },
+      [](void* net, std::uint64_t entries) { as<Net>(net).compute(entries); },
+      [](void* net, bool block) { as<Net>(net).progress(block); },
+      [](void* net, const control_message& note, rank_t peer) { as<Net>(net).post(note, peer); },
+      [](void* net, detail::operation_record& r, std::coroutine_handle<> waiting) { as<Net>(net).await(r, waiting); },
+      [](void* net, const message_pieces& out, rank_t peer, tag_t tag) -> detail::operation_record* {
+        return as<Net>(net).send(out, peer, tag).release();
+      },
+      [](void* net, message_buffer& in, rank_t source, tag_t tag) -> detail::operation_record* {
+        return as<Net>(net).receive(in, source, tag).release();
+      },
+      &abandon_in<Net>,
+  };
+
+  void* inner_;
+  endpoint* node_;
+  const functions* functions_;
+};
+
+/// A rank of `threads`, `mpi` or `sim`, whose type does not depend on the transport. Code that takes an
+/// `any_transport&` is compiled once and runs on every transport; in return, each send and each receive costs a few
+/// calls by pointer. A decorator may wrap an any_transport, but an any_transport cannot wrap a decorator. The wrapped
+/// rank must outlive this object.
+class any_transport : public communicator_rank<any_port> {
+ public:
+  template <communicates Net>
+  explicit any_transport(Net& net) noexcept : communicator_rank(detail::port_of(net)) {}
+};
+
+} // namespace spar

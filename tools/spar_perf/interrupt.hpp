@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ends a measurement early, with the results so far.
+#pragma once
+
+namespace spar::perf {
+
+/// From now on, SIGINT and SIGTERM only make `interrupted` return true. A second signal ends the program.
+void catch_interrupts();
+[[nodiscard]] bool interrupted() noexcept;
+
+} // namespace spar::perf

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tells people how far a long measurement is.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace spar::perf {
+
+/// Writes a line to stderr when ten seconds have passed since the start or since the last line. Only one rank has a
+/// progress.
+class progress {
+ public:
+  /// `what` is what each step of `steps` belongs to, such as "density 0.01".
+  progress(std::string what, int steps) : what_(std::move(what)), steps_(steps) {}
+
+  void step();
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  std::string what_;
+  int steps_;
+  int done_ = 0;
+  clock::time_point begin_ = clock::now(), last_ = begin_;
+};
+
+} // namespace spar::perf

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compiles all systems for 64-bit indices.
+#include "typed_measurement.hpp"
+
+namespace spar::perf {
+
+template std::unique_ptr<measurement> measurement_for<float, std::uint64_t>(const measured_systems&);
+template std::unique_ptr<measurement> measurement_for<double, std::uint64_t>(const measured_systems&);
+
+} // namespace spar::perf
