@@ -14,6 +14,9 @@ else()
     target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <spar/spar.hpp> ${ARGN})
   endfunction()
   spar_add_test_base(spar_test_base precompiled.cpp "")
+  add_library(spar_test_support STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp")
+  target_link_libraries(spar_test_support PUBLIC spar_development)
+  target_include_directories(spar_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
   foreach(flavour IN LISTS spar_mpi_flavours)
     spar_add_test_base(spar_test_base_${flavour} mpi_main.cpp spar_mpi_${flavour} <spar/mpi.hpp>)
   endforeach()
@@ -47,9 +50,8 @@ if(SPAR_SANITIZE MATCHES "thread")
   list(APPEND spar_test_environment "GTEST_FILTER=-*simulator*")
 endif()
 
-# Reduces sanitized LARGE tests, to halve their compile time: they use one in-process transport
-# (tests/support/ranks.hpp)
-# and do not check alignment. Small tests cover the rest.
+# Reduces sanitized LARGE tests, to halve their time: they use one in-process transport (tests/support/ranks.hpp) and do
+# not check alignment. Small tests cover the rest.
 function(spar_lighten target)
   target_compile_definitions(${target} PRIVATE SPAR_LARGE_TEST)
   if(SPAR_SANITIZE MATCHES "undefined")
@@ -84,8 +86,8 @@ function(spar_add_test path)
   if(arg_FULL OR (arg_LARGE AND SPAR_SANITIZE))
     set(full FULL)
   endif()
-  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${arg_LIBRARIES} ${full})
-  target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
+                   ${arg_LIBRARIES} ${full})
   if(arg_LARGE)
     spar_lighten(${test_target}_test)
   endif()
@@ -96,8 +98,8 @@ function(spar_add_test path)
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS};$<LOWER_CASE:${full}>"
                ENVIRONMENT "${spar_test_environment}")
   if(arg_KERNEL AND NOT SPAR_SANITIZE)
-    spar_add_program(${test_target}_optimised SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main FULL)
-    target_include_directories(${test_target}_optimised PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    spar_add_program(${test_target}_optimised SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
+                     FULL)
     target_compile_options(${test_target}_optimised PRIVATE -O3)
     add_test(NAME ${test_name}.optimised COMMAND ${test_target}_optimised)
     set_tests_properties(${test_name}.optimised PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;full")

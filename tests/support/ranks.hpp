@@ -11,10 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <ostream>
-#include <type_traits>
-#include <vector>
 
 namespace spar_test {
 
@@ -56,35 +53,15 @@ inline std::ostream& operator<<(std::ostream& out, mode where) {
 template <class Net>
 using on_rank = std::function<spar::task<void>(Net&)>;
 
-/// Calls `program` on the rank, as a Net: the rank's own type, or any_transport, for which programs are compiled once.
-template <class Net, class Rank>
-class program_net {
- public:
-  explicit program_net(Rank& rank) : net_(rank) {}
-  spar::task<void> start(const on_rank<Net>& program) { return program(net_); }
-  void run(const on_rank<Net>& program) { spar::run_until_done(net_, program(net_)); }
-
- private:
-  std::conditional_t<std::is_same_v<Net, Rank>, Net&, Net> net_;
-};
-
+// Defined for each transport and for any_transport in ranks.cpp, so that tests do not compile the transports again.
 template <class Net>
-void run_on_threads(spar::rank_t ranks, const on_rank<Net>& program, const spar::thread_options& options) {
-  spar::thread_group group{ranks, options};
-  group.run([&](spar::threads& rank) { program_net<Net, spar::threads>(rank).run(program); });
-}
+void run_on_threads(spar::rank_t ranks, const on_rank<Net>& program, const spar::thread_options& options);
+template <class Net>
+double run_on_sim(spar::rank_t ranks, const on_rank<Net>& program, const spar::simulator_options& options);
+
 template <class Net = spar::threads, class Program>
 void run_threads(spar::rank_t ranks, const Program& program, const spar::thread_options& options = {}) {
   run_on_threads<Net>(ranks, std::cref(program), options);
-}
-
-template <class Net>
-double run_on_sim(spar::rank_t ranks, const on_rank<Net>& program, const spar::simulator_options& options) {
-  using net = program_net<Net, spar::sim>;
-  spar::simulator engine{ranks, options};
-  std::vector<std::unique_ptr<net>> nets; // which programs use until the end of `run`
-  engine.run([&](spar::sim& rank) { return nets.emplace_back(std::make_unique<net>(rank))->start(program); });
-  return engine.time();
 }
 /// Runs the program in the simulator; returns its virtual seconds.
 template <class Net = spar::sim, class Program>
