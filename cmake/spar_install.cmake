@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules, and the package files that find_package(spar [COMPONENTS mpi zfp]) reads.
+# Install rules, and the package files that find_package(spar [COMPONENTS mpi zfp perf]) reads.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -8,6 +8,14 @@ set(spar_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/spar")
 
 install(TARGETS spar EXPORT spar-targets)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(
+  DIRECTORY "${PROJECT_SOURCE_DIR}/tools/spar_perf/"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/spar/spar_perf"
+  FILES_MATCHING
+  PATTERN "*.hpp"
+  PATTERN "*.cpp"
+  PATTERN "sources.cmake"
+  PATTERN "main.cpp" EXCLUDE)
 install(EXPORT spar-targets NAMESPACE spar:: DESTINATION "${spar_package_dir}")
 
 configure_package_config_file(cmake/spar-config.cmake.in "${PROJECT_BINARY_DIR}/spar-config.cmake"

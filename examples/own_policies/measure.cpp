@@ -2,7 +2,7 @@
 // Measures user-defined policies beside spar's systems; has all options of spar_perf.
 #include "policies.hpp"
 
-#include <suite.hpp> // of tools/spar_perf
+#include <spar_perf/suite.hpp>
 
 int main(int argc, char** argv) {
   using spar::storage::coo, spar::storage::then;

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ header_bytes compressions decompressions codec_seconds words_sent_mean words_rec
 seconds_max ratio_to_mpi alpha beta gamma_sparse
 gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
 skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
-against_before machine""".split()
+against_before machine words_bound phases""".split()
 
 program = sys.argv[1]
 failures = []
@@ -151,6 +152,61 @@ with tempfile.TemporaryDirectory() as directory:
         run("--against", str(path), "--ranks", "2", status=2, says=says)
 run("--against", "/tmp", status=2, says="/tmp ")
 run(*"--against x --skew one".split(), status=2, says="omit --skew")
+# The least payload: that of a dense ring and of recursive doubling between two ranks is what they send; the sum of
+# streams with different indices needs less.
+found = rows(*"--ranks 2 --count 20K --density 0.01 --iterations 1 --pattern disjoint".split(), "--systems",
+             "dense,rec_doubling,topka", "--transport", "sim")
+for system in ["dense", "rec_doubling"]:
+    row = found[system, 0.01]
+    expect(abs(row["words_sent_mean"] / row["words_bound"] - 1) < 0.01, f"{system}: {row['words_bound']} words")
+row = found["topka", 0.01]
+expect(abs(row["words_bound"] - 2 * row["nnz_out"] / 2) < 1e-6, f"topka: a bound of {row['words_bound']} words")
+row = rows(*"--ranks 5 --count 20K --density 0.01 --iterations 1 --transport sim --systems sparcml".split())[
+    "sparcml", 0.01]
+expect(abs(row["words_bound"] - 2 * (row["nnz_in"] + row["nnz_out"] * 3 / 5)) < 1e-6, f"sparcml: {row['words_bound']}")
+
+# Phases and timelines: in the simulator, the phases of a call without codec add up to its time.
+with tempfile.TemporaryDirectory() as directory:
+    arguments = f"--phases --trace {directory}/made/here --ranks 4 --count 20K --density 0.05 --iterations 3 --check"
+    simulated = "--transport sim --latency 10us --compute 2ns"
+    for transport in ["--transport threads", simulated, simulated + " --skew one", "--transport threads --skew one"]:
+        found = rows(*arguments.split(), *transport.split(), "--systems", "sparcml,ok_topk,eager_solo,dense+qsgd:8")
+        for (system, _), row in found.items():
+            what = f"{system} {transport}: {row['phases']}"
+            expect(list(row["phases"]) == ["select", "encode", "wait", "merge", "other"], what)
+            expect(all(x >= 0 for x in row["phases"].values()), what)
+            expect(row["phases"]["wait"] > 0 and row["correct"] is True, what)
+            expect(len(row["times"]) in (1, 3), f"{system} {transport}: {row['times']}")
+            events = json.loads(pathlib.Path(f"{directory}/made/here/{system}.json").read_text())
+            expect({e["pid"] for e in events} == {0, 1, 2, 3}, f"{what}: ranks {({e['pid'] for e in events})}")
+            ends = {kind: sorted(e["id"] for e in events if e["ph"] == kind) for kind in "sf"}
+            expect(ends["s"], f"{what}: no message")
+            # A partial system has messages of earlier and later rounds in flight.
+            expect(ends["s"] == ends["f"] or system == "eager_solo", f"{what}: {len(ends['s'])} messages")
+    row = rows(*arguments.split(), *simulated.split(), "--systems", "sparcml")["sparcml", 0.05]
+    expect(row["phases"]["merge"] > 0 and row["phases"]["encode"] == 0, f"sparcml: {row['phases']}")
+    expect(sum(row["phases"].values()) < 1.0001 * row["seconds"], f"{row['phases']} in {row['seconds']} s")
+    several = rows(*"--trace".split(), directory, *"--ranks 2 --count 1K --density 0.1,0.5 --systems ring".split())
+    expect(all(row["phases"] is not None for row in several.values()), "phases come with a trace")
+    expect({p.name for p in pathlib.Path(directory).glob("*.json")} == {"ring-0.1.json", "ring-0.5.json"}, "timelines")
+run("--trace", "/dev/null/folder", status=2, says="cannot make the folder --trace /dev/null/folder")
+expect(rows(*"--ranks 2 --count 1K --systems ring".split())["ring", 0.01]["phases"] is None, "phases without --phases")
+
+# An interrupted run keeps the iterations that have ended.
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "rows.json"
+    command = [program, *f"--ranks 2 --count 1M --density 0.01,0.1 --iterations 1000000 --json {path}".split()]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        running.wait(1.5)
+    except subprocess.TimeoutExpired:
+        running.send_signal(signal.SIGINT)
+    output, errors = running.communicate(timeout=60)
+    expect(running.returncode == 130 and "interrupted" in errors, f"status {running.returncode}: {errors}")
+    kept = json.loads(path.read_text())
+    expect({r["density"] for r in kept} == {0.01} and "verdict" in output, f"kept {len(kept)} rows, {output}")
+    expect(all(0 < r["iterations"] < 1000000 for r in kept), "iterations")
+
 # Another network in the simulator is another workload, and a name does not make a system MPI_Allreduce.
 with tempfile.TemporaryDirectory() as directory:
     path = pathlib.Path(directory) / "slow.json"

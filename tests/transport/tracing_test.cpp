@@ -156,6 +156,59 @@ TEST(tracing, is_exact_in_virtual_time) {
   EXPECT_EQ(named["compute"]["args"]["entries"], 125);
 }
 
+/// Two exchanges, of which only the second is recorded.
+struct second_exchange {
+  std::vector<std::string>* events;
+  spar::traced_seconds* seconds;
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::tracing<Net> net{inner};
+    net.record(false);
+    std::vector<double> x(125, 1.0);
+    for (const bool on : {false, true, false}) {
+      net.record(on);
+      auto pending = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+      co_await std::move(pending);
+    }
+    const auto rank = static_cast<std::size_t>(net.rank());
+    (*events)[rank] = net.events();
+    if (rank == 0) *seconds = net.seconds();
+    net.clear();
+    EXPECT_EQ(net.seconds().wait, 0);
+    EXPECT_EQ(count(json::parse(spar::trace_file(std::vector{net.events()})), rank, "send"), 0U);
+  }
+};
+
+TEST(tracing, records_only_while_it_is_on) {
+  std::vector<std::string> events(2);
+  spar::traced_seconds seconds;
+  run_sim(2, second_exchange{&events, &seconds}, {.latency = 1e-3, .bandwidth = 1e6, .compute = 1e-6});
+  const json all = json::parse(spar::trace_file(events));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(count(all, rank, "send"), 1U);
+    EXPECT_EQ(count(all, rank, "receive"), 1U);
+    EXPECT_EQ(count(all, rank, "wait"), 1U);
+  }
+  EXPECT_NEAR(seconds.wait, 2e-3, 1e-9);
+  EXPECT_NEAR(seconds.compute, 125e-6, 1e-9);
+}
+
+TEST(tracing, waiting_does_not_count_while_the_rank_computes) {
+  using event = spar::detail::traced_event;
+  const auto computation = [](std::int64_t begin, std::int64_t end) {
+    return event{.what = event::kind::compute, .ended = true, .begin = begin, .end = end};
+  };
+  const auto receive = [](std::int64_t waits, std::int64_t end, bool ended = true) {
+    return event{.what = event::kind::receive, .ended = ended, .waits = waits, .end = end};
+  };
+  // Two waits overlap each other and a computation; a receive that nobody awaits and one in flight do not count.
+  const std::vector<event> events{receive(100, 300), receive(200, 500),      computation(250, 350),
+                                  receive(-1, 900),  receive(600, 0, false), computation(700, 800)};
+  const spar::traced_seconds seconds = spar::detail::seconds_of(events);
+  EXPECT_NEAR(seconds.wait, 300e-9, 1e-15);
+  EXPECT_NEAR(seconds.compute, 200e-9, 1e-15);
+}
+
 TEST(tracing, computations_take_time_on_threads) {
   std::vector<std::string> events(2);
   const double begin = spar::endpoint::now();

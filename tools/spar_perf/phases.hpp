@@ -25,7 +25,7 @@ struct phases {
 
   int calls = 0; ///< number of calls that were added
 
-  void add(double seconds, double selecting, const spar::statistics& cost, const spar::detail::traced_seconds& traced) {
+  void add(double seconds, double selecting, const spar::statistics& cost, const spar::traced_seconds& traced) {
     ++calls;
     const double merging = std::max(0.0, traced.compute - cost.codec_seconds);
     select += selecting;

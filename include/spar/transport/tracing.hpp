@@ -19,6 +19,12 @@
 
 namespace spar {
 
+/// How long a rank computed, and how long it waited for messages and did not compute.
+struct traced_seconds {
+  double compute = 0; ///< seconds
+  double wait = 0;    ///< seconds
+};
+
 namespace detail {
 
 /// A send, a receive or a computation of a rank.
@@ -36,12 +42,6 @@ struct traced_event {
   std::uint32_t row = 0;    // row of the event in a trace viewer
   std::uint64_t amount = 0; // bytes of a send or receive, entries of a computation
   std::uint64_t flow = 0;   // number of the message, equal in the events of its send and of its receive
-};
-
-/// The seconds in which a rank computed, and in which it waited and did not compute.
-struct traced_seconds {
-  double compute = 0;
-  double wait = 0;
 };
 
 inline traced_seconds seconds_of(std::span<const traced_event> events) {
@@ -161,8 +161,8 @@ class tracing_port : public decorated_port<Net> {
   /// Forgets the events so far, none of which may be in flight.
   void clear() noexcept { events_.clear(); }
 
-  /// The seconds of the events so far in which this rank computed, and in which it waited and did not compute.
-  [[nodiscard]] detail::traced_seconds seconds() const { return detail::seconds_of(events_); }
+  /// How long this rank computed and waited in the events that have ended so far.
+  [[nodiscard]] traced_seconds seconds() const { return detail::seconds_of(events_); }
 
   /// The events that have ended so far, as JSON objects separated by commas. `trace_file` joins the events of several
   /// ranks into the content of a trace file.
@@ -288,6 +288,12 @@ class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>
  public:
   explicit tracing(Net& net) : tracing::communicator_rank(detail::port_of(net)) {}
 
+  /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.
+  void record(bool on) noexcept { this->port().record(on); }
+  /// Forgets the events so far. No call may be in flight.
+  void clear() noexcept { this->port().clear(); }
+  /// How long this rank computed and waited in the events that have ended so far.
+  [[nodiscard]] traced_seconds seconds() const { return this->port().seconds(); }
   /// The events that have ended so far, as JSON objects separated by commas. `trace_file` joins the events of several
   /// ranks into the content of a trace file.
   [[nodiscard]] std::string events() const { return this->port().events(); }

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The sources of spar_perf's libraries, for spar's own build and for projects that find an installed spar.
+
+# All systems, compiled once for all transports.
+set(spar_perf_common_sources
+    calibrate.cpp
+    calibrate_ranks.cpp
+    compressed_name.cpp
+    exact.cpp
+    interrupt.cpp
+    machine.cpp
+    measurement.cpp
+    options.cpp
+    partial_name.cpp
+    patterns.cpp
+    progress.cpp
+    report.cpp
+    skew.cpp
+    topology.cpp
+    typed_double.cpp
+    typed_float.cpp
+    typed_integer.cpp
+    typed_short.cpp
+    typed_wide.cpp
+    units.cpp
+    verdict.cpp)
+# The rest of a suite for threads and the simulator, and of a suite for MPI.
+set(spar_perf_suite_sources run_sim.cpp run_threads.cpp suite.cpp)
+set(spar_perf_mpi_sources run_mpi.cpp suite.cpp)
