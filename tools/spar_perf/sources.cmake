@@ -27,3 +27,5 @@ set(spar_perf_common_sources
 # The rest of a suite for threads and the simulator, and of a suite for MPI.
 set(spar_perf_suite_sources run_sim.cpp run_threads.cpp suite.cpp)
 set(spar_perf_mpi_sources run_mpi.cpp suite.cpp)
+# Kernels of policies alone, which need Google Benchmark.
+set(spar_perf_kernels_sources kernels/contract.cpp kernels/inputs.cpp kernels/kernels.cpp units.cpp verdict.cpp)

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The contract checks of spar_perf accept the library's policies, and find each rule that a policy breaks.
+#include "../../tools/spar_perf/kernels/contract.hpp"
+#include "../../tools/spar_perf/kernels/inputs.hpp"
+#include "../../tools/spar_perf/units.hpp"
+#include "support/varint.hpp"
+
+#include <spar/selector/bucket_topk.hpp>
+#include <spar/selector/everything.hpp>
+#include <spar/selector/exact_topk.hpp>
+#include <spar/selector/gaussian.hpp>
+#include <spar/selector/nonzeros.hpp>
+#include <spar/selector/threshold_reuse.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar::perf {
+namespace {
+
+TEST(contract, is_kept_by_the_selectors) {
+  const auto keeps = [](auto select) {
+    EXPECT_NO_THROW(check_contract(erased_selector(std::string(select.name), select)));
+  };
+  keeps(selector::nonzeros{});
+  keeps(selector::exact_topk{.density = 0.05});
+  keeps(selector::exact_topk{.k = 700});
+  keeps(selector::bucket_topk{.k = 6, .bucket = 100});
+  keeps(selector::threshold_reuse{.density = 0.05});
+  keeps(selector::threshold_reuse{.density = 0.05, .period = 2, .epsilon = 0});
+  keeps(selector::gaussian{.density = 0.05});
+}
+
+TEST(contract, is_kept_by_the_codecs_and_operations) {
+  EXPECT_NO_THROW(check_contract(erased_stream_codec("coo", storage::coo{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_stream_codec("varint", spar_test::varint{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_stream_codec("rounded", spar_test::rounded{}, 0x1p-8)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("dense", storage::dense{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("half", storage::half{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("bfloat16", storage::bfloat16{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<8>{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<2>{.bucket = 64}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_operation("sum", sum{})));
+  EXPECT_NO_THROW(check_contract(erased_operation("maximum", maximum{})));
+  EXPECT_NO_THROW(check_contract(erased_operation("product", product{})));
+}
+
+/// Expects one sentence that contains `says`.
+template <class Policy>
+void breaks(const Policy& policy, const std::string& says) {
+  try {
+    check_contract(policy);
+    ADD_FAILURE() << "no rule is broken; expected: " << says;
+  } catch (const broken_contract& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find(says), std::string::npos) << text;
+    EXPECT_NE(text.find(" own breaks its contract: "), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
+}
+
+/// exact_topk of 5 % with a defect: `defect(x, selected, memory)` runs behind the selection.
+using defect_of_selection = std::function<void(std::span<float>, sparse_stream<float>&, pool&)>;
+selector_policy defective(const defect_of_selection& defect) {
+  selector_policy policy = erased_selector("own", selector::exact_topk{.density = 0.05});
+  policy.start = [right = policy.start, defect]() -> selector_policy::calls {
+    return [select = right(), defect](std::span<float> x, pool& memory) {
+      auto selected = select(x, memory);
+      defect(x, selected, memory);
+      return selected;
+    };
+  };
+  return policy;
+}
+
+TEST(contract, finds_what_a_selector_does_wrong) {
+  using stream = sparse_stream<float>;
+  breaks(defective([](std::span<float> x, stream& s, pool&) {
+           if (s.count() > 3) x[s.indices()[3]] = 0.5F;
+         }),
+         "but leaves 0.5");
+  breaks(defective([](std::span<float> x, stream& s, pool&) {
+           if (s.count() > 3) x[s.indices()[3] == 0 ? 1 : s.indices()[3] - 1] += 1;
+         }),
+         "does not select the value");
+  breaks(defective([](std::span<float>, stream& s, pool&) {
+           if (s.count() > 3) s.values()[3] *= 2;
+         }),
+         "it selects");
+  breaks(defective([](std::span<float>, stream& s, pool&) {
+           if (s.count() > 3) s.shrink(s.count() - 1); // loses an entry
+         }),
+         "does not select the value");
+  breaks(defective([](std::span<float>, stream& s, pool&) {
+           if (s.count() > 3) {
+             std::swap(s.indices()[1], s.indices()[2]);
+             std::swap(s.values()[1], s.values()[2]);
+           }
+         }),
+         "indices must ascend");
+  breaks(defective([](std::span<float> x, stream& s, pool&) {
+           if (s.count() > 0) s.indices()[s.count() - 1] = static_cast<std::uint32_t>(x.size());
+         }),
+         "expected below");
+  breaks(defective([](std::span<float> x, stream& s, pool& memory) { s = stream::sparse(memory, x.size() + 1, 0); }),
+         "the stream has dimension");
+  breaks(defective([](std::span<float> x, stream& s, pool& memory) { // selects zeros, if there are any
+           for (std::size_t i = 0; i < x.size() && s.count() == 0; ++i) {
+             s = stream::sparse(memory, x.size(), 1);
+             s.indices()[0] = 0;
+             s.values()[0] = 0;
+           }
+         }),
+         "it selects the zero at index 0");
+  breaks(defective([](std::span<float> x, stream& s, pool& memory) { // gives everything back
+           for (std::size_t e = 0; e < s.count(); ++e) x[s.indices()[e]] = s.values()[e];
+           s = stream::sparse(memory, x.size(), 0);
+         }),
+         "its bounds are");
+}
+
+TEST(contract, finds_a_selector_without_bounds_that_is_not_deterministic_or_ignores_nan) {
+  const auto at_least = [](float (*threshold)(int call)) {
+    selector_policy policy;
+    policy.name = "own";
+    policy.validate = [](std::uint64_t) {};
+    policy.bounds = [](std::uint64_t) { return std::nullopt; };
+    const auto call = std::make_shared<int>(0);
+    policy.start = [=]() -> selector_policy::calls {
+      return [=](std::span<float> x, pool& memory) {
+        const float least = threshold((*call)++);
+        auto s = sparse_stream<float>::sparse(memory, x.size(), x.size());
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          if (!(std::abs(x[i]) >= least)) continue; // false for NaN
+          s.indices()[kept] = static_cast<std::uint32_t>(i);
+          s.values()[kept++] = std::exchange(x[i], 0.0F);
+        }
+        s.shrink(kept);
+        return s;
+      };
+    };
+    return policy;
+  };
+  breaks(at_least([](int) { return 0.5F; }), "but not the NaN");
+  breaks(at_least([](int call) { return call % 2 == 0 ? 0.5F : 0.6F; }), "two runs select different entries");
+}
+
+stream_policy coo() { return erased_stream_codec("own", storage::coo{}, 0); }
+
+TEST(contract, finds_what_a_stream_codec_does_wrong) {
+  stream_policy codec = coo();
+  codec.bound = [](index_range, std::size_t count) { return 8 * count + 3; };
+  codec.encode = [right = coo().encode](entries from, index_range range, std::span<std::byte> to) {
+    to.data()[to.size()] = std::byte{1};
+    return right(from, range, to);
+  };
+  breaks(codec, "writes at byte 3 of a buffer of 3 bytes");
+  codec = coo();
+  codec.bound = [](index_range, std::size_t count) { return 8 * count / 2; };
+  codec.encode = [](entries from, index_range, std::span<std::byte>) { return 8 * from.size(); };
+  breaks(codec, "but bound announces at most");
+  codec = coo();
+  codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
+                                        entry_room<float, std::uint32_t> to) {
+    right(from, range, to);
+    if (to.values.size() > 3) to.values[3] += 1;
+  };
+  breaks(codec, "the stated error is 0");
+  codec = coo();
+  codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
+                                        entry_room<float, std::uint32_t> to) {
+    right(from, range, to);
+    if (to.indices.size() > 3) ++to.indices[to.indices.size() - 1];
+  };
+  breaks(codec, "index");
+  codec = coo();
+  codec.decode = [](std::span<const std::byte> from, index_range, entry_room<float, std::uint32_t> to) {
+    if (from.size() != 8 * to.indices.size()) throw corrupt_message("length");
+    if (from.empty()) return;
+    std::memcpy(to.indices.data(), from.data(), 4 * to.indices.size()); // unchecked
+    std::memcpy(to.values.data(), from.data() + 4 * to.indices.size(), 4 * to.values.size());
+  };
+  breaks(codec, "expected ascending indices from");
+  codec = coo();
+  codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
+                                        entry_room<float, std::uint32_t> to) {
+    if (from.size() % 8 != 0) throw std::runtime_error("odd");
+    right(from, range, to);
+  };
+  breaks(codec, "throws 'odd'; expected corrupt_message");
+  codec = coo();
+  codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
+                                        entry_room<float, std::uint32_t> to) {
+    to.indices.data()[to.indices.size()] = 1;
+    right(from, range, to);
+  };
+  breaks(codec, "writes outside its arrays");
+  codec = coo();
+  codec.decode = [](std::span<const std::byte>, index_range, entry_room<float, std::uint32_t>) {
+    throw corrupt_message("never");
+  };
+  breaks(codec, "decode refuses 0 entries");
+}
+
+TEST(contract, finds_what_a_block_codec_does_wrong) {
+  const block_policy right = erased_block_codec("own", storage::bfloat16{}, 0);
+  block_policy codec = right;
+  codec.error = 0;
+  breaks(codec, "a codec that rounds must state its relative error");
+  codec = right;
+  codec.error = 0x1p-12;
+  breaks(codec, "the stated error is");
+  codec = right;
+  codec.encode = [right](std::span<const float> from, std::span<std::byte> to, block_position at) {
+    right.encode(from, to, at);
+    to.data()[to.size()] = std::byte{1};
+  };
+  breaks(codec, "writes at byte 0 of a buffer of 0 bytes");
+  codec = right;
+  codec.encode = [right, calls = 0](std::span<const float> from, std::span<std::byte> to, block_position at) mutable {
+    right.encode(from, to, at);
+    if (!to.empty()) to[0] ^= std::byte{static_cast<unsigned char>(++calls % 2)};
+  };
+  breaks(codec, "two encodings of");
+  codec = right;
+  codec.decode = [right](std::span<const std::byte> from, std::span<float> to) {
+    right.decode(from, to);
+    to.data()[to.size()] = 1;
+  };
+  breaks(codec, "decode of uniform of 0 values writes outside");
+}
+
+TEST(contract, finds_what_an_operation_does_wrong) {
+  merge_policy op = erased_operation("own", sum{});
+  op.apply = [](float a, float b) { return a - b; };
+  breaks(op, "its neutral element");
+  op.apply = [](float a, float b) { return a == 0 ? b : a; };
+  breaks(op, "it does not commute");
+  op.apply = [](float a, float b) { return a == 0 || b == 0 ? a + b : a * b / 2; };
+  EXPECT_NO_THROW(check_contract(op)); // associative but for the neutral element
+  op.apply = [](float a, float b) { return a == 0 || b == 0 ? a + b : (a + b) / 2; };
+  breaks(op, "it is not associative");
+}
+
+TEST(kernel_inputs, gradients_are_read_from_a_file) {
+  const std::string path = testing::TempDir() + "gradients.f32";
+  const std::vector<float> values{1, -2, 3.5F};
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(values.data()), 12);
+  EXPECT_EQ(read_gradients(path), values);
+  EXPECT_EQ(input_vector(input_kind::gradients, 2, 0, values), (std::vector<float>{1, -2}));
+  std::ofstream(path, std::ios::binary).write("12345", 5);
+  EXPECT_THROW(read_gradients(path), usage_error);
+  std::remove(path.c_str());
+  EXPECT_THROW(read_gradients(path), usage_error);
+}
+
+TEST(kernel_inputs, drift_changes_a_little_from_step_to_step) {
+  const auto first = input_vector(input_kind::drift, 1000, 0), second = input_vector(input_kind::drift, 1000, 1);
+  double change = 0, size = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    change += std::abs(static_cast<double>(first[i]) - static_cast<double>(second[i]));
+    size += std::abs(static_cast<double>(first[i]));
+  }
+  EXPECT_GT(change, 0.05 * size);
+  EXPECT_LT(change, 0.3 * size);
+}
+
+} // namespace
+} // namespace spar::perf

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Policies with their types erased, so that checking and measuring them is compiled once: selectors, codecs and
+// operations on values of type float with 32-bit indices.
+#pragma once
+
+#include <spar/core/memory/pool.hpp>
+#include <spar/core/op.hpp>
+#include <spar/selector/amount.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/kernel/merge.hpp>
+#include <spar/storage/storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace spar::perf {
+
+using entries = kernel::coo_span<float, std::uint32_t>;
+
+struct selector_policy {
+  /// Moves entries out of a vector; keeps the state of the selector from call to call.
+  using calls = std::function<sparse_stream<float>(std::span<float>, pool&)>;
+
+  std::string name;
+  std::function<void(std::uint64_t n)> validate;
+  std::function<std::optional<selector::topk_bounds>(std::uint64_t n)>
+      bounds;                   ///< nothing if the selector has no bounds
+  std::function<calls()> start; ///< with a new state
+};
+
+struct stream_policy {
+  std::string name;
+  double error = 0; ///< |decoded - value| / the largest |value|; 0 if the codec is exact
+  std::function<std::size_t(index_range, std::size_t count)> bound;
+  std::function<std::size_t(entries, index_range, std::span<std::byte>)> encode;
+  std::function<void(std::span<const std::byte>, index_range, entry_room<float, std::uint32_t>)> decode;
+};
+
+struct block_policy {
+  std::string name;
+  double error = 0; ///< |decoded - value| / the largest |value| of the block; 0 if the codec is exact
+  std::function<std::size_t(std::size_t count)> bytes;
+  std::function<bool(std::span<const float>)> carries;
+  std::function<void(std::span<const float>, std::span<std::byte>, block_position)> encode;
+  std::function<void(std::span<const std::byte>, std::span<float>)> decode;
+};
+
+struct merge_policy {
+  std::string name;
+  float neutral = 0;
+  std::function<float(float, float)> apply;
+  std::function<std::size_t(entries, entries, std::uint32_t* indices, float* values)>
+      merge; ///< returns the entries written
+};
+
+template <class Selector>
+selector_policy erased_selector(std::string name, Selector select) {
+  static_assert(selects<Selector, float, std::uint32_t>,
+                "this is not a selector: a selector has fills, name, validate(n) and options(f), and a call operator "
+                "that moves entries out of a std::span<float> into a sparse_stream<float>");
+  return {std::move(name), [select](std::uint64_t n) { select.validate(n); },
+          [select](std::uint64_t n) -> std::optional<selector::topk_bounds> {
+            if constexpr (selector_with_bounds<Selector>)
+              return select.bounds(n);
+            else
+              return std::nullopt;
+          },
+          [select]() -> selector_policy::calls {
+            const auto now = std::make_shared<state_of<Selector>>();
+            return [select, now](std::span<float> x, pool& memory) {
+              return select_from<std::uint32_t>(select, x, memory, *now);
+            };
+          }};
+}
+
+/// `error` is the relative error of a codec that rounds.
+template <class Codec>
+stream_policy erased_stream_codec(std::string name, Codec codec, double error) {
+  return {std::move(name), Codec::exact ? 0 : error,
+          [codec](index_range range, std::size_t count) {
+            return codec.template bound<float, std::uint32_t>(range, count);
+          },
+          [codec](entries from, index_range range, std::span<std::byte> to) { return codec.encode(from, range, to); },
+          [codec](std::span<const std::byte> from, index_range range, entry_room<float, std::uint32_t> to) {
+            codec.decode(from, range, to);
+          }};
+}
+
+/// `error` is the relative error of a codec that does not state it.
+template <class Codec>
+block_policy erased_block_codec(std::string name, Codec codec, double error) {
+  if constexpr (requires { codec.template relative_error<float>(); }) error = codec.template relative_error<float>();
+  return {
+      std::move(name),
+      error,
+      [codec](std::size_t count) { return codec.template encoded_bytes<float>(count); },
+      [codec](std::span<const float> values) { return detail::carries(codec, values); },
+      [codec](std::span<const float> from, std::span<std::byte> to, block_position at) { codec.encode(from, to, at); },
+      [codec](std::span<const std::byte> from, std::span<float> to) { codec.decode(from, to); }};
+}
+
+template <class Op>
+merge_policy erased_operation(std::string name, Op op) {
+  static_assert(reduction<Op, float>,
+                "this is not an operation: an operation has a name, neutral<T>() and a call operator on two values");
+  return {std::move(name), op.template neutral<float>(), [op](float a, float b) { return op(a, b); },
+          [op](entries left, entries right, std::uint32_t* indices, float* values) {
+            return kernel::merge(left, right, indices, values, op);
+          }};
+}
+
+} // namespace spar::perf
