@@ -22,13 +22,22 @@ def expect(condition, text):
         print("FAILED:", text)
 
 
-def compile_suite(*arguments):
-    return subprocess.run([root / "scripts/perf_suite", build, "spar_perf", *arguments], capture_output=True, text=True,
+def compiled(target, *arguments):
+    return subprocess.run([root / "scripts/perf_suite", build, target, *arguments], capture_output=True, text=True,
                           timeout=300)
 
 
+def compile_suite(*arguments):
+    """Compiles systems, before "--", with the headers behind it."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return compiled("spar_perf", *("system=" + a for a in arguments[:end]), *arguments[end:])
+
+
 def refused(says, *arguments):
-    done = compile_suite(*arguments)
+    expect_refused(says, arguments, compile_suite(*arguments))
+
+
+def expect_refused(says, arguments, done):
     expect(done.returncode == 2, f"{arguments}: status {done.returncode}, {done.stdout}")
     expect(says in done.stderr, f"{arguments}: does not say '{says}' but {done.stderr}")
     expect(len(done.stderr.strip().splitlines()) == 1, f"{arguments}: not one sentence: {done.stderr}")
@@ -114,5 +123,38 @@ refused("expected a density after the colon", "bad=select=gaussian:1.2.3")
 refused("must be a number, not 'many'", "bad=ring{}@many")
 refused("bad.hpp does not compile", "star=ring{}", "--", str(broken))
 refused("there is no such file", "star=own::star{}", "--", "/nonexistent.hpp")
+
+# Kernels: a selector, a storage and an operation beside the library's; a policy that breaks its contract is not measured.
+if (pathlib.Path(build) / "tools/spar_kernels").exists():
+    done = compiled("spar_kernels", "selector=mine=own::at_least{.threshold = 2}", "merge=least=minimum{}",
+                    "storage=cut=own::truncated{}@0.0078125", *headers)
+    expect(done.returncode == 0, f"does not compile: {done.stderr}")
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "out.json"
+        ran = subprocess.run([done.stdout.strip(), "--benchmark_filter=(gaussian|uniform)/4096/", f"--benchmark_out={path}",
+                              "--benchmark_min_time=0.001"], capture_output=True, text=True, timeout=100)
+        expect(ran.returncode == 0, f"kernels: {ran.stderr}")
+        measured = {b["name"].removesuffix("/manual_time"): b for b in json.loads(path.read_text())["benchmarks"]}
+    for name, model in {"select/mine/gaussian": "exact_topk", "select/exact_topk/gaussian": "exact_topk",
+                        "merge/least/uniform": "sum", "merge/sum/uniform": "sum",
+                        "encode_block/cut/gaussian": "bfloat16", "decode_block/qsgd8/uniform": "bfloat16"}.items():
+        its = measured.get(name + "/4096")
+        expect(its is not None, f"{name} is not among {sorted(measured)}")
+        if its:
+            expect(its["low"] <= its["vs_" + model] <= its["high"] and its["copy_%"] > 0 and its["ns_entry"] > 0, f"{its}")
+            expect(its["label"] in ("faster", "slower", "cannot tell"), f"{its}")
+    expect(measured["encode_block/cut/gaussian/4096"]["bits_value"] == 16, "16 bits of each value")
+    done = compiled("spar_kernels", "storage=cut=own::truncated{}@0.001", *headers)
+    ran = subprocess.run([done.stdout.strip()], capture_output=True, text=True, timeout=100)
+    expect(ran.returncode == 2 and "the block codec cut breaks its contract" in ran.stderr, f"contract: {ran}")
+    expect(len(ran.stderr.strip().splitlines()) == 1 and ran.stdout == "", f"not one sentence: {ran}")
+    for says, argument in {"only a system and a storage": "merge=a=sum{}@1", "--selector bad does not compile: this is not a selector":
+                           "selector=bad=sum{}", "--merge bad does not compile": "merge=bad=own::at_least{}"}.items():
+        expect_refused(says, argument, compiled("spar_kernels", argument, *headers))
+    ran = subprocess.run([f"{build}/tools/spar_kernels", "--bogus"], capture_output=True, text=True)
+    expect(ran.returncode == 2, f"--bogus: status {ran.returncode}")
+    for says, argument in {"cannot read /nonexistent": "--gradients=/nonexistent", "needs the name": "--gradients"}.items():
+        ran = subprocess.run([f"{build}/tools/spar_kernels", argument], capture_output=True, text=True)
+        expect(ran.returncode == 2 and says in ran.stderr, f"{argument}: {ran}")
 
 sys.exit(1 if failures else 0)
