@@ -124,15 +124,16 @@ refused("must be a number, not 'many'", "bad=ring{}@many")
 refused("bad.hpp does not compile", "star=ring{}", "--", str(broken))
 refused("there is no such file", "star=own::star{}", "--", "/nonexistent.hpp")
 
-# Kernels: a selector, a storage and an operation beside the library's; a policy that breaks its contract is not measured.
+# Kernels: a selector, a storage and an operation beside the library's; what breaks its contract is not measured.
 if (pathlib.Path(build) / "tools/spar_kernels").exists():
     done = compiled("spar_kernels", "selector=mine=own::at_least{.threshold = 2}", "merge=least=minimum{}",
                     "storage=cut=own::truncated{}@0.0078125", *headers)
     expect(done.returncode == 0, f"does not compile: {done.stderr}")
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "out.json"
-        ran = subprocess.run([done.stdout.strip(), "--benchmark_filter=(gaussian|uniform)/4096/", f"--benchmark_out={path}",
-                              "--benchmark_min_time=0.001"], capture_output=True, text=True, timeout=100)
+        options = ["--benchmark_filter=(gaussian|uniform)/4096/", "--benchmark_min_time=0.001"]
+        ran = subprocess.run([done.stdout.strip(), f"--benchmark_out={path}", *options], capture_output=True, text=True,
+                             timeout=100)
         expect(ran.returncode == 0, f"kernels: {ran.stderr}")
         measured = {b["name"].removesuffix("/manual_time"): b for b in json.loads(path.read_text())["benchmarks"]}
     for name, model in {"select/mine/gaussian": "exact_topk", "select/exact_topk/gaussian": "exact_topk",
@@ -141,19 +142,22 @@ if (pathlib.Path(build) / "tools/spar_kernels").exists():
         its = measured.get(name + "/4096")
         expect(its is not None, f"{name} is not among {sorted(measured)}")
         if its:
-            expect(its["low"] <= its["vs_" + model] <= its["high"] and its["copy_%"] > 0 and its["ns_entry"] > 0, f"{its}")
+            expect(its["low"] <= its["vs_" + model] <= its["high"], f"{its}")
+            expect(its["copy_%"] > 0 and its["ns_entry"] > 0, f"{its}")
             expect(its["label"] in ("faster", "slower", "cannot tell"), f"{its}")
     expect(measured["encode_block/cut/gaussian/4096"]["bits_value"] == 16, "16 bits of each value")
     done = compiled("spar_kernels", "storage=cut=own::truncated{}@0.001", *headers)
     ran = subprocess.run([done.stdout.strip()], capture_output=True, text=True, timeout=100)
     expect(ran.returncode == 2 and "the block codec cut breaks its contract" in ran.stderr, f"contract: {ran}")
     expect(len(ran.stderr.strip().splitlines()) == 1 and ran.stdout == "", f"not one sentence: {ran}")
-    for says, argument in {"only a system and a storage": "merge=a=sum{}@1", "--selector bad does not compile: this is not a selector":
-                           "selector=bad=sum{}", "--merge bad does not compile": "merge=bad=own::at_least{}"}.items():
+    for says, argument in {"only a system and a storage": "merge=a=sum{}@1",
+                           "--selector bad does not compile: this is not a selector": "selector=bad=sum{}",
+                           "--merge bad does not compile": "merge=bad=own::at_least{}"}.items():
         expect_refused(says, argument, compiled("spar_kernels", argument, *headers))
     ran = subprocess.run([f"{build}/tools/spar_kernels", "--bogus"], capture_output=True, text=True)
     expect(ran.returncode == 2, f"--bogus: status {ran.returncode}")
-    for says, argument in {"cannot read /nonexistent": "--gradients=/nonexistent", "needs the name": "--gradients"}.items():
+    for says, argument in {"cannot read /nonexistent": "--gradients=/nonexistent",
+                           "needs the name": "--gradients"}.items():
         ran = subprocess.run([f"{build}/tools/spar_kernels", argument], capture_output=True, text=True)
         expect(ran.returncode == 2 and says in ran.stderr, f"{argument}: {ran}")
 
