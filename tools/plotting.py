@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the plot_* tools share: reading files, finding matplotlib, and writing the figure. Exit status: 2 for a wrong
+option or file, 77 if matplotlib is missing."""
+
+import json
+import os
+import pathlib
+import sys
+
+# The colours of Okabe and Ito, which colour-blind readers can tell apart.
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442"]
+
+
+def fail(status, text):
+    print(f"{pathlib.Path(sys.argv[0]).name}: {text}", file=sys.stderr)
+    sys.exit(status)
+
+
+def read_json(name):
+    try:
+        with open(name, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        fail(2, f"cannot read {name}: {error}")
+
+
+def find_pyplot():
+    try:
+        import matplotlib
+    except ImportError:
+        debian = "/usr/bin/python3"  # sees Debian's python3-matplotlib; `env python3` may find another Python
+        if sys.executable != debian and os.access(debian, os.X_OK):
+            os.execv(debian, [debian, *sys.argv])
+        fail(77, "matplotlib is missing (Debian package python3-matplotlib, for /usr/bin/python3)")
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
+    matplotlib.rcParams["svg.hashsalt"] = "spar"  # the same file for the same data
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def time_unit(seconds):
+    """(name, factor) of the unit in which the largest of some times is easy to read."""
+    for name, factor in [("s", 1), ("ms", 1e3), ("us", 1e6)]:
+        if seconds * factor >= 1:
+            return name, factor
+    return "ns", 1e9
+
+
+def save(figure, name):
+    try:
+        figure.savefig(name, dpi=150, bbox_inches="tight", metadata={"Date": None} if name.endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        fail(2, f"cannot write {name}: {error}")
