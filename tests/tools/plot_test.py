@@ -47,7 +47,8 @@ def count(pattern, svg):
 
 
 rows = [row(s, d, f * d * 1000, d * 1000) for s, f in [("mine", 2), ("ring", 1.5)] for d in (0.01, 0.1)]
-for y, words in {"time": ["mine", "ring"], "volume": ["mine (at most 2.00 x bound)", "ring (at most 1.50 x bound)"]}.items():
+labels = {"time": ["mine", "ring"], "volume": ["mine (at most 2.00 x bound)", "ring (at most 1.50 x bound)"]}
+for y, words in labels.items():
     svg = draw("plot_perf", rows, "--y", y)
     for word in [*words, "sim, 4 ranks, n = 1000, float", "density k / n"]:
         expect(f">{word}<" in svg, f"{y}: the picture does not show '{word}'")
@@ -80,7 +81,8 @@ def message(phase, rank, row, time, number):
 
 trace = [bar(0, 1, 100, 50, "send to 1", "send"), bar(1, 1, 100, 60, "receive from 0", "receive"),
          bar(1, 1, 110, 50, "wait", "wait"), bar(1, 0, 160, 20, "compute"), message("s", 0, 1, 100, 7),
-         message("f", 1, 1, 160, 7), {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "rank 0"}}]
+         message("f", 1, 1, 160, 7),
+         {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "rank 0"}}]
 svg = draw("plot_timeline", trace)
 for word in ["rank 0", "rank 1", "compute", "send", "receive", "wait", "time (us)"]:
     expect(f">{word}<" in svg, f"the timeline does not show '{word}'")
