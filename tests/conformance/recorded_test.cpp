@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compares every system on fixed inputs with a recording: the bits of results and residuals, and the messages and bytes
 // that ranks send. The test proves that a refactoring changed none of them. With SPAR_RECORD=FILE in the environment
-// the test writes a new recording to FILE instead.
+// the test writes a new recording to FILE instead. The quick set runs each system with a third of the combinations of
+// input and number of ranks.
 #include "conformance/recorded/systems.hpp"
+#include "support/extent.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,10 +56,15 @@ TEST(recorded, traffic_and_bits) {
     systems.insert(systems.end(), some.begin(), some.end());
   }
   std::vector<std::string> errors;
-  const std::vector<record> found = recorded::run_all(systems, errors);
+  std::vector<std::string> omitted;
+  const char* const file = std::getenv("SPAR_RECORD");
+  const auto runs = [&](std::size_t system, spar::rank_t ranks, std::size_t input) {
+    return file != nullptr || runs_case(3, system, ranks, input);
+  };
+  const std::vector<record> found = recorded::run_all(systems, runs, errors, omitted);
   for (const std::string& error : errors) ADD_FAILURE() << error;
 
-  if (const char* file = std::getenv("SPAR_RECORD"); file != nullptr) {
+  if (file != nullptr) {
     std::ofstream out(file);
     out << header;
     recorded::write(out, found);
@@ -87,7 +95,10 @@ TEST(recorded, traffic_and_bits) {
     if (!same(its->second, r)) report(r.call, text(its->second), text(r));
     expected.erase(its);
   }
-  for (const auto& [name, r] : expected) report(name, text(r), "nothing");
+  const std::set<std::string> others(omitted.begin(), omitted.end());
+  for (const auto& [name, r] : expected) {
+    if (!others.contains(name.substr(0, name.rfind(' ')))) report(name, text(r), "nothing");
+  }
   EXPECT_EQ(differing, 0) << "lines differ of " << found.size();
 }
 

@@ -70,8 +70,9 @@ TYPED_TEST_SUITE(stream_codec, stored_algorithms);
 
 TYPED_TEST(stream_codec, of_variable_size_gives_the_bits_of_coordinates_in_fewer_bytes) {
   for (const mode where : all_modes) {
-    for (const spar::rank_t ranks : all_ranks) {
-      expect_bits_of_coordinates<varint, TypeParam, float, std::uint32_t>(where, ranks);
+    for (std::size_t i = 0; i < all_ranks.size(); ++i) {
+      if (!runs_case(4, i, position_of(where))) continue;
+      expect_bits_of_coordinates<varint, TypeParam, float, std::uint32_t>(where, all_ranks[i]);
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -86,8 +87,9 @@ TYPED_TEST(stream_codec, of_long_indices) {
 
 TYPED_TEST(stream_codec, that_rounds_gives_all_ranks_the_same_and_loses_nothing_but_to_residuals) {
   for (const mode where : all_modes) {
-    for (const spar::rank_t ranks : all_ranks) {
-      expect_bounded_loss<rounded, TypeParam, float, std::uint32_t>(where, ranks, 0x1p-8);
+    for (std::size_t i = 0; i < all_ranks.size(); ++i) {
+      if (!runs_case(4, 2, i, position_of(where))) continue;
+      expect_bounded_loss<rounded, TypeParam, float, std::uint32_t>(where, all_ranks[i], 0x1p-8);
       if (testing::Test::HasFatalFailure()) return;
     }
   }

@@ -75,15 +75,17 @@ std::vector<T> make_input(std::size_t n, kind which, std::uint64_t seed) {
   std::normal_distribution<double> normal;
   const auto special = special_values<T>();
   std::vector<T> x(n);
-  for (T& value : x) {
+  const auto some = [&] {
     const double scaled = 1000 * normal(random);
-    const T some = std::is_unsigned_v<T> ? static_cast<T>(scaled < 0 ? -scaled : scaled) : static_cast<T>(scaled);
+    return std::is_unsigned_v<T> ? static_cast<T>(scaled < 0 ? -scaled : scaled) : static_cast<T>(scaled);
+  };
+  for (T& value : x) {
     switch (which) {
     case kind::mixed:
-      value = random() % 3 == 0 ? special[random() % special.size()] : some;
+      value = random() % 3 == 0 ? special[random() % special.size()] : some();
       break;
     case kind::normal:
-      value = some;
+      value = some();
       break;
     case kind::few_values:
       value = static_cast<T>(random() % 4);
@@ -94,7 +96,7 @@ std::vector<T> make_input(std::size_t n, kind which, std::uint64_t seed) {
     case kind::zeros:
       break;
     case kind::mostly_zeros:
-      value = random() % 200 == 0 ? some : T{};
+      value = random() % 200 == 0 ? some() : T{};
       break;
     case kind::extremes:
       value = special[random() % special.size()];
@@ -110,8 +112,9 @@ std::vector<index32> ranking(std::span<const T> x) {
   std::vector<index32> order(x.size());
   std::iota(order.begin(), order.end(), index32{0});
   std::erase_if(order, [&](index32 i) { return x[i] == T{}; });
-  std::stable_sort(order.begin(), order.end(),
-                   [&](index32 a, index32 b) { return size_of_value(x[a]) > size_of_value(x[b]); });
+  std::vector<long double> sizes;
+  for (const T value : x) sizes.push_back(size_of_value(value));
+  std::stable_sort(order.begin(), order.end(), [&](index32 a, index32 b) { return sizes[a] > sizes[b]; });
   return order;
 }
 

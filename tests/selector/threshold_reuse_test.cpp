@@ -60,11 +60,16 @@ std::size_t expect_bounds(stateful& select, std::span<const T> input, spar::pool
 TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_any_vectors) {
   using T = typename TypeParam::type;
   spar::pool pool;
+  constexpr double epsilons[] = {0.0, 0.1, 0.9};
+  constexpr std::uint64_t periods[] = {1, 3, 32};
   for (const std::size_t n : {0U, 1U, 50U, 3000U}) {
-    for (const double epsilon : {0.0, 0.1, 0.9}) {
-      for (const std::uint64_t period : {1U, 3U, 32U}) {
-        for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, n / 20, n}) {
-          if (k > n) continue;
+    const std::uint64_t sizes[] = {0, 1, n / 20, n};
+    for (std::size_t e = 0; e < 3; ++e) {
+      for (std::size_t p = 0; p < 3; ++p) {
+        for (std::size_t s = 0; s < 4; ++s) {
+          const double epsilon = epsilons[e];
+          const std::uint64_t period = periods[p], k = sizes[s];
+          if (k > n || !spar_test::runs_case(2, n / 3000, e, p, s)) continue;
           stateful select{{.k = k, .period = period, .epsilon = epsilon}};
           std::mt19937_64 random(n + k);
           for (int call = 0; call < (spar_test::is_shortened ? 5 : 12); ++call)
@@ -80,7 +85,7 @@ TYPED_TEST(selector_threshold_reuse, keeps_its_bounds_on_vectors_that_drift) {
   spar::pool pool;
   for (const double epsilon : {0.0, 0.1}) {
     stateful select{{.density = 0.01, .period = 8, .epsilon = epsilon}};
-    for (int call = 0; call < 24; call += spar_test::is_shortened ? 3 : 1) {
+    for (int call = 0; call < 24; call += spar_test::is_full() ? 1 : spar_test::is_shortened ? 3 : 2) {
       auto input = make_input<T>(17000, kind::normal, static_cast<std::uint64_t>(call));
       const double scale = call < 12 ? 1 + 0.01 * call : call < 18 ? 5 : 0.05; // a jump and a collapse of the values
       for (T& value : input) value = static_cast<T>(scale * static_cast<double>(value));

@@ -94,10 +94,14 @@ TYPED_TEST(kernel_merge_many, one_and_two_parts_need_no_scratch) {
 }
 
 TYPED_TEST(kernel_merge_many, dense_ranges) {
+  // The position of the types: each combination of a range and a number of parts runs for two types in the quick set.
+  constexpr std::size_t type = sizeof(typename TypeParam::value) / 4 + sizeof(typename TypeParam::index) / 2;
+  std::size_t position = 0;
   for (const std::size_t parts : {3u, 4u, 5u, 13u}) {
+    std::size_t place = type + position++;
     if (spar_test::is_shortened && parts != 4) continue;
     for (const std::uint64_t range : {1u, 2u, 63u, 64u, 65u, 1000u, 32768u, 33000u})
-      this->expect_all(this->make(parts, 7, range, range / 2 + 1), 7, 7 + range);
+      if (spar_test::runs_case(4, place++)) this->expect_all(this->make(parts, 7, range, range / 2 + 1), 7, 7 + range);
   }
 }
 

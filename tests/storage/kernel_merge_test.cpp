@@ -120,7 +120,7 @@ TYPED_TEST(kernel_merge, indices_above_32_bits) {
 }
 
 TYPED_TEST(kernel_merge, random_patterns) {
-  for (int trial = 0; trial < (spar_test::is_shortened ? 12 : 60); ++trial) {
+  for (int trial = 0; trial < (spar_test::is_full() ? 60 : spar_test::is_shortened ? 12 : 20); ++trial) {
     const std::uint64_t range = 1 + this->random_() % 30000, run = 1 + this->random_() % (trial % 3 == 0 ? 300 : 2);
     const auto left = this->make(17, range, this->random_() % (range + 1), run);
     const auto right = this->make(17, range, this->random_() % (range + 1) / (trial % 4 == 0 ? 50 : 1), run);

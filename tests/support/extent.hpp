@@ -19,6 +19,16 @@ inline constexpr bool is_shortened = false;
 /// Whether to run additional cases, as in scripts/test --full.
 inline bool is_full() { return !is_shortened && std::getenv("SPAR_FULL") != nullptr; }
 
+/// Whether to run all cases of products of lists, as in scripts/test --full, also in shortened tests.
+inline bool runs_all_cases() { return std::getenv("SPAR_FULL") != nullptr; }
+
+/// Whether to run the case with these positions in a product of lists: all cases, or in the quick set one of `every`.
+/// If one list has at least `every` elements, any choice from the other lists still runs with some of its elements.
+template <class... Position>
+bool runs_case(std::uint64_t every, Position... position) {
+  return runs_all_cases() || (std::uint64_t{0} + ... + static_cast<std::uint64_t>(position)) % every == 0;
+}
+
 /// The number of random orders of events: SPAR_SCHEDULES, or if it is not set 100, or 20 in a shortened test.
 inline std::uint64_t schedules() {
   const char* wanted = std::getenv("SPAR_SCHEDULES");

@@ -297,6 +297,15 @@ void for_each_fault(setting s, const std::vector<rank_outcome>& clean, const Run
   }
 }
 
+/// A case of how many to run with threads, so that about one case of each setting runs in the quick set: at least
+/// `least`. The numbers of these cases in successive settings differ, and with them the kinds of fault.
+inline std::uint64_t stride_among_threads(const setting& s, const std::vector<rank_outcome>& clean,
+                                          std::uint64_t least) {
+  std::uint64_t all = 0;
+  for_each_fault(s, clean, [&](const setting&) { ++all; });
+  return runs_all_cases() ? least : std::max(least, all - all / 9);
+}
+
 inline void expect_clean(const std::vector<rank_outcome>& clean) {
   for (const auto& its : clean) {
     ASSERT_EQ(its.first.how, ending::right) << its.first.text;

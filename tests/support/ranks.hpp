@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <ostream>
+#include <span>
 
 namespace spar_test {
 
@@ -35,18 +36,29 @@ inline constexpr std::array all_modes{mode::threads, mode::threads_synchronous, 
 inline constexpr std::array free_modes{mode::threads, mode::sim}; // sends may end before they are received
 #endif
 
-/// The numbers of ranks for all tests, and the larger ones for the simulator alone.
+/// The numbers of ranks for all tests.
 #if defined(SPAR_LARGE_TEST) && (defined(SPAR_SANITIZES_ADDRESSES) || defined(SPAR_SANITIZES_THREADS)) // shortened
 inline constexpr std::array<spar::rank_t, 4> all_ranks{1, 3, 4, 5};
-inline constexpr std::array<spar::rank_t, 1> many_ranks{64};
 #else
 inline constexpr std::array<spar::rank_t, 8> all_ranks{1, 2, 3, 4, 5, 7, 8, 13};
-inline constexpr std::array<spar::rank_t, 2> many_ranks{64, 256};
 #endif
+
+/// The larger numbers of ranks, for the simulator alone.
+inline std::span<const spar::rank_t> many_ranks() {
+  static constexpr std::array<spar::rank_t, 2> numbers{64, 256};
+  return is_full() ? std::span(numbers) : std::span(numbers).first(1);
+}
 
 inline std::ostream& operator<<(std::ostream& out, mode where) {
   constexpr const char* names[] = {"threads", "threads, synchronous", "sim", "sim, synchronous, random order"};
   return out << names[static_cast<int>(where)];
+}
+
+/// The position of a mode for runs_case(): of two successive cases, one of two runs on threads and in the simulator,
+/// with different kinds of sends.
+inline std::uint64_t position_of(mode where) {
+  constexpr std::uint64_t positions[] = {0, 1, 3, 2};
+  return positions[static_cast<int>(where)];
 }
 
 /// A program on one rank, type-erased: the code that runs it is compiled once, not for every program.

@@ -187,18 +187,18 @@ W reference_of(greatest_divisor, W a, W b) {
 template <class T>
 struct expectation {
   std::vector<wide<T>> values; ///< by index
-  std::vector<bool> present;   ///< by index: whether any rank has an entry there
+  std::vector<char> present;   ///< by index: whether any rank has an entry there
   std::vector<double> weight;  ///< by index: the sum of the magnitudes, to which rounding errors are relative
 };
 
 template <spar::element T, spar::index_type Index, class Op>
 expectation<T> expected_of(const std::vector<contribution<T, Index>>& all, Op op) {
   const std::uint64_t n = all.front().n;
-  expectation<T> result{std::vector<wide<T>>(n), std::vector<bool>(n), std::vector<double>(n)};
+  expectation<T> result{std::vector<wide<T>>(n), std::vector<char>(n), std::vector<double>(n)};
   const auto add = [&](std::size_t i, T x) {
     const auto value = static_cast<wide<T>>(x);
-    result.values[i] = result.present[i] ? reference_of(op, result.values[i], value) : value;
-    result.present[i] = true;
+    result.values[i] = result.present[i] != 0 ? reference_of(op, result.values[i], value) : value;
+    result.present[i] = 1;
     result.weight[i] += std::abs(static_cast<double>(x));
   };
   for (const auto& mine : all) {
@@ -241,7 +241,7 @@ void expect_result(const std::vector<spar::sparse_stream<T, Index>>& results, co
   std::vector<T> dense(expected.values.size());
   result.to_dense(dense, neutral);
   for (std::size_t i = 0; i < dense.size(); ++i) {
-    const T exact = expected.present[i] ? static_cast<T>(expected.values[i]) : neutral;
+    const T exact = expected.present[i] != 0 ? static_cast<T>(expected.values[i]) : neutral;
     const double tolerance = bound(i);
     if (tolerance == 0) {
       ASSERT_TRUE(dense[i] == exact) << "index " << i << ": " << static_cast<double>(dense[i]) << ", expected "

@@ -133,7 +133,7 @@ TYPED_TEST(baseline, sum_and_residuals_are_all_that_was_brought) {
     for (const spar::rank_t ranks : all_ranks) {
       for (const std::size_t n : {0U, 1U, 5U, 60U}) {
         for (const std::uint64_t k : {0U, 1U, 7U, 60U}) {
-          if (k > n && k != 7) continue;
+          if ((k > n && k != 7) || !runs_case(3, position_of(where), ranks, n, k)) continue;
           SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", n = " << n << ", k = " << k);
           const std::uint64_t at_most = std::min<std::uint64_t>(k, n);
           group<TypeParam> all(where, ranks, at_most);
@@ -195,10 +195,10 @@ TYPED_TEST(baseline, what_is_no_number_is_sent_first_and_once) {
 
 std::vector<std::pair<mode, spar::rank_t>> where_to_count() {
   std::vector<std::pair<mode, spar::rank_t>> all;
-  for (const mode where : all_modes)
-    for (const spar::rank_t ranks : all_ranks) all.emplace_back(where, ranks);
-  all.emplace_back(mode::sim, 64);
-  all.emplace_back(mode::sim, 256);
+  for (std::size_t i = 0; i < all_ranks.size(); ++i)
+    for (const mode where : all_modes)
+      if (runs_case(2, i, position_of(where))) all.emplace_back(where, all_ranks[i]);
+  for (const spar::rank_t ranks : many_ranks()) all.emplace_back(mode::sim, ranks);
   return all;
 }
 

@@ -124,7 +124,7 @@ void expect_exact(const flex_plan& plan) {
   EXPECT_EQ(std::count(owned_by_some.begin(), owned_by_some.end(), false), 0) << "some index has no owner";
 }
 
-constexpr int trees = is_shortened ? 300 : 3000;
+const int trees = is_full() ? 3000 : is_shortened ? 300 : 1000;
 
 TEST(flex_plan, is_exact_on_random_trees) {
   std::mt19937_64 random(1);

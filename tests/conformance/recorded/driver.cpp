@@ -222,7 +222,8 @@ record summed(std::string name, const of_ranks& ranks, std::vector<std::string>&
 
 } // namespace
 
-std::vector<record> run_all(const std::vector<system>& systems, std::vector<std::string>& errors) {
+std::vector<record> run_all(const std::vector<system>& systems, const filter& runs, std::vector<std::string>& errors,
+                            std::vector<std::string>& omitted) {
   std::vector<std::vector<record>> of_systems(systems.size());
   for (const spar::rank_t ranks : numbers_of_ranks) {
     for (const input& from : inputs) {
@@ -235,6 +236,10 @@ std::vector<record> run_all(const std::vector<system>& systems, std::vector<std:
       for (std::size_t s = 0; s < systems.size(); ++s) {
         if (systems[s].input != from.kind) continue;
         const std::string name = systems[s].name + ' ' + std::to_string(ranks) + ' ' + from.name;
+        if (!runs(s, ranks, static_cast<std::size_t>(&from - inputs.data()))) {
+          omitted.push_back(name);
+          continue;
+        }
         try {
           const std::vector<of_ranks> steps = run(systems[s], ranks, given);
           for (std::size_t step = 0; step < steps.size(); ++step) {

@@ -74,9 +74,13 @@ struct record {
   std::uint64_t bytes = 0; ///< payload bytes
 };
 
-/// Runs every system with every input and number of ranks, and returns the records in the order of the systems. Adds to
-/// `errors` each exception, and each call whose results differ between ranks.
-std::vector<record> run_all(const std::vector<system>& systems, std::vector<std::string>& errors);
+/// Whether to run the system with this position, with this number of ranks and the input with this position.
+using filter = std::function<bool(std::size_t system, spar::rank_t ranks, std::size_t input)>;
+/// Runs every system with every input and number of ranks that pass the filter, and returns the records in the order of
+/// the systems. Adds to `errors` each exception, and each call whose results differ between ranks, and to `omitted` the
+/// names of the others, without a step.
+std::vector<record> run_all(const std::vector<system>& systems, const filter& runs, std::vector<std::string>& errors,
+                            std::vector<std::string>& omitted);
 
 /// Lines that begin with '#' are comments.
 std::vector<record> read(std::istream& in);
