@@ -2,7 +2,8 @@
 # Compiles SOURCE twice: with -DPOSITIVE_CONTROL, compilation must succeed; without, it must fail with a message that
 # matches EXPECT.
 
-set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${INCLUDE}" "${SOURCE}")
+# PRECOMPILED contains spar/spar.hpp.gch, which g++ finds before the header; other compilers read the header.
+set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${PRECOMPILED}" "-I${INCLUDE}" "${SOURCE}")
 
 execute_process(COMMAND ${command} -DPOSITIVE_CONTROL RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_QUIET)
 if(NOT status EQUAL 0)

@@ -63,11 +63,11 @@ std::vector<dense_case<T>> make_dense_cases(spar::rank_t ranks, Value value) {
 
 template <class T, class Algorithm, class Op, class Value>
 void check_dense(Op op, Value value) {
-  for (std::size_t i = 0; i < all_ranks.size(); ++i) {
-    const spar::rank_t ranks = all_ranks[i];
+  for (std::size_t position = 0; position < all_ranks.size(); ++position) {
+    const spar::rank_t ranks = all_ranks[position];
     for (const mode where : all_modes) {
       for (const bool in_place : {true, false}) {
-        if (!runs_case(4, i, position_of(where), in_place ? 2 : 0)) continue;
+        if (!runs_case(4, position, position_of(where), in_place ? 2 : 0)) continue;
         auto cases = make_dense_cases<T>(ranks, value);
         const auto before = cases;
         run(where, ranks, dense_program<T, Algorithm, Op>{&cases, in_place, {}, op});

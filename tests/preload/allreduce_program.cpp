@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -283,14 +284,17 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   lossy = argc > 1 && std::strcmp(argv[1], "lossy") == 0;
-  if (argc > 2) { // only sums of so many numbers: floats, among all ranks or those of each host, or integers
+  if (argc > 2) { // only sums of n, m, ... numbers: floats, among all ranks or those of each host, or integers
     MPI_Comm comm = MPI_COMM_WORLD;
     const std::string_view how = argc > 3 ? argv[3] : "";
     if (how == "each host") MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm);
-    if (how == "integers") {
-      check<std::int32_t>("int32_t", MPI_INT32_T, MPI_SUM, "sum", comm, std::atoi(argv[2]));
-    } else {
-      check<float>("float", MPI_FLOAT, MPI_SUM, "sum", comm, std::atoi(argv[2]));
+    std::istringstream counts(argv[2]);
+    for (std::string n; std::getline(counts, n, ',');) {
+      if (how == "integers") {
+        check<std::int32_t>("int32_t", MPI_INT32_T, MPI_SUM, "sum", comm, std::stoi(n));
+      } else {
+        check<float>("float", MPI_FLOAT, MPI_SUM, "sum", comm, std::stoi(n));
+      }
     }
     MPI_Finalize();
     return failures == 0 ? 0 : 1;
