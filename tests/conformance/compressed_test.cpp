@@ -221,8 +221,10 @@ void expect_right(mode where, kind which, const char* codec, const vectors& x, s
   SCOPED_TRACE(testing::Message() << where << ", algorithm " << which << ", " << codec << ", P = " << ranks
                                   << ", n = " << n << ", pieces of " << piece);
   const auto got = reduced(where, which, codec, x, piece);
+  std::span<const std::vector<float>> different(got.x);
   if (which < ring_of_messages) {
     for (const auto& one : got.x) ASSERT_TRUE(same(one, got.x[0])) << "the ranks' results differ";
+    different = different.first(1);
   }
   const spar::flex_plan plan(uneven_hosts(ranks), n);
   const double e = named(codec).relative_error<float>();
@@ -231,7 +233,7 @@ void expect_right(mode where, kind which, const char* codec, const vectors& x, s
   for (std::size_t i = 0; i < n; ++i) {
     double sum = 0;
     for (const auto& one : x) sum += static_cast<double>(one[i]);
-    for (const auto& one : got.x) ASSERT_LE(std::abs(static_cast<double>(one[i]) - sum), bound) << "index " << i;
+    for (const auto& one : different) ASSERT_LE(std::abs(static_cast<double>(one[i]) - sum), bound) << "index " << i;
   }
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 TYPED_TEST_SUITE(faults, collectives);
 
-#ifndef SPAR_SANITIZES_THREADS                          // a simulator has one thread
-TYPED_TEST(faults, of_every_message_in_the_simulator) { // in the quick set every third fault
+#ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
+/// In the quick set every third fault.
+TYPED_TEST(faults, of_every_message_in_the_simulator) {
   std::uint64_t number = 0;
   for (const spar::rank_t ranks : {3, 4}) {
     if (is_shortened && ranks > 3) continue;

@@ -69,8 +69,9 @@ template <class Collective>
 using partial_faults = faults<Collective>;
 TYPED_TEST_SUITE(partial_faults, partial_collectives);
 
-#ifndef SPAR_SANITIZES_THREADS                                  // a simulator has one thread
-TYPED_TEST(partial_faults, of_every_message_in_the_simulator) { // in the quick set every third fault
+#ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
+/// In the quick set every third fault.
+TYPED_TEST(partial_faults, of_every_message_in_the_simulator) {
   std::uint64_t number = 0;
   for (const spar::rank_t ranks : {3, 4}) {
     if (is_shortened && ranks > 3) continue;
