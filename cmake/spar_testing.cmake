@@ -65,8 +65,8 @@ endfunction()
 #   LARGE       the quick set omits the test in presets with sanitizers
 #   ONE_THREAD  omitted under the thread sanitizer
 #   KERNEL      like ONE_THREAD, and also runs at -O3 as layer.name.optimised, with the label full
-#   PLAIN       omitted under any sanitizer: the test observes what sanitizers change, differs from another test only by a
-#               type, or only evaluates types
+#   PLAIN       omitted under any sanitizer: the test observes what sanitizers change, differs from another test only
+#               by a type, or only evaluates types
 function(spar_add_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND

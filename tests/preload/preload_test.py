@@ -148,7 +148,8 @@ for variable, value, says in [
     expect(said.count(says) == 1, f"{variable}={value}: said {said}")
 status, said, report = run(2, program, "exact", 1000, SPAR_VERBOSE="1", SPAR_MIN_BYTES="1")
 expect("is taken over" in said and "calls taken over" in said, f"SPAR_VERBOSE=1: said {said}")
-status, said, report = run(2, program, "lossy", 1000, SPAR_VERBOSE="1", SPAR_MIN_BYTES="1", SPAR_ALLREDUCE="automatic+bf16")
+lossy = {"SPAR_VERBOSE": "1", "SPAR_MIN_BYTES": "1", "SPAR_ALLREDUCE": "automatic+bf16"}
+status, said, report = run(2, program, "lossy", 1000, **lossy)
 expect("s expected without compression" in said, f"automatic+bf16 does not say why: {said[:500]}")
 status, said, report = run(2, program, "exact", 1000, SPAR_REPORT="/nowhere/report.json")
 expect(status == 0 and "cannot write" in said, f"a report that cannot be written: {status}: {said}")

@@ -225,16 +225,21 @@ TYPED_TEST(selector_threshold_reuse, selects_the_same_by_any_number_of_threads) 
   using T = typename TypeParam::type;
   spar::pool memory;
   constexpr std::size_t n = 100'003; // enough work for three threads
+  std::vector<stateful> alone, shared;
   for (const std::size_t k : {n / 100, n / 3}) {
-    stateful alone{{.k = k, .period = 4}}, shared{{.k = k, .period = 4, .threads = 64}};
-    for (std::uint64_t call = 0; call < 9; ++call) {
-      auto input = make_input<T>(n, kind::normal, call);
-      for (std::size_t i = 0; i < n; ++i) { // a jump, a collapse, all in one place
-        if (call == 5 || (call >= 7 && i < n / 7)) input[i] = static_cast<T>(input[i] * 8);
-        if (call == 6) input[i] = static_cast<T>(input[i] / 8);
-      }
-      ASSERT_TRUE(take<T>(shared, input, memory) == take<T>(alone, input, memory)) << k << ", call " << call;
-      ASSERT_EQ(alone.now, shared.now);
+    alone.push_back({{.k = k, .period = 4}});
+    shared.push_back({{.k = k, .period = 4, .threads = 64}});
+  }
+  for (std::uint64_t call = 0; call < 9; ++call) {
+    auto input = make_input<T>(n, kind::normal, call);
+    for (std::size_t i = 0; i < n; ++i) { // a jump, a collapse, all in one place
+      if (call == 5 || (call >= 7 && i < n / 7)) input[i] = static_cast<T>(input[i] * 8);
+      if (call == 6) input[i] = static_cast<T>(input[i] / 8);
+    }
+    for (std::size_t s = 0; s < alone.size(); ++s) {
+      const auto expected = take<T>(alone[s], input, memory);
+      ASSERT_TRUE(take<T>(shared[s], input, memory) == expected) << alone[s].options.k << ", call " << call;
+      ASSERT_EQ(alone[s].now, shared[s].now);
     }
   }
 }

@@ -82,8 +82,9 @@ void expect_that_of_flat(const spar::tree& topology, std::size_t n, mode where) 
 
 TEST(tree_ok_topk, has_the_result_of_flat_ok_topk) {
   for (const mode where : all_modes) {
+    std::size_t position = 0;
     for (const auto& ranks : {std::vector{2, 3}, {1, 4}, {3, 3, 4}, {2, 2}}) {
-      expect_that_of_flat(hosts(ranks), 3000, where);
+      if (runs_case(2, position_of(where), position++)) expect_that_of_flat(hosts(ranks), 3000, where);
     }
     expect_that_of_flat(spar::tree::flat(5), 3000, where);
     expect_that_of_flat(spar::tree::flat(1), 100, where);
