@@ -193,6 +193,33 @@ TEST(tracing, records_only_while_it_is_on) {
   EXPECT_NEAR(seconds.compute, 125e-6, 1e-9);
 }
 
+/// Clears the record while a message is in flight.
+struct clears {
+  std::vector<std::string>* events;
+  template <class Net>
+  spar::task<void> operator()(Net& inner) const& {
+    spar::tracing<Net> net{inner};
+    std::vector<double> x(2000, 1.0), y(125, 1.0);
+    auto first = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
+    net.clear();
+    auto second = spar::start_allreduce(net, std::span(y), spar::recursive_doubling{});
+    co_await std::move(first);
+    co_await std::move(second);
+    (*events)[static_cast<std::size_t>(net.rank())] = net.events();
+  }
+};
+
+TEST(tracing, clearing_forgets_operations_in_flight) {
+  std::vector<std::string> events(2);
+  run_sim(2, clears{&events}, {.latency = 1e-3, .bandwidth = 1e6, .compute = 1e-6});
+  const json all = json::parse(spar::trace_file(events));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(count(all, rank, "send"), 1U);
+    EXPECT_EQ(count(all, rank, "receive"), 1U);
+  }
+  ASSERT_NO_FATAL_FAILURE(check_rows(all));
+}
+
 TEST(tracing, waiting_does_not_count_while_the_rank_computes) {
   using event = spar::detail::traced_event;
   const auto computation = [](std::int64_t begin, std::int64_t end) {

@@ -15,7 +15,11 @@ namespace spar {
 namespace detail {
 
 template <class Operation>
-struct record_of;
+struct record_of {
+  static_assert(sizeof(Operation) == 0,
+                "an any_transport wraps threads, mpi or sim, and cannot wrap a decorator: let the decorator wrap an "
+                "any_transport");
+};
 template <class Net, class Record>
 struct record_of<operation<Net, Record>> {
   using type = Record;

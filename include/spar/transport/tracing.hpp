@@ -158,8 +158,12 @@ class tracing_port : public decorated_port<Net> {
 
   /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.
   void record(bool on) noexcept { records_ = on; }
-  /// Forgets the events so far, none of which may be in flight.
-  void clear() noexcept { events_.clear(); }
+  /// Forgets the events so far, also those of operations in flight.
+  void clear() noexcept {
+    cleared_ += events_.size();
+    events_.clear();
+    taken_.assign(taken_.size(), false);
+  }
 
   /// How long this rank computed and waited in the events that have ended so far.
   [[nodiscard]] traced_seconds seconds() const { return detail::seconds_of(events_); }
@@ -188,7 +192,7 @@ class tracing_port : public decorated_port<Net> {
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     const std::size_t event = records_ ? begin(kind::send, peer, tag) : none;
-    if (event != none) events_[event].amount = out.head.payload_bytes();
+    if (event != none) find(event)->amount = out.head.payload_bytes();
     return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag), *this, event, nullptr);
   }
 
@@ -214,13 +218,14 @@ class tracing_port : public decorated_port<Net> {
       if (net_ != nullptr) net_->end(event_, true);
     }
     void await_suspend(std::coroutine_handle<> waiting) const {
-      if (net_ != nullptr) net_->events_[event_].waits = net_->clock();
+      if (detail::traced_event* const e = net_ != nullptr ? net_->find(event_) : nullptr) e->waits = net_->clock();
       base::await_suspend(waiting);
     }
     void await_resume() const {
       base::await_resume();
       if (net_ == nullptr) return;
-      if (in_ != nullptr) net_->events_[event_].amount = in_->head().payload_bytes();
+      detail::traced_event* const e = net_->find(event_);
+      if (e != nullptr && in_ != nullptr) e->amount = in_->head().payload_bytes();
       net_->end(event_, false);
     }
 
@@ -230,6 +235,10 @@ class tracing_port : public decorated_port<Net> {
     const message_buffer* in_;
   };
 
+  /// The event with this number; null if `clear` has forgotten it.
+  [[nodiscard]] detail::traced_event* find(std::size_t event) noexcept {
+    return event < cleared_ ? nullptr : &events_[event - cleared_];
+  }
   [[nodiscard]] static std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
   [[nodiscard]] std::int64_t clock() { return nanoseconds(inner().now()); }
 
@@ -249,16 +258,16 @@ class tracing_port : public decorated_port<Net> {
                        .tag = tag,
                        .row = row,
                        .flow = flow_of(sends ? rank() : peer, sends ? peer : rank(), tag, number)});
-    return events_.size() - 1;
+    return cleared_ + events_.size() - 1;
   }
 
   void end(std::size_t event, bool cancelled) {
-    detail::traced_event& e = events_[event];
-    if (e.ended) return;
-    e.ended = true;
-    e.cancelled = cancelled;
-    e.end = seen_ = clock();
-    taken_[e.row - 1] = false;
+    detail::traced_event* const e = find(event);
+    if (e == nullptr || e->ended) return;
+    e->ended = true;
+    e->cancelled = cancelled;
+    e->end = seen_ = clock();
+    taken_[e->row - 1] = false;
   }
 
   /// A number that identifies a message, equal on the sender and the receiver. The number has 53 bits, because every
@@ -275,6 +284,7 @@ class tracing_port : public decorated_port<Net> {
   }
 
   bool records_ = true;
+  std::size_t cleared_ = 0;                  // number of events that `clear` has forgotten
   std::vector<detail::traced_event> events_; // in the order in which the events started
   std::vector<bool> taken_;                  // taken_[i]: whether row i + 1 contains an operation in flight
   std::int64_t seen_ = 0;                    // when the last event began or ended, in nanoseconds
@@ -290,7 +300,7 @@ class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>
 
   /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.
   void record(bool on) noexcept { this->port().record(on); }
-  /// Forgets the events so far. No call may be in flight.
+  /// Forgets the events so far, also those of operations in flight.
   void clear() noexcept { this->port().clear(); }
   /// How long this rank computed and waited in the events that have ended so far.
   [[nodiscard]] traced_seconds seconds() const { return this->port().seconds(); }
