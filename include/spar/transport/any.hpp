@@ -8,17 +8,17 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace spar {
 
 namespace detail {
 
+/// The type of an operation's record; void if the operation is that of a decorator.
 template <class Operation>
 struct record_of {
-  static_assert(sizeof(Operation) == 0,
-                "an any_transport wraps threads, mpi or sim, and cannot wrap a decorator: let the decorator wrap an "
-                "any_transport");
+  using type = void;
 };
 template <class Net, class Record>
 struct record_of<operation<Net, Record>> {
@@ -31,7 +31,12 @@ struct record_of<operation<Net, Record>> {
 class any_port {
  public:
   template <transport Net>
-  explicit any_port(Net& inner) noexcept : inner_(&inner), node_(&inner.node()), functions_(&functions_of<Net>) {}
+  explicit any_port(Net& inner) noexcept : inner_(&inner), node_(&inner.node()), functions_(&functions_of<Net>) {
+    using receiving = decltype(inner.receive(std::declval<message_buffer&>(), rank_t(), tag_t()));
+    static_assert(!std::is_void_v<typename detail::record_of<receiving>::type>,
+                  "an any_transport wraps threads, mpi or sim, and cannot wrap a decorator: let the decorator wrap an "
+                  "any_transport");
+  }
 
   [[nodiscard]] rank_t rank() const noexcept { return node_->rank(); }
   [[nodiscard]] rank_t size() const noexcept { return node_->size(); }
