@@ -22,7 +22,7 @@ using namespace examples;
 struct options {
   std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"};
   std::string data = "/usr/share/datasets/fashion-mnist";
-  std::string json;
+  std::string json, gradient;
   unsigned seeds = 1, epochs = 6, batch = 32;
   std::size_t limit = 60000;
   float rate = 0.4F;
@@ -56,6 +56,8 @@ inline int parse(int argc, char** argv, options& chosen) {
   app.add_option("--delays", chosen.delays, "shortest and longest delay, added to --step");
   app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
   app.add_option("--json", chosen.json, "also write the results to this file");
+  app.add_option("--save-gradient", chosen.gradient,
+                 "also write rank 0's gradient of the first system's last step to this file, as binary32 numbers");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -65,8 +67,9 @@ inline int parse(int argc, char** argv, options& chosen) {
   const bool good = on_all_ranks([&] {
     for (const std::string& name : chosen.systems) (void)system_of(name);
     chosen.paced = pace_of(chosen.imbalance, chosen.step, chosen.delays);
-    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
-      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
+    for (const std::string& file : {chosen.json, chosen.gradient}) {
+      if (my_rank() == 0 && !file.empty() && !std::ofstream(file))
+        throw std::runtime_error(fmt::format("{} cannot be written", file));
     }
   });
   return good ? -1 : 2;

@@ -9,16 +9,20 @@
 #include <spar/mpi.hpp>
 #include <spar/spar.hpp>
 
+#include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace images {
@@ -63,7 +67,16 @@ struct training {
   std::uint64_t stale = 0;       // largest number of steps by which a gradient was late
   bool ranks_agree = true;
   std::vector<progress> epochs;
+  std::string gradient_file; // for rank 0's gradient in the last step; empty: not written
 };
+
+/// Writes a gradient as binary32 numbers in the byte order of this machine, for the kernels of docs/kernels.md.
+inline void save_gradient(const std::string& path, std::span<const float> gradient) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(gradient.data()), static_cast<std::streamsize>(gradient.size_bytes()));
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("{} cannot be written", path));
+}
 
 /// Measures xi of assumption 1 of Ok-Topk (section 4.1): the norm of the difference between a step and an exact step,
 /// which subtracts the k largest entries of all ranks' gradients and residuals together, divided by the norm of the
@@ -141,6 +154,8 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
     sleep_until(start + chosen.paced.seconds(job.steps, my_rank(), drawn, number_of_ranks()), *job.by, 3e-4);
     seconds += MPI_Wtime() - start;
 
+    const bool is_last = job.epochs.size() + 1 == chosen.epochs && s + 1 == steps;
+    if (is_last && my_rank() == 0 && !job.gradient_file.empty()) save_gradient(job.gradient_file, job.gradient);
     std::unique_ptr<assumption> measured;
     if (job.system.known->selects() && s % 50 == 0) measured = std::make_unique<assumption>(job, rate);
 

@@ -111,7 +111,10 @@ with tempfile.TemporaryDirectory() as directory:
         for point in row["history"]:
             del point["seconds"]
     expect(all(one[name]["history"] == other[name]["history"] for name in one), f"two runs differ: {one}, {other}")
-    alone = train(results, *few, command=on_ranks(1))["topka"]
+    gradient = directory / "gradient"
+    alone = train(results, *few, "--save-gradient", gradient, command=on_ranks(1))["topka"]
+    values = struct.unpack(f"<{PARAMETERS}f", gradient.read_bytes())
+    expect(all(map(math.isfinite, values)) and any(values), "the saved gradient is zero or has values like NaN")
     expect(alone["bytes_per_step"] == 0 and alone["accuracy_mean"] > 0.5, f"a single rank: {alone}")
 
     # Errors in the arguments and in the data.
@@ -135,6 +138,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--epochs 0": "--epochs",
         "--limit 10": "10 training images are too few for one batch of 32 on each of 1 ranks",
         "--json /nonexistent/results.json": "cannot be written",
+        "--save-gradient /nonexistent/gradient": "cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)
     bad.mkdir()
