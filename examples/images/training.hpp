@@ -70,7 +70,7 @@ struct training {
   std::string gradient_file; // for rank 0's gradient in the last step; empty: not written
 };
 
-/// Writes a gradient as binary32 numbers in the byte order of this machine, for the kernels of docs/kernels.md.
+/// Writes a gradient as binary32 numbers in the byte order of this machine, for `scripts/perf --kernels --gradients`.
 inline void save_gradient(const std::string& path, std::span<const float> gradient) {
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(gradient.data()), static_cast<std::streamsize>(gradient.size_bytes()));
