@@ -15,7 +15,6 @@ set(spar_mpi_headers ${spar_headers})
 list(FILTER spar_headers EXCLUDE REGEX "/mpi[^/]*$|/mpi/")
 list(FILTER spar_mpi_headers INCLUDE REGEX "/mpi[^/]*$|/mpi/")
 
-find_package(nlohmann_json QUIET)
 if(NOT nlohmann_json_FOUND)
   list(FILTER spar_headers EXCLUDE REGEX "_json")
 endif()

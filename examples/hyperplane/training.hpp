@@ -3,6 +3,8 @@
 // so that a machine with few cores can run the ranks of a large one.
 #pragma once
 
+#include "../late.hpp"
+#include "../ranks.hpp"
 #include "data.hpp"
 #include "model.hpp"
 #include "optimizers.hpp"
@@ -22,6 +24,8 @@
 #include <vector>
 
 namespace hyperplane {
+
+using namespace examples;
 
 /// The state of the training after some steps.
 struct snapshot {

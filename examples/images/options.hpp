@@ -2,22 +2,13 @@
 // The command-line options.
 #pragma once
 
-#include "../ranks.hpp"
 #include "imbalance.hpp"
-#include "systems.hpp"
 
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
-
-#include <climits>
-#include <fstream>
-#include <stdexcept>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace images {
-
-using namespace examples;
 
 struct options {
   std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"};
@@ -32,47 +23,6 @@ struct options {
 };
 
 /// Parses the command line into `chosen`. Returns the exit status if the program must end, otherwise -1.
-inline int parse(int argc, char** argv, options& chosen) {
-  CLI::App app("Trains a classifier of small images, and compares systems that sum the gradients.", "images");
-  app.option_defaults()->always_capture_default();
-  app.add_option("--systems", chosen.systems,
-                 "systems, separated by commas: NAME, NAME@DENSITY (default density: 1 %), or quorum:RANKS")
-      ->delimiter(',');
-  app.add_option("--seeds", chosen.seeds, "trainings per system, with different initial weights and batches")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--epochs", chosen.epochs, "passes over the training images")->check(CLI::Range(1, 1000));
-  app.add_option("--batch", chosen.batch, "images per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--rate", chosen.rate, "maximum learning rate")->check(CLI::PositiveNumber);
-  app.add_option("--limit", chosen.limit, "maximum number of training images, and of test images")
-      ->check(CLI::Range(1, INT_MAX));
-  app.add_option("--neurons", chosen.neurons, "neurons in the two hidden layers")
-      ->delimiter(',')
-      ->expected(2)
-      ->check(CLI::Range(1, 10000));
-  app.add_option("--imbalance", chosen.imbalance,
-                 "late ranks: none; one (a random rank in each step, by the longest delay); rotating (all ranks, by "
-                 "delays from the shortest to the longest that move from rank to rank)");
-  app.add_option("--step", chosen.step, "minimum duration of a step, in which a rank computes and then sleeps");
-  app.add_option("--delays", chosen.delays, "shortest and longest delay, added to --step");
-  app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
-  app.add_option("--json", chosen.json, "also write the results to this file");
-  app.add_option("--save-gradient", chosen.gradient,
-                 "also write rank 0's gradient of the first system's last step to this file, as binary32 numbers");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (my_rank() == 0) app.exit(error);
-    return error.get_exit_code() == 0 ? 0 : 2;
-  }
-  const bool good = on_all_ranks([&] {
-    for (const std::string& name : chosen.systems) (void)system_of(name);
-    chosen.paced = pace_of(chosen.imbalance, chosen.step, chosen.delays);
-    for (const std::string& file : {chosen.json, chosen.gradient}) {
-      if (my_rank() == 0 && !file.empty() && !std::ofstream(file))
-        throw std::runtime_error(fmt::format("{} cannot be written", file));
-    }
-  });
-  return good ? -1 : 2;
-}
+int parse(int argc, char** argv, options& chosen);
 
 } // namespace images

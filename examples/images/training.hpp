@@ -2,6 +2,8 @@
 // Mini-batch SGD on all ranks: a training with one system, and its measurements.
 #pragma once
 
+#include "../late.hpp"
+#include "../ranks.hpp"
 #include "model.hpp"
 #include "options.hpp"
 #include "systems.hpp"
@@ -26,6 +28,8 @@
 #include <vector>
 
 namespace images {
+
+using namespace examples;
 
 /// The state after an epoch: the fraction of test images classified correctly, the bytes that a rank has sent so far,
 /// and the seconds that its steps have taken so far.

@@ -3,8 +3,8 @@
 // it with spar's preloaded library.
 #include "../images/model.hpp"
 #include "../ranks.hpp"
+#include "options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <mpi.h>
 #include <nlohmann/json.hpp>
@@ -24,13 +24,7 @@ namespace {
 
 using examples::my_rank;
 using examples::number_of_ranks;
-
-struct options {
-  std::string data = "/usr/share/datasets/fashion-mnist", json;
-  std::size_t epochs = 3, batch = 32, images = 60000, tested = 10000;
-  std::uint64_t seed = 1;
-  float rate = 0.1F;
-};
+using plain_mpi::options;
 
 /// One SGD step with the mean of all ranks' gradients, summed by MPI.
 void step(images::perceptron& model, std::vector<float>& gradient, float rate) {
@@ -92,18 +86,7 @@ int train(const options& chosen) {
 
 int main(int argc, char** argv) {
   options chosen;
-  CLI::App app("Trains a classifier of images on all ranks; MPI_Allreduce sums the gradients.");
-  app.add_option("--data", chosen.data, "directory with the images");
-  app.add_option("--json", chosen.json, "file for the accuracy and the seconds after each epoch");
-  app.add_option("--epochs", chosen.epochs)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--batch", chosen.batch, "images per rank and step")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--images", chosen.images, "maximum number of training images")->capture_default_str();
-  app.add_option("--test-images", chosen.tested, "maximum number of test images")->capture_default_str();
-  app.add_option("--seed", chosen.seed)->capture_default_str();
-  app.add_option("--rate", chosen.rate, "learning rate")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  if (const int status = plain_mpi::parse(argc, argv, chosen); status >= 0) return status;
   MPI_Init(&argc, &argv);
   int status = 1;
   try {

@@ -206,6 +206,19 @@ with tempfile.TemporaryDirectory() as directory:
     kept = json.loads(path.read_text())
     expect({r["density"] for r in kept} == {0.01} and "verdict" in output, f"kept {len(kept)} rows, {output}")
     expect(all(0 < r["iterations"] < 1000000 for r in kept), "iterations")
+    # The simulator runs all calls of a late system before the next system, which then has no row.
+    command = [program, *f"--transport sim --ranks 4 --count 1K --systems ring,eager_solo --iterations 1000000 --check "
+                         f"--skew one --json {path}".split()]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        running.wait(1.5)
+    except subprocess.TimeoutExpired:
+        running.send_signal(signal.SIGINT)
+    output, errors = running.communicate(timeout=60)
+    expect(running.returncode == 130 and "interrupted" in errors, f"status {running.returncode}: {errors}")
+    kept = json.loads(path.read_text())
+    expect([r["system"] for r in kept] == ["ring"], f"kept {kept}")
+    expect(all(0 < r["iterations"] < 1000000 and r["correct"] for r in kept), f"kept {kept}")
 
 # Another network in the simulator is another workload, and a name does not make a system MPI_Allreduce.
 with tempfile.TemporaryDirectory() as directory:
@@ -354,6 +367,10 @@ for skew, lowest, highest in [("one", 1, 7), ("random", 1, 2)]:
     x = rows(*late.split(), skew, "--systems", "eager_solo")["eager_solo", 1]
     expect(x["correct"] is True and lowest <= x["nap_min"] <= x["nap_mean"] <= highest, f"{skew}: {x}")
 run(*late.split(), "one", "--systems", "eager_solo,ring", says="/ ring")
+x = rows(*late.split(), "random", "--systems", "ring,eager_solo,again=ring")
+x = {system: r["against_reference"] for (system, _), r in x.items()}
+expect(x["eager_solo"]["verdict"] == "faster" and x["again"]["verdict"] == "cannot tell", f"late: {x}")
+expect(x["eager_solo"]["lowest"] < x["eager_solo"]["ratio"] < x["eager_solo"]["highest"] < 0.5, f"late: {x}")
 
 # Calibration, and the choice of algorithms by the calibrated file.
 with tempfile.TemporaryDirectory() as directory:

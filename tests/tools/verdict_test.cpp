@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,46 @@ TEST(Verdict, TheIntervalIsThatOfTheSignTest) {
   }
   const auto many = of_numbers(100'001); // near the normal distribution
   EXPECT_NEAR(many.lowest, 50'001 - 2.5758 * std::sqrt(100'001) / 2, 3);
+}
+
+/// Latencies of two systems with late ranks: an iteration's time depends on who is late, in both systems alike.
+struct late_pairs {
+  std::vector<double> first, second;
+
+  late_pairs(std::size_t count, double ratio, double noise, std::mt19937_64& random) {
+    std::exponential_distribution<double> late(1);
+    std::lognormal_distribution<double> heavy(0, noise);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double together = 0.1 + late(random);
+      first.push_back(ratio * together * heavy(random));
+      second.push_back(together * heavy(random));
+    }
+  }
+};
+
+TEST(Verdict, OfMeansIsThatOfPairs) {
+  std::mt19937_64 random(9);
+  int undecided = 0, slower = 0;
+  for (int run = 0; run < 300; ++run) {
+    const auto seed = static_cast<std::uint64_t>(run);
+    const late_pairs same(50, 1, 0.1, random), slow(50, 1.15, 0.1, random);
+    undecided += spar::perf::compare_means(same.first, same.second, seed).text() == "cannot tell" ? 1 : 0;
+    slower += spar::perf::compare_means(slow.first, slow.second, seed).text() == "slower" ? 1 : 0;
+  }
+  EXPECT_GE(undecided, 288); // 96 %: the bootstrap promises 99 % for many iterations only
+  EXPECT_GE(slower, 270); // without the pairs, the standard deviation of a ratio would be 0.2, and none would be found
+}
+
+TEST(Verdict, OfMeansHasTheRatioOfTheMeans) {
+  const std::vector<double> times{1, 1, 1, 1, 1, 1, 1, 9}, reference{1, 1, 1, 1, 1, 1, 1, 1};
+  const auto v = spar::perf::compare_means(times, reference, 1);
+  EXPECT_EQ(v.ratio, 2);
+  EXPECT_EQ(v.lowest, 1); // a resample without the long iteration, which one of three is
+  EXPECT_GT(v.highest, 3);
+  EXPECT_EQ(v.text(), "cannot tell");
+  const auto few = spar::perf::compare_means(std::span(times).first(7), std::span(reference).first(7), 1);
+  EXPECT_EQ(few.lowest, 0);
+  EXPECT_TRUE(std::isinf(few.highest));
 }
 
 TEST(Verdict, OfFewIterationsHasNoBounds) {

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -106,7 +107,20 @@ struct shared_calls : shared_state<T, Index> {
   balance* open = nullptr; // checks results together with residuals; null for no such check
   double largest = 0;
   int through = 0; // number of ranks whose current call has completed
+  int begun = -1;  // number of the last iteration that a rank has begun
+  int end = 0;     // number of iterations
+  std::optional<progress> shown;
   std::vector<double> residuals;
+
+  /// Whether iteration `i` takes place. An interruption ends the simulation before an iteration that no rank has begun.
+  bool begins(int i) {
+    if (i > begun) {
+      begun = i;
+      if (interrupted()) end = std::min(end, i);
+      shown->step();
+    }
+    return i < end;
+  }
 
   void end_call(int iteration) {
     if (!this->traced) {
@@ -134,13 +148,12 @@ spar::task<void> simulated_calls(spar::sim& inner, shared_calls<T, Index>* share
   const auto rank = static_cast<int>(net.rank());
   auto& data = shared->ranks[static_cast<std::size_t>(rank)];
   const auto own = system.on_rank();
-  const int calls = calls_of(o);
   if (own.open) own.open(net);
   for (int i = 0;; ++i) {
     std::array<std::uint64_t, 1> nothing{};
     auto barrier = spar::start_allreduce(net, std::span<std::uint64_t>(nothing), spar::recursive_doubling{});
     co_await std::move(barrier);
-    if (i == calls) break; // after the barrier, all ranks have recorded their last result
+    if (!shared->begins(i)) break; // after the barrier, all ranks have recorded their last result
     next_step(data, *shared->work, rank, i);
     shared->trace_call(o, i);
     restore(data, system.dense);
@@ -210,6 +223,8 @@ record simulate_calls(const options& o, const workload& w, const spar::tree& top
   shared.given = &o;
   shared.work = &w;
   shared.system = &system;
+  shared.end = calls_of(o);
+  shared.shown.emplace(system.name + ", n " + std::to_string(w.n), shared.end);
   if (balanced) shared.open = &open;
   shared.residuals.resize(balanced ? w.n : 0);
   simulate(o, network_of(o, system, topology, 0), w.ranks,

@@ -4,6 +4,8 @@
 
 #include "element_types.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace spar::perf {
@@ -18,11 +20,16 @@ std::unique_ptr<measurement> measurement_of(const measured_systems& what) {
 }
 
 bool take_rows(const measurement& systems, std::vector<record> records, std::vector<row>& rows) {
-  const std::size_t done = records.front().seconds.size();
+  const auto by_iterations = [](const record& a, const record& b) { return a.seconds.size() < b.seconds.size(); };
+  const auto [fewest, most] = std::minmax_element(records.begin(), records.end(), by_iterations);
+  const bool complete = fewest->seconds.size() >= systems.iterations();
+  const std::size_t done = most->seconds.size();
   if (done > 0) {
-    for (auto& r : systems.rows(std::move(records))) rows.push_back(std::move(r));
+    for (auto& r : systems.rows(std::move(records))) {
+      if (r.measured.seconds.size() == done) rows.push_back(std::move(r));
+    }
   }
-  return done >= systems.iterations();
+  return complete;
 }
 
 } // namespace spar::perf

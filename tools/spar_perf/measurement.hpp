@@ -45,7 +45,9 @@ struct measured_systems {
 std::unique_ptr<measurement> measurement_of(const measured_systems& what);
 
 /// Appends the rows of the records to `rows`. Returns false if the measurement was interrupted; the rows then have
-/// fewer iterations, and there are none if no iteration has ended. All ranks get the same answer.
+/// fewer iterations, and there are none if no iteration has ended. Systems with fewer iterations than others have no
+/// row: they cannot be compared, and the simulator runs all calls of a partial system before the next system. All ranks
+/// get the same answer.
 bool take_rows(const measurement& systems, std::vector<record> records, std::vector<row>& rows);
 
 /// The names of spar's systems, without those of partial and compressed systems.

@@ -52,8 +52,9 @@ std::string correct_text(const row& r, const options& o) {
                      r.measured.same_bits ? "" : ", ranks differ");
 }
 
-std::string interval_text(const verdict& v) {
-  return std::isinf(v.highest) ? "(- .. -)" : fmt::format("({:.3f} .. {:.3f})", v.lowest, v.highest);
+std::string interval_text(const verdict& v, int decimals = 3) {
+  return std::isinf(v.highest) ? "(- .. -)"
+                               : fmt::format("({:.{}f} .. {:.{}f})", v.lowest, decimals, v.highest, decimals);
 }
 
 /// The payload that a rank sends, the mean over ranks and calls, divided by the least possible.
@@ -91,22 +92,25 @@ void late_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::ve
   fmt::format_to(
       out,
       "# skew {}, delay {}; latency: mean time of a rank's own call, over {} iterations after {} of warm-up;\n"
-      "# active, least: mean and least number of ranks whose own call is in the result; stale: most rounds late\n",
+      "# / {}: ratio of the mean latencies, with its {:g} % interval; active, least: mean and least number of ranks "
+      "whose own\n"
+      "# call is in the result; stale: most rounds late\n",
       skew_names[static_cast<std::size_t>(o.skew.kind)], time_text(o.skew.delay), rows.front().measured.seconds.size(),
-      o.warmup);
+      o.warmup, rows.front().compared_to, 100 * confidence);
   const std::string& to = rows.front().compared_to;
-  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>12}  {:<26}{:>{}}{:>9}{:>7}{:>7}  {}\n", "system", name_width(rows), "n",
-                 "density", "latency", "(min .. max)", to.empty() ? "ratio" : "/ " + to, ratio_width(to), "active",
-                 "least", "stale", "correct");
+  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{:>9}{:>7}{:>7}  {}\n", "system",
+                 name_width(rows), "n", "density", "latency", "(min .. max)", "/ " + to, ratio_width(to), "(interval)",
+                 "verdict", "active", "least", "stale", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.latencies);
-    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>12}  {:<26}{:>{}}{:>9.4g}{:>7}{:>7}  {}\n", r.system, name_width(rows),
-                   r.work.n, r.density, time_text(mean_of(m.latencies)),
-                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)),
-                   to.empty() ? "-" : fmt::format("{:.4f}", r.ratio), ratio_width(to),
-                   m.total_active / static_cast<double>(m.seconds.size()), m.least_active, m.most_stale,
-                   correct_text(r, o));
+    const bool itself = r.system == to;
+    fmt::format_to(out, "{:<{}}{:>12}{:>10g}{:>12}  {:<26}{:>{}.4f}  {:<20}{:<13}{:>9.4g}{:>7}{:>7}  {}\n", r.system,
+                   name_width(rows), r.work.n, r.density, time_text(mean_of(m.latencies)),
+                   fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.against_reference.ratio,
+                   ratio_width(to), itself ? "" : interval_text(r.against_reference, 4),
+                   itself ? "-" : r.against_reference.text(), m.total_active / static_cast<double>(m.seconds.size()),
+                   m.least_active, m.most_stale, correct_text(r, o));
   }
 }
 
@@ -147,9 +151,8 @@ void compare(std::vector<row>& rows, const options& o) {
     r.compared_to = to->system;
     for (std::size_t i = 0; i < times(r).size(); ++i) r.ratios.push_back(times(r)[i] / times(*to)[i]);
     r.compared_to_mpi = to->is_mpi;
-    r.against_reference = compare_paired(times(r), times(*to));
+    r.against_reference = late ? compare_means(times(r), times(*to), o.seed) : compare_paired(times(r), times(*to));
     if (is_exact(o, r.ratios)) r.against_reference = exactly(r.against_reference.ratio);
-    r.ratio = late ? mean_of(times(r)) / mean_of(times(*to)) : r.against_reference.ratio;
   }
 }
 
@@ -199,8 +202,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
         m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
         m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-", bound_text(r),
         bus_bandwidth(r) / 1e9, time_text(s.median),
-        fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.ratio, ratio_width(to),
-        itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
+        fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.against_reference.ratio,
+        ratio_width(to), itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
         again ? verdict_text(r.against_before) : "", correct_text(r, o));
   }
   phase_table(out, rows);
@@ -312,7 +315,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["model_reached"] = r.model_seconds && s.median > 0 ? json(*r.model_seconds / s.median) : json();
   x["phases"] = m.phases ? to_json(*m.phases) : json();
   x["select_seconds"] = m.select_seconds.empty() ? json() : json(spread_of(m.select_seconds).median);
-  x["ratio_to_mpi"] = if_compared(r.ratio);
+  x["ratio_to_mpi"] = if_compared(r.against_reference.ratio);
   x["ratio_to_mpi_min"] = if_compared(ratio.lowest);
   x["ratio_to_mpi_max"] = if_compared(ratio.highest);
   x["skew"] = if_late(skew_names[static_cast<std::size_t>(o.skew.kind)]);

@@ -70,7 +70,6 @@ struct row {
   bool compared_to_mpi = false;
   std::string compared_to;               ///< name of the system in the denominator of the ratios
   std::vector<double> ratios;            ///< time / time of `compared_to`, of each iteration
-  double ratio = 0;                      ///< median of `ratios`; if ranks are late, the ratio of the mean latencies
   verdict against_reference;             ///< of the times against those of `compared_to`
   std::optional<verdict> against_before; ///< of the times against those of the earlier run; null if it lacks the row
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -30,6 +31,16 @@ double resampled_median(std::span<const double> x, std::vector<double>& sample, 
   sample.resize(x.size());
   for (double& value : sample) value = x[pick(random)];
   return median_of(sample);
+}
+
+/// The interval of the percentile bootstrap: `resampled()` is the ratio of one resample.
+template <class Resampled>
+verdict bootstrap(double ratio, Resampled resampled) {
+  std::vector<double> all(resamples);
+  for (double& value : all) value = resampled();
+  std::sort(all.begin(), all.end());
+  const auto beyond = static_cast<std::size_t>(std::floor(resamples * (1 - confidence) / 2));
+  return {ratio, all[beyond], all[resamples - 1 - beyond]};
 }
 
 verdict unbounded(double ratio) { return {ratio, 0, std::numeric_limits<double>::infinity()}; }
@@ -61,17 +72,30 @@ verdict compare_paired(std::span<const double> times, std::span<const double> re
   return {ratio, ratios[k], ratios[ratios.size() - 1 - k]};
 }
 
+verdict compare_means(std::span<const double> times, std::span<const double> reference, std::uint64_t seed) {
+  const double ratio =
+      std::accumulate(times.begin(), times.end(), 0.0) / std::accumulate(reference.begin(), reference.end(), 0.0);
+  if (times.size() < fewest) return unbounded(ratio);
+  std::mt19937_64 random(seed);
+  std::uniform_int_distribution<std::size_t> pick(0, times.size() - 1);
+  return bootstrap(ratio, [&] {
+    double sum = 0, sum_of_reference = 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const std::size_t drawn = pick(random);
+      sum += times[drawn];
+      sum_of_reference += reference[drawn];
+    }
+    return sum / sum_of_reference;
+  });
+}
+
 verdict compare_runs(std::span<const double> times, std::span<const double> before, std::uint64_t seed) {
   std::vector<double> sample(times.begin(), times.end()), sample_before(before.begin(), before.end());
   const double ratio = median_of(sample) / median_of(sample_before);
   if (std::min(times.size(), before.size()) < fewest) return unbounded(ratio);
   std::mt19937_64 random(seed);
-  std::vector<double> all(resamples);
-  for (double& value : all)
-    value = resampled_median(times, sample, random) / resampled_median(before, sample_before, random);
-  std::sort(all.begin(), all.end());
-  const auto beyond = static_cast<std::size_t>(std::floor(resamples * (1 - confidence) / 2));
-  return {ratio, all[beyond], all[resamples - 1 - beyond]};
+  return bootstrap(
+      ratio, [&] { return resampled_median(times, sample, random) / resampled_median(before, sample_before, random); });
 }
 
 } // namespace spar::perf

@@ -27,10 +27,16 @@ inline constexpr double confidence = 0.99;
 /// interval is unbounded.
 verdict compare_paired(std::span<const double> times, std::span<const double> reference);
 
+/// Compares the mean times of two systems whose calls alternated, as `compare_paired` does. With late ranks, the time
+/// of an iteration depends on who is late, so the mean is what a user waits for. The ratio is that of the means, and
+/// the interval that of the percentile bootstrap of pairs (Efron and Tibshirani 1993, section 13.3), with random
+/// numbers from `seed`; unbounded with fewer than 8 iterations.
+verdict compare_means(std::span<const double> times, std::span<const double> reference, std::uint64_t seed);
+
 /// Compares the times of two runs, which need not have the same number of iterations. The ratio is that of the medians,
-/// and the interval that of the percentile bootstrap (Efron and Tibshirani 1993, section 13.3), with random numbers
-/// from `seed`; unbounded if a run has fewer than 8 iterations. The interval does not account for other differences
-/// between the runs, such as other programs on the machine.
+/// and the interval that of the percentile bootstrap, with random numbers from `seed`; unbounded if a run has fewer
+/// than 8 iterations. The interval does not account for other differences between the runs, such as other programs on
+/// the machine.
 verdict compare_runs(std::span<const double> times, std::span<const double> before, std::uint64_t seed);
 
 } // namespace spar::perf

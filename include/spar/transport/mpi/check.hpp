@@ -14,7 +14,6 @@
 #include <mpi.h>
 
 #include <array>
-#include <string>
 
 namespace spar::detail {
 
@@ -24,7 +23,7 @@ inline void check_mpi(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw transport_error(std::string(call) + " failed: " + text.data());
+  raise<transport_error>({call, " failed: ", text.data()});
 }
 
 /// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, which allows several threads to call

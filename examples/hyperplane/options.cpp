@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Parses the command line.
+#include "options.hpp"
+
+#include "../late.hpp"
+#include "../ranks.hpp"
+#include "optimizers.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <climits>
+#include <cmath>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+namespace hyperplane {
+
+using namespace examples;
+
+int parse(int argc, char** argv, options& chosen) {
+  CLI::App app("Fits a hyperplane to points by eager-SGD, while a random rank is late in each step.", "hyperplane");
+  app.option_defaults()->always_capture_default();
+  std::string step = "32ms", delay = "20ms", nap = "300us";
+  app.add_option("--participation", chosen.participation,
+                 "participations to compare, separated by commas: everyone, solo, majority, quorum:Q")
+      ->delimiter(',');
+  app.add_option("--step", step, "duration of a step; the rank sleeps after its computation");
+  app.add_option("--delay", delay, "additional duration of the step on the late rank");
+  app.add_option("--nap", nap, "how long a rank sleeps between two checks for rounds of other ranks");
+  app.add_option("--steps", chosen.steps, "number of steps of each rank")->check(CLI::Range(1, 1000000));
+  app.add_option("--batch", chosen.batch, "points per rank and step")->check(CLI::Range(1, 10000));
+  app.add_option("--rate", chosen.rate, "learning rate in the first half")->check(CLI::PositiveNumber);
+  app.add_option("--dimension", chosen.dimension, "dimension of the points")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--points", chosen.points, "number of training points")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--validation", chosen.validation, "number of validation points, for the loss")
+      ->check(CLI::Range(1, INT_MAX));
+  app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank");
+  app.add_option("--seed", chosen.seed, "seed of points and delays")->check(CLI::Range(1, INT_MAX));
+  app.add_option("--json", chosen.json, "also write the results to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (my_rank() == 0) app.exit(error);
+    return error.get_exit_code() == 0 ? 0 : 2;
+  }
+  const bool good = on_all_ranks([&] {
+    chosen.step = seconds_of("--step", step);
+    chosen.delay = seconds_of("--delay", delay);
+    chosen.nap = seconds_of("--nap", nap);
+    if (!std::isfinite(chosen.rate))
+      throw std::runtime_error(fmt::format("--rate must be a finite number, not {}", chosen.rate));
+    for (const std::string& name : chosen.participation) {
+      (void)participation_of(name, static_cast<spar::rank_t>(number_of_ranks()));
+    }
+    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
+      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
+    }
+  });
+  return good ? -1 : 2;
+}
+
+} // namespace hyperplane

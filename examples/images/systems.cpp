@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The systems, and the table of their names.
+#include "systems.hpp"
+
+#include "../ranks.hpp"
+
+#include <spar/optimizer/sgd.hpp>
+#include <spar/system/eager_sgd.hpp>
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <array>
+#include <charconv>
+#include <stdexcept>
+#include <utility>
+
+namespace images {
+
+namespace {
+
+/// The baseline: MPI sums the whole gradient.
+struct by_mpi final : exchange {
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    const int n = spar::checked_cast<int>(gradient.size());
+    MPI_Allreduce(MPI_IN_PLACE, gradient.data(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    rate /= static_cast<float>(world.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
+    return {};
+  }
+  /// MPI does not report its bytes. This is the minimum that an allreduce of a dense vector sends, on average over
+  /// ranks.
+  double bytes_unseen(double n, double P) const override { return 2 * n * (P - 1) / P * sizeof(float); }
+};
+
+/// The same sum with spar.
+struct by_dense final : exchange {
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    spar::sgd_step(world, weights, gradient, rate, spar::cheapest{});
+    return {};
+  }
+};
+
+/// Error feedback: sums the selected entries of the gradient, and keeps the rest as a residual.
+template <class Reduce>
+struct by_feedback final : exchange {
+  Reduce reduce;
+
+  explicit by_feedback(typename Reduce::algorithm_type algorithm) : reduce(std::move(algorithm)) {}
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    return spar::sgd_step(world, weights, gradient, rate, reduce);
+  }
+  std::span<const float> residual() const override { return reduce.residual(); }
+  /// The sum may lack some of these entries, if entries of other ranks were larger.
+  std::uint64_t selected(const update&) const override { return reduce.report().selected; }
+};
+
+/// Quantised Top-k: SparCML's algorithm for dense sums (DSAR) sums the selected entries, and sends the sum with 4 bits
+/// per value. With a few ranks that select 1 % each, SparCML itself would choose a sparse sum and quantise nothing.
+using sparcml_q4 = spar::quantised_sparcml<float, 4>;
+
+/// eager-SGD: sums whole gradients without waiting for all ranks.
+template <spar::participation Participation>
+struct by_eager final : exchange {
+  spar::eager_sgd<float, spar::mpi, Participation> sgd;
+  spar::participants last;
+
+  by_eager(spar::mpi& world, std::uint64_t n, const Participation& who) : sgd(world, n, who) {}
+  update step(spar::mpi&, std::span<float> weights, std::span<float> gradient, float rate) override {
+    last = sgd.step(weights, gradient, rate);
+    return {};
+  }
+  void finish(std::span<float> weights) override { last = sgd.finish(weights); }
+  bool progress() override { return sgd.progress(); }
+  const spar::participants* participants() const override { return &last; }
+};
+
+template <class By>
+std::unique_ptr<exchange> plain(const setting&) {
+  return std::make_unique<By>();
+}
+
+/// Creates a system with error feedback that selects k entries.
+template <class Reduce>
+std::unique_ptr<exchange> top_k(const setting& its) {
+  typename Reduce::algorithm_type algorithm{};
+  algorithm.select.k = its.k;
+  return std::make_unique<by_feedback<Reduce>>(algorithm);
+}
+
+template <class Participation>
+std::unique_ptr<exchange> eager(const setting& its) {
+  Participation who;
+  if constexpr (requires { who.q; }) who.q = its.quorum;
+  if constexpr (requires { who.seed; }) who.seed = its.seed;
+  return std::make_unique<by_eager<Participation>>(*its.world, its.n, who);
+}
+
+constexpr std::array known_systems{
+    known_system{"mpi", 0, plain<by_mpi>},
+    known_system{"dense", 0, plain<by_dense>},
+    known_system{"topka", '@', top_k<spar::topka<float>>},
+    known_system{"gaussiank", '@', top_k<spar::gaussiank<float>>},
+    known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
+    known_system{"gtopk", '@', top_k<spar::gtopk<float>>},
+    known_system{"ok_topk", '@', top_k<spar::ok_topk<float>>},
+    known_system{"eager_solo", 0, eager<spar::solo>},
+    known_system{"eager_majority", 0, eager<spar::majority>},
+    known_system{"quorum", ':', eager<spar::quorum>},
+};
+
+} // namespace
+
+named_system system_of(const std::string& name) {
+  const std::size_t at = name.find_first_of("@:");
+  named_system found{name, 0.01, 1, nullptr};
+  std::string all;
+  for (const known_system& known : known_systems) {
+    if (known.name == name.substr(0, at)) found.known = &known;
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", known.name);
+  }
+  if (found.known == nullptr) {
+    throw std::runtime_error(fmt::format("there is no system '{}'; there are: {}", name.substr(0, at), all));
+  }
+  const known_system& known = *found.known;
+  if (!known.selects()) found.density = 1;
+  const char mark = at == std::string::npos ? char{} : name[at];
+  if (known.mark == ':' && mark != ':')
+    throw std::runtime_error(fmt::format("{0} needs a number, as in {0}:4", known.name));
+  if (mark == 0) return found;
+  if (mark != known.mark) {
+    throw std::runtime_error(mark == ':'
+                                 ? fmt::format("{} takes no quorum", known.name)
+                                 : fmt::format("{}: the system sends everything, so it takes no density", name));
+  }
+  const std::string number = name.substr(at + 1);
+  const char* const end = number.data() + number.size();
+  if (mark == ':') {
+    const auto [stop, error] = std::from_chars(number.data(), end, found.quorum);
+    if (error != std::errc{} || stop != end)
+      throw std::runtime_error(fmt::format("a quorum must be a number, not '{}'", number));
+    spar::quorum{.q = found.quorum}.validate(static_cast<spar::rank_t>(examples::number_of_ranks()));
+  } else {
+    const auto [stop, error] = std::from_chars(number.data(), end, found.density);
+    if (error != std::errc{} || stop != end || !(found.density > 0 && found.density <= 1)) {
+      throw std::runtime_error(fmt::format("a density must be above 0 and at most 1, not '{}'", number));
+    }
+  }
+  return found;
+}
+
+} // namespace images
