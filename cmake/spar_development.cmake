@@ -91,8 +91,8 @@ function(spar_add_precompiled target)
   target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
 endfunction()
 
-# The precompiled header of tools, examples and benchmarks. It contains no other library's header: CLI11 compiles code for
-# seconds wherever it is included.
+# The precompiled header of tools, examples and benchmarks. It contains no other library's header: CLI11 compiles code
+# for seconds wherever it is included.
 spar_add_precompiled(spar_precompiled HEADERS <spar/spar.hpp>)
 
 # spar_add_program(target SOURCES file... [LIBRARIES lib...] [PRECOMPILED target] [FULL]): adds one of spar's programs,
@@ -114,8 +114,8 @@ function(spar_add_program target)
   endif()
 endfunction()
 
-# spar_set_uncritical(file...): compiles sources that are not performance-critical with little optimisation, which halves
-# their compile time. They cannot use a precompiled header, which is compiled with all optimisation.
+# spar_set_uncritical(file...): compiles sources that are not performance-critical with little optimisation, which
+# halves their compile time. They cannot use a precompiled header, which is compiled with all optimisation.
 function(spar_set_uncritical)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Og>" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

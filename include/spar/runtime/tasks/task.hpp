@@ -43,6 +43,10 @@ scheduler& scheduler_among(First& first, Rest&... rest) {
   }
 }
 
+#ifdef __CUDACC__
+[[noreturn]] inline scheduler& no_scheduler() noexcept { std::terminate(); }
+#endif
+
 /// Rejects types of awaiters that GCC 12 would destroy twice: aggregates with a non-trivial destructor. GCC 12 does
 /// so if a temporary of such a type is awaited and the coroutine suspends.
 template <class Awaiter>
@@ -139,7 +143,14 @@ class promise : public promise_base {
   }
   template <class U>
   void return_value(U&& value) {
+#ifdef __CUDACC__
+    // The front end of nvcc 13.0 takes the local variable of `co_return local` for an lvalue. A type that can only be
+    // moved must come from a local variable, because other compilers would reject anything else.
+    constexpr bool is_local = std::is_same_v<U, T&> && !std::is_copy_constructible_v<T>;
+    ::new (static_cast<void*>(&value_)) T(static_cast<std::conditional_t<is_local, T&&, U&&>>(value));
+#else
     ::new (static_cast<void*>(&value_)) T(std::forward<U>(value));
+#endif
     has_value_ = true;
   }
   T result() {
@@ -172,8 +183,13 @@ class [[nodiscard]] task {
  public:
   class promise_type : public detail::promise<T> {
    public:
-    template <class... Args>
-    explicit promise_type(Args&... args) noexcept : detail::promise<T>(detail::scheduler_among(args...)) {}
+#ifdef __CUDACC__
+    // The front end of nvcc 13.0 requires a default constructor, which the host compiler never calls.
+    promise_type() noexcept : detail::promise<T>(detail::no_scheduler()) {}
+#endif
+    template <class First, class... Rest>
+    explicit promise_type(First& first, Rest&... rest) noexcept
+        : detail::promise<T>(detail::scheduler_among(first, rest...)) {}
     task get_return_object() { return task(std::coroutine_handle<promise_type>::from_promise(*this)); }
   };
 
