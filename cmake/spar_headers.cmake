@@ -57,38 +57,16 @@ endforeach()
 add_test(NAME headers.alone COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_alone)
 set_tests_properties(headers.alone PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint;full")
 
-find_program(SPAR_NVCC nvcc HINTS /usr/local/cuda/bin "$ENV{CUDA_HOME}/bin")
-find_program(SPAR_NVCC_HOST NAMES g++-12 g++)
-if(NOT SPAR_NVCC)
-  spar_missing("CUDA" "no nvcc")
-  return()
-endif()
-
-# nvcc takes seconds per source file, so there is no file per header: one file includes all headers and, in the quick
-# set, one file includes spar/spar.hpp.
-foreach(unit IN ITEMS all front)
-  if(unit STREQUAL "front")
-    set(included "spar/spar.hpp")
-    set(label "")
-  else()
-    set(included ${spar_headers} ${spar_cuda_headers})
-    set(label ";full")
-  endif()
+# nvcc takes seconds per source file, so one file includes all headers. The tests in tests/cuda instantiate them.
+if(SPAR_NVCC)
+  set(included ${spar_headers} ${spar_cuda_headers})
   list(TRANSFORM included PREPEND "#include <")
   list(TRANSFORM included APPEND ">\n")
   list(JOIN included "" text)
-  set(source "${PROJECT_BINARY_DIR}/headers/cuda/${unit}.cu")
+  set(source "${PROJECT_BINARY_DIR}/headers/cuda/all.cu")
   file(CONFIGURE OUTPUT "${source}" CONTENT "${text}" @ONLY)
-  add_custom_command(
-    OUTPUT "${source}.o"
-    COMMAND "${SPAR_NVCC}" -std=c++20 -x cu -ccbin "${SPAR_NVCC_HOST}" -I "${PROJECT_SOURCE_DIR}/include" -MD -MF
-            "${source}.d" -c "${source}" -o "${source}.o"
-    DEPENDS "${source}"
-    DEPFILE "${source}.d"
-    COMMENT "nvcc ${source}"
-    VERBATIM)
-  add_custom_target(spar_headers_cuda_${unit} DEPENDS "${source}.o")
-  add_test(NAME headers.cuda_${unit} COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target
-                                             spar_headers_cuda_${unit})
-  set_tests_properties(headers.cuda_${unit} PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint${label}")
-endforeach()
+  spar_compile_cuda(object "${source}")
+  add_custom_target(spar_headers_cuda DEPENDS "${object}")
+  add_test(NAME headers.cuda COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target spar_headers_cuda)
+  set_tests_properties(headers.cuda PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS "lint;full")
+endif()

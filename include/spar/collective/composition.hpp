@@ -37,6 +37,14 @@ auto verdict() {
                    "accepts<Selector, Storage, Topology>() that returns spar::nothing_against or spar::because<...>">();
 }
 
+/// A schedule that calls the selector itself (see `composition::selected`). A concept outside of `composition`, because
+/// nvcc 13.0 wrongly rejects the call in a requires-expression inside a member function.
+template <class Schedule, class Index, class Net, class Composition, class T, class Op, class Prepare>
+concept schedule_selects =
+    requires(const Schedule& by, channel<Net> net, const Composition* parts, typename Composition::state* now,
+             typename Composition::report* last, std::span<T> x, Op op,
+             Prepare prepare) { by.template selected<Index>(net, parts, now, last, x, op, prepare); };
+
 } // namespace detail
 
 /// The type `nothing_against` if these four parts can form a composition, otherwise `because<"...">` with the reason
@@ -175,7 +183,7 @@ struct composition {
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                         Prepare prepare) const& {
-    if constexpr (requires { by.template selected<Index>(net, this, now, last, x, op, prepare); })
+    if constexpr (detail::schedule_selects<Schedule, Index, Net, composition, T, Op, Prepare>)
       return by.template selected<Index>(net, this, now, last, x, op, prepare);
     else if constexpr (selects_entries)
       return select_and_reduce<Index>(net, now, last, x, op, prepare);

@@ -151,6 +151,12 @@ description description_for(const Algorithm& algorithm) noexcept {
     return {};
 }
 
+/// A last `co_return` after a statement that never ends. Without it, nvcc warns of a coroutine that may return nothing.
+template <class Task>
+[[noreturn]] auto never_returned() -> decltype(std::declval<Task&>().result()) {
+  std::terminate();
+}
+
 /// Runs one call from its start to its end. The frame of this coroutine owns `algorithm` and `args`, and keeps the
 /// arguments until no peer reads memory to which they refer.
 template <transport Net, class Algorithm, class... Args>
@@ -168,6 +174,7 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
   loans_returned returned(net.net().node());
   co_await returned;
   std::rethrow_exception(failure);
+  co_return never_returned<task_of<Net, Algorithm, Args...>>();
 }
 
 /// An awaitable that is ready once this rank knows the number that rank 0 has assigned to the name of a call. Throws
@@ -200,6 +207,7 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
   } catch (...) {
     abort_and_rethrow(net.net());
   }
+  co_return never_returned<task_of<Net, Algorithm, Args...>>();
 }
 
 } // namespace detail

@@ -232,7 +232,7 @@ class faulty_port : public decorated_port<Net> {
     for (auto m = late_.begin(); m != late_.end();) {
       const bool over = now() >= m->leaves || sent_ > m->after;
       if (!m->begun && over && !node().dead() && !is_behind(m, m->peer, m->tag)) {
-        m->begun.emplace(inner().send({m->head, m->payload.views()}, m->peer, m->tag));
+        static_cast<void>(m->begun.emplace(inner().send({m->head, m->payload.views()}, m->peer, m->tag)));
       }
       m = m->begun && m->begun->await_ready() && !node().dead() ? late_.erase(m) : std::next(m);
     }

@@ -84,7 +84,9 @@ class simulator {
   void run(Program&& program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
     for (auto& r : ranks_) schedule({r.port().clock_, event_kind::start, &r.port(), nullptr}, hash(r.rank(), -1, 0));
-    const auto start = [&](rank_t r) { programs[static_cast<std::size_t>(r)].emplace(program(rank(r))); };
+    const auto start = [&](rank_t r) {
+      static_cast<void>(programs[static_cast<std::size_t>(r)].emplace(program(rank(r))));
+    };
     inside_ = true;
     try {
       for (std::size_t ended = 0; ended < programs.size();) {

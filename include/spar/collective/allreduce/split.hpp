@@ -81,7 +81,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.emplace_back(net.send(peer, out.add(net, slices, slice(peer), owner[peer], step, residual)));
+    sending.push_back(net.send(peer, out.add(net, slices, slice(peer), owner[peer], step, residual)));
   }
   parts.span()[rank] = slice(net.rank());
   for (std::size_t i = 0; i + 1 < ranks; ++i) {

@@ -83,7 +83,7 @@ class partial {
     name_ = sentence("spar::partial ", node().subscribers().next());
     detail::call_name& name = node().name_call({name_});
     if (net.rank() == 0) detail::broadcast_text(net, control_message::purpose::name, node().number_name(name));
-    engine_.emplace(rounds(net));
+    static_cast<void>(engine_.emplace(rounds(net))); // nvcc takes the type's [[nodiscard]] for the reference's
     subscriber_.self = this;
     subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
       static_cast<partial*>(self)->on_message(source, text);

@@ -104,7 +104,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (rank + i) % p;
     if (given(peer).size() == 0) continue;
-    sending.emplace_back(net.send(peer, out.add(net, streams, part(given(peer)), all, 0, residual)));
+    sending.push_back(net.send(peer, out.add(net, streams, part(given(peer)), all, 0, residual)));
   }
   auto share = sparse_stream<T, Index>::sparse(memory, mine.dimension(), target[rank].size());
   const index_range kept = given(rank);

@@ -154,7 +154,7 @@ class flex_level {
 
   void begin() {
     for (flex_message& m : awaited_) {
-      if (flex_messages::before(&m) == nullptr) taking_.emplace_back(flex_take(net_.lane(m.lane()), this, &m));
+      if (flex_messages::before(&m) == nullptr) taking_.push_back(flex_take(net_.lane(m.lane()), this, &m));
     }
     for (flex_message& m : out_) m.ready = m.ready || m.hop == 0;
     next_hop(0);
@@ -201,7 +201,7 @@ class flex_level {
       const flex_message* const earlier = flex_messages::before(m);
       if (earlier != nullptr && !earlier->sent) return;
       m->sent = true;
-      sending_.emplace_back(flex_send(net_, this, m, net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part))));
+      sending_.push_back(flex_send(net_, this, m, net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part))));
     }
   }
 

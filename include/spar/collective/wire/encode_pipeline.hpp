@@ -43,7 +43,7 @@ struct outgoing_piece {
   payload message{};
   std::optional<decltype(std::declval<channel<Net>&>().send(0, std::declval<payload>()))> sending{};
 
-  void send(const channel<Net>& net, rank_t peer) { sending.emplace(net.send(peer, message)); }
+  void send(const channel<Net>& net, rank_t peer) { static_cast<void>(sending.emplace(net.send(peer, message))); }
 };
 
 /// A fixed number of slots for outgoing pieces, which `next` returns in cyclic order. Before reusing a slot, the caller

@@ -27,6 +27,7 @@ class fixed_vector {
     ++size_;
     return *added;
   }
+  void push_back(T&& added) { static_cast<void>(emplace_back(std::move(added))); }
   void clear() noexcept {
     while (size_ > 0) begin()[--size_].~T();
   }

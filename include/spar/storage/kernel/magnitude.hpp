@@ -30,6 +30,8 @@ constexpr magnitude<T> magnitude_of(T x) noexcept {
   using M = magnitude<T>;
   if constexpr (is_floating<T>) {
     return static_cast<M>(static_cast<M>(std::bit_cast<M>(x) << 1) >> 1);
+  } else if constexpr (std::unsigned_integral<T>) {
+    return x;
   } else {
     const auto bits = static_cast<M>(x);
     return x < T{} ? static_cast<M>(0 - bits) : bits;
