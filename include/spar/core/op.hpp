@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/host_device.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace detail {
 /// Returns f(a, b). Integers are first converted to an unsigned type, so that signed sums and products wrap around
 /// without undefined behaviour.
 template <class T, class F>
-constexpr T wrapping(T a, T b, F f) {
+SPAR_HOST_DEVICE constexpr T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>) {
     // U is at least as wide as `unsigned`, because the operands of `f` would otherwise be promoted to int, which is
     // signed.
@@ -63,7 +64,7 @@ concept reduction = std::copyable<Op> && requires(const Op& op, T a, T b) {
 struct sum {
   static constexpr std::string_view name = "sum";
   template <class T>
-  constexpr T operator()(T a, T b) const {
+  SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
     return detail::wrapping(a, b, [](auto x, auto y) { return x + y; });
   }
   template <class T>
@@ -75,7 +76,7 @@ struct sum {
 struct product {
   static constexpr std::string_view name = "product";
   template <class T>
-  constexpr T operator()(T a, T b) const {
+  SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
     return detail::wrapping(a, b, [](auto x, auto y) { return x * y; });
   }
   template <class T>
@@ -88,7 +89,7 @@ struct product {
 struct minimum {
   static constexpr std::string_view name = "minimum";
   template <class T>
-  constexpr T operator()(T a, T b) const {
+  SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
     return a < b || a != a ? a : b;
   }
   template <class T>
@@ -101,7 +102,7 @@ struct minimum {
 struct maximum {
   static constexpr std::string_view name = "maximum";
   template <class T>
-  constexpr T operator()(T a, T b) const {
+  SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
     return a > b || a != a ? a : b;
   }
   template <class T>

@@ -2,6 +2,7 @@
 // Finds the values whose magnitude reaches a threshold, in one pass over a dense vector (Ok-Topk, section 3.1.3).
 #pragma once
 
+#include <spar/core/host_device.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
 #include <spar/storage/kernel/coo.hpp>
@@ -26,10 +27,10 @@ using magnitude = detail::bits_of<T>;
 /// Returns the magnitude of x as an integer that is ordered like |x|; only zeros have magnitude 0. The magnitude of a
 /// floating-point number is its bits without the sign, so NaN ranks highest.
 template <ranked T>
-constexpr magnitude<T> magnitude_of(T x) noexcept {
+SPAR_HOST_DEVICE constexpr magnitude<T> magnitude_of(T x) noexcept {
   using M = magnitude<T>;
   if constexpr (is_floating<T>) {
-    return static_cast<M>(static_cast<M>(std::bit_cast<M>(x) << 1) >> 1);
+    return static_cast<M>(static_cast<M>(__builtin_bit_cast(M, x) << 1) >> 1);
   } else if constexpr (std::unsigned_integral<T>) {
     return x;
   } else {

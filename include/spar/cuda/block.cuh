@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Primitives for the threads of a block. All threads of the block must call them, and the number of threads must be a
+// multiple of the warp size.
+#pragma once
+
+#include <spar/cuda/language.cuh>
+
+#include <cstdint>
+
+namespace spar::detail {
+
+__device__ inline unsigned lane_of_thread() { return threadIdx.x % warp_size; }
+__device__ inline unsigned warp_of_thread() { return threadIdx.x / warp_size; }
+
+/// The sum of `mine` over the lanes up to and including this one.
+template <class Count>
+__device__ Count warp_inclusive_sum(Count mine) {
+  const unsigned lane = lane_of_thread();
+  for (unsigned distance = 1; distance < warp_size; distance *= 2) {
+    const Count below = __shfl_up_sync(whole_warp, mine, distance);
+    if (lane >= distance) mine += below;
+  }
+  return mine;
+}
+
+/// The sum of `mine` over all lanes.
+template <class Count>
+__device__ Count warp_sum(Count mine) {
+  for (unsigned distance = warp_size / 2; distance > 0; distance /= 2)
+    mine += __shfl_xor_sync(whole_warp, mine, distance);
+  return mine;
+}
+
+/// Sums over the threads of a block.
+template <unsigned Threads>
+struct block_sum {
+  static_assert(Threads % warp_size == 0 && Threads / warp_size <= warp_size);
+
+  std::uint32_t of_warp[Threads / warp_size]; // in shared memory
+
+  /// Returns the sum of `mine` over the threads before this one, and sets `total` to the sum over all threads. A thread
+  /// may use the memory of this object again only after the next barrier.
+  __device__ std::uint32_t exclusive(std::uint32_t mine, std::uint32_t& total) {
+    const std::uint32_t through = warp_inclusive_sum(mine);
+    if (lane_of_thread() == warp_size - 1) of_warp[warp_of_thread()] = through;
+    __syncthreads();
+    std::uint32_t before = 0;
+    total = 0;
+    for (unsigned w = 0; w < Threads / warp_size; ++w) {
+      if (w < warp_of_thread()) before += of_warp[w];
+      total += of_warp[w];
+    }
+    return before + through - mine;
+  }
+};
+
+} // namespace spar::detail

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The part of CUDA C++ that spar's kernels use. nvcc provides the language itself. A program that defines the same
+// names and SPAR_CUDA_ON_HOST before it includes this header can run the kernels on the host, as spar's tests do:
+// kernels use no other part of the language.
+#pragma once
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+/// Unrolls the next loop, so that arrays that it indexes stay in registers.
+#define SPAR_UNROLL _Pragma("unroll")
+#elif !defined(SPAR_CUDA_ON_HOST)
+#error "compile headers of spar/cuda with nvcc"
+#else
+#define SPAR_UNROLL
+#endif
+
+#include <spar/core/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace spar {
+
+/// A call of the CUDA runtime failed. The message contains the name of the call and CUDA's error text.
+struct cuda_error : error {
+  using error::error;
+};
+
+namespace detail {
+
+inline constexpr unsigned warp_size = 32;
+inline constexpr unsigned whole_warp = 0xffffffffU; // the mask of all lanes
+
+#ifdef __CUDACC__
+
+/// The shared memory of the block, as an object of type S. Kernels use it instead of __shared__ variables: the memory
+/// is passed at the launch, so several blocks can run at the same time on the host as well.
+template <class S>
+__device__ S& block_memory() {
+  extern __shared__ __align__(16) std::byte spar_block_memory[];
+  return *reinterpret_cast<S*>(spar_block_memory);
+}
+
+/// Waits a little inside a loop that waits for another block.
+__device__ inline void spin() { __nanosleep(32); }
+
+/// Throws `cuda_error` unless `code` is cudaSuccess.
+inline void check_cuda(cudaError_t code, const char* call) {
+  if (code == cudaSuccess) return;
+  raise<cuda_error>({call, " failed: ", cudaGetErrorString(code)});
+}
+
+/// Starts a kernel with `shared` bytes of shared memory per block. Starts nothing without blocks.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads, std::size_t shared,
+            cudaStream_t stream, Arguments... arguments) {
+  if (blocks == 0) return;
+  kernel<<<static_cast<unsigned>(blocks), threads, shared, stream>>>(static_cast<Parameters>(arguments)...);
+  check_cuda(cudaGetLastError(), "a kernel launch");
+}
+
+#endif
+
+} // namespace detail
+
+} // namespace spar

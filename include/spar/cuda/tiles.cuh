@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Divides work into tiles, one per block, and computes in one pass how many outputs the tiles before a tile have
+// ("decoupled look-back", Merrill and Garland 2016).
+#pragma once
+
+#include <spar/core/host_device.hpp>
+#include <spar/cuda/block.cuh>
+#include <spar/cuda/language.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace spar::detail {
+
+/// The number of tiles of `size` values that contain n values; one tile if there are no values, because the last tile
+/// writes the number of outputs.
+SPAR_HOST_DEVICE constexpr std::uint64_t tiles_of(std::uint64_t n, std::uint64_t size) {
+  return n == 0 ? 1 : n / size + (n % size != 0 ? 1 : 0);
+}
+
+/// The tiles of one kernel launch, in device memory that is zero before the launch: a word for the number of blocks
+/// that have begun, and a word for each tile. A tile's word contains a count and in its two lowest bits what it counts.
+/// One word can be read and written without tearing, so no fence is needed.
+class tiles {
+ public:
+  static constexpr std::size_t bytes(std::uint64_t count) { return (count + 1) * sizeof(std::uint64_t); }
+
+  SPAR_HOST_DEVICE explicit tiles(void* words) : words_(static_cast<unsigned long long*>(words)) {}
+
+  /// What the threads of a block share.
+  struct block_state {
+    std::uint64_t tile;
+    std::uint64_t before;
+  };
+
+  /// Returns the tile of this block. Blocks take tiles in the order in which they begin to run, so every tile before
+  /// this one belongs to a block that has begun and needs no later block to end.
+  __device__ std::uint64_t take(block_state& shared) const {
+    if (threadIdx.x == 0) shared.tile = atomicAdd(words_, 1ULL);
+    __syncthreads();
+    return shared.tile;
+  }
+
+  /// Publishes the number of outputs of this tile, and returns the number of outputs of all tiles before it.
+  __device__ std::uint64_t outputs_before(std::uint64_t tile, std::uint64_t outputs, block_state& shared) const {
+    if (warp_of_thread() == 0) {
+      const std::uint64_t before = look_back(tile, outputs);
+      if (lane_of_thread() == 0) shared.before = before;
+    }
+    __syncthreads();
+    return shared.before;
+  }
+
+ private:
+  static constexpr std::uint64_t nothing = 0, own = 1, through = 2; // what a word counts: the tile's own outputs, or
+                                                                    // those of the tile and of all tiles before it
+
+  __device__ std::uint64_t look_back(std::uint64_t tile, std::uint64_t outputs) const {
+    const unsigned lane = lane_of_thread();
+    if (lane == 0) word(tile) = outputs << 2 | (tile == 0 ? through : own);
+    std::uint64_t before = 0;
+    // Each lane reads the word of another tile: lane 0 that of the tile just before, lane 31 the furthest.
+    for (std::uint64_t end = tile; end > 0; end -= end < warp_size ? end : warp_size) {
+      std::uint64_t seen = through; // lanes beyond the first tile count nothing
+      if (lane < end) {
+        while (seen = word(end - 1 - lane), (seen & 3) == nothing) spin();
+      }
+      const std::uint32_t complete = __ballot_sync(whole_warp, (seen & 3) == through);
+      const unsigned last =
+          complete == 0 ? warp_size - 1 : static_cast<unsigned>(__ffs(static_cast<int>(complete))) - 1;
+      before += warp_sum<std::uint64_t>(lane <= last ? seen >> 2 : 0);
+      if (complete != 0) break;
+    }
+    if (lane == 0 && tile > 0) word(tile) = (before + outputs) << 2 | through;
+    return before;
+  }
+
+  // Volatile: each read must see what another block has written by then.
+  __device__ volatile unsigned long long& word(std::uint64_t tile) const { return words_[tile + 1]; }
+
+  unsigned long long* words_;
+};
+
+} // namespace spar::detail

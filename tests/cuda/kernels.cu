@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them.
+#include <spar/core/op.hpp>
+#include <spar/cuda/merge.cuh>
+#include <spar/cuda/take_at_least.cuh>
+
+#include <cstdint>
+
+namespace spar::kernel {
+
+#define SPAR_INSTANTIATE(T, Index)                                                                                    \
+  template void start_take_at_least<T, Index>(const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t, Index*, T*,   \
+                                              std::uint64_t, std::uint64_t*, void*, cudaStream_t);                    \
+  template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,               \
+                                           std::uint64_t*, void*, cudaStream_t);
+
+SPAR_INSTANTIATE(float, std::uint32_t)
+SPAR_INSTANTIATE(float, std::uint64_t)
+SPAR_INSTANTIATE(double, std::uint32_t)
+SPAR_INSTANTIATE(double, std::uint64_t)
+SPAR_INSTANTIATE(std::int32_t, std::uint32_t)
+SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
+
+} // namespace spar::kernel

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernel that merges two streams, on the host, against the host's own version.
+#include "on_host.hpp"
+
+#include <spar/core/op.hpp>
+#include <spar/cuda/merge.cuh>
+#include <spar/storage/kernel/magnitude.hpp>
+#include <spar/storage/kernel/merge.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace {
+
+template <class T, class Index>
+struct coo {
+  std::vector<Index> indices;
+  std::vector<T> values;
+
+  friend bool operator==(const coo& a, const coo& b) {
+    using bits = spar::kernel::magnitude<T>;
+    const auto same = [](T x, T y) { return std::bit_cast<bits>(x) == std::bit_cast<bits>(y); };
+    return a.indices == b.indices && std::ranges::equal(a.values, b.values, same);
+  }
+};
+
+template <class T, class Index, class Op>
+coo<T, Index> by_kernel(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
+  const std::size_t n = a.indices.size() + b.indices.size();
+  coo<T, Index> out{std::vector<Index>(n), std::vector<T>(n)};
+  std::vector<std::uint64_t> words(spar::kernel::merge_bytes<T, Index>(n) / sizeof(std::uint64_t));
+  std::uint64_t count = ~0ULL;
+  spar::kernel::start_merge<T, Index>({a.indices.data(), a.values.data(), a.indices.size()},
+                                      {b.indices.data(), b.values.data(), b.indices.size()}, out.indices.data(),
+                                      out.values.data(), op, &count, words.data(), nullptr);
+  EXPECT_LE(count, n);
+  out.indices.resize(count), out.values.resize(count);
+  return out;
+}
+
+template <class T, class Index, class Op>
+coo<T, Index> by_host(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
+  const std::size_t n = a.indices.size() + b.indices.size();
+  coo<T, Index> out{std::vector<Index>(n), std::vector<T>(n)};
+  const std::size_t count = spar::kernel::merge<T, Index>({a.indices, a.values}, {b.indices, b.values},
+                                                          out.indices.data(), out.values.data(), op);
+  out.indices.resize(count), out.values.resize(count);
+  return out;
+}
+
+/// `count` different indices below n, and values of both signs, some of them zeros.
+template <class T, class Index>
+coo<T, Index> random_stream(std::size_t count, std::uint64_t n, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  coo<T, Index> x;
+  for (std::uint64_t i = 0; i < n && x.indices.size() < count; ++i) {
+    if (random() % (n - i) >= count - x.indices.size()) continue;
+    x.indices.push_back(static_cast<Index>(i));
+    x.values.push_back(static_cast<T>(static_cast<double>(random() % 2001) / 8 - 125));
+  }
+  return x;
+}
+
+template <class T, class Index, class Op = spar::sum>
+void compare(std::size_t a, std::size_t b, std::uint64_t n, std::uint64_t seed, Op op = {}) {
+  const auto x = random_stream<T, Index>(a, n, seed), y = random_stream<T, Index>(b, n, seed + 1);
+  EXPECT_TRUE((by_kernel<T, Index>(x, y, op) == by_host<T, Index>(x, y, op))) << a << " and " << b << " of " << n;
+}
+
+TEST(device_merge, of_every_size_around_a_tile_has_the_bits_of_the_host) {
+  for (const std::size_t a : {0, 1, 2, 255, 1024, 2047, 2048, 2049, 6000}) {
+    for (const std::size_t b : {0, 1, 1025, 2048, 5001}) compare<float, std::uint32_t>(a, b, 9000, a * 10'007 + b);
+  }
+}
+
+TEST(device_merge, folds_equal_indices_on_every_edge) {
+  // Both operands have all indices, or nearly all, so that every edge of a tile and of a thread separates a pair in
+  // some case.
+  for (const std::size_t missing : {0, 1, 2, 3, 7, 100})
+    compare<float, std::uint32_t>(5000, 5000 - missing, 5000, missing);
+  coo<float, std::uint32_t> even, odd;
+  for (std::uint32_t i = 0; i < 5000; ++i) (i % 2 == 0 ? even : odd).indices.push_back(i);
+  even.values.assign(2500, 1), odd.values.assign(2500, 2);
+  EXPECT_TRUE((by_kernel(even, odd, spar::sum{}) == by_host(even, odd, spar::sum{})));
+}
+
+TEST(device_merge, of_one_operand_after_the_other) {
+  coo<float, std::uint32_t> low, high;
+  for (std::uint32_t i = 0; i < 5000; ++i) low.indices.push_back(i), high.indices.push_back(4999 + i);
+  low.values.assign(5000, 1), high.values.assign(5000, 2);
+  EXPECT_TRUE((by_kernel(low, high, spar::sum{}) == by_host(low, high, spar::sum{})));
+  EXPECT_TRUE((by_kernel(high, low, spar::sum{}) == by_host(high, low, spar::sum{})));
+}
+
+TEST(device_merge, keeps_the_order_of_operands_for_every_operation_and_type) {
+  compare<float, std::uint32_t>(3000, 3000, 4000, 1, spar::product{});
+  compare<float, std::uint32_t>(3000, 3000, 4000, 2, spar::maximum{});
+  compare<double, std::uint64_t>(3000, 3000, 4000, 3, spar::minimum{});
+  compare<std::int32_t, std::uint32_t>(3000, 3000, 4000, 4);
+  compare<std::int64_t, std::uint64_t>(3000, 3000, 4000, 5);
+  // -0.0 and NaN: the left operand's bits decide.
+  coo<float, std::uint32_t> x{{1, 2, 3}, {-0.0F, std::numeric_limits<float>::quiet_NaN(), 1}};
+  coo<float, std::uint32_t> y{{1, 2, 3}, {0.0F, 5, -1}};
+  for (int swapped = 0; swapped < 2; ++swapped, std::swap(x, y)) {
+    EXPECT_TRUE((by_kernel(x, y, spar::maximum{}) == by_host(x, y, spar::maximum{})));
+    EXPECT_TRUE((by_kernel(x, y, spar::sum{}) == by_host(x, y, spar::sum{})));
+  }
+}
+
+TEST(device_merge, does_not_depend_on_the_order_of_threads_and_blocks) {
+  const auto x = random_stream<float, std::uint32_t>(8000, 20'000, 6);
+  const auto y = random_stream<float, std::uint32_t>(9000, 20'000, 7);
+  const auto expected = by_host(x, y, spar::sum{});
+  for (on_host::machine::seed = 1; on_host::machine::seed <= 20; ++on_host::machine::seed) {
+    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 9);
+    EXPECT_TRUE((by_kernel(x, y, spar::sum{}) == expected)) << on_host::machine::seed;
+  }
+}
+
+} // namespace

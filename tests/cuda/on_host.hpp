@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs CUDA kernels on the host, without nvcc and without a GPU: includes no CUDA, and defines the part of the language
+// that spar's kernels use (spar/cuda/language.cuh). Each thread of a block is a fibre. A scheduler with a seed decides
+// which fibre runs next, whenever a fibre waits, and several blocks are resident at the same time. This finds missing
+// barriers, wrong bounds and lost ties; with sanitizers it also finds wrong accesses. It does not show what a fence
+// between blocks orders, and threads change only where they wait, not between any two instructions.
+#pragma once
+
+#define SPAR_CUDA_ON_HOST
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#ifdef SPAR_SANITIZES_ADDRESSES
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+using cudaStream_t = struct CUstream_st*;
+
+namespace on_host {
+
+class machine;
+
+/// A thread of a block.
+struct fibre {
+  enum class state { ready, at_barrier, in_warp, ended };
+
+  ucontext_t context{};
+  std::vector<std::byte> stack;
+  void* sanitizer_stack = nullptr;
+  struct block* of = nullptr;
+  unsigned thread = 0;
+  unsigned exchanges = 0; // warp operations so far
+  state now = state::ready;
+};
+
+/// The values that the lanes of a warp exchange. There are two sets, used in turn: a lane may begin the next operation
+/// while others still read the values of this one.
+struct warp {
+  std::array<std::array<std::uint64_t, 32>, 2> value{};
+  std::array<std::uint32_t, 2> arrived{};
+};
+
+struct block {
+  unsigned number = 0, threads = 0, waiting = 0, ended = 0;
+  std::vector<std::max_align_t> memory;
+  std::vector<warp> warps;
+  std::deque<fibre> fibres;
+};
+
+/// What is wrong with a kernel, such as a barrier that not all threads reach.
+struct kernel_error : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+/// Runs the blocks of one launch.
+class machine {
+ public:
+  static inline std::uint64_t seed = 1;                   ///< decides the order of the next launches
+  static inline unsigned resident = 3;                    ///< the number of blocks that run at the same time
+  static inline std::uint64_t most_switches = 20'000'000; ///< between threads, before a launch counts as endless
+  static inline std::uint64_t launches = 0;
+  static inline machine* current = nullptr;
+
+  machine(unsigned blocks, unsigned threads, std::size_t shared, std::function<void()> kernel)
+      : blocks_(blocks), threads_(threads), shared_(shared), kernel_(std::move(kernel)), random_(seed + launches++) {}
+
+  void run() {
+    current = this;
+    while (resident_.size() < std::min(resident, blocks_)) begin_block();
+    while (!resident_.empty()) {
+      if (ready_.empty()) throw_stuck();
+      if (++switches_ > most_switches) throw kernel_error("a kernel spins without an end");
+      const std::size_t at = random_() % ready_.size();
+      std::swap(ready_[at], ready_.back());
+      fibre* const next = ready_.back();
+      ready_.pop_back();
+      resume(*next);
+      if (next->now == fibre::state::ready) ready_.push_back(next);
+      if (next->now == fibre::state::ended && ++next->of->ended == next->of->threads) end_block(*next->of);
+    }
+    current = nullptr;
+  }
+
+  [[nodiscard]] fibre& running() { return *running_; }
+  [[nodiscard]] unsigned blocks() const { return blocks_; }
+
+  /// Lets other fibres run.
+  void pause(fibre::state until = fibre::state::ready) {
+    running_->now = until;
+    leave(*running_);
+  }
+  void barrier() {
+    block& b = *running_->of;
+    if (++b.waiting < b.threads) return pause(fibre::state::at_barrier);
+    b.waiting = 0;
+    for (fibre& f : b.fibres) wake(f, fibre::state::at_barrier);
+    pause(); // any thread may be the first to go on
+  }
+  /// Gives a value to the other lanes of the warp, and returns theirs.
+  template <class T>
+  std::array<T, 32> exchange(std::uint32_t mask, T mine) {
+    static_assert(sizeof(T) <= 8);
+    if (mask != 0xffffffffU) throw kernel_error("a warp operation without all lanes");
+    fibre& self = *running_;
+    const unsigned lane = self.thread % 32, set = self.exchanges++ % 2;
+    warp& w = self.of->warps[self.thread / 32];
+    std::memcpy(&w.value[set][lane], &mine, sizeof(T));
+    w.arrived[set] |= 1U << lane;
+    if (w.arrived[set] != mask) {
+      pause(fibre::state::in_warp);
+    } else {
+      w.arrived[1 - set] = 0; // all lanes have left the operation before this one
+      for (unsigned l = 0; l < 32; ++l) wake(self.of->fibres[self.thread / 32 * 32 + l], fibre::state::in_warp);
+    }
+    std::array<T, 32> all;
+    for (unsigned l = 0; l < 32; ++l) std::memcpy(&all[l], &w.value[set][l], sizeof(T));
+    return all;
+  }
+
+ private:
+  void begin_block() {
+    block& b = *resident_.emplace_back(std::make_unique<block>());
+    b.number = begun_++;
+    b.threads = threads_;
+    b.memory.resize((shared_ + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+    const auto bytes = std::as_writable_bytes(std::span(b.memory));
+    std::fill(bytes.begin(), bytes.end(), std::byte{0xa5}); // shared memory is not initialised
+    b.warps.resize(threads_ / 32);
+    for (unsigned t = 0; t < threads_; ++t) {
+      fibre& f = b.fibres.emplace_back();
+      f.of = &b;
+      f.thread = t;
+      if (stacks_.empty()) stacks_.emplace_back(stack_bytes);
+      f.stack = std::move(stacks_.back());
+      stacks_.pop_back();
+      getcontext(&f.context);
+      f.context.uc_stack = {f.stack.data(), 0, f.stack.size()};
+      f.context.uc_link = nullptr;
+      makecontext(&f.context, entry, 0);
+      ready_.push_back(&f);
+    }
+  }
+  void end_block(const block& ended) {
+    for (std::size_t i = 0; i < resident_.size(); ++i) {
+      if (resident_[i].get() != &ended) continue;
+      for (fibre& f : resident_[i]->fibres) stacks_.push_back(std::move(f.stack));
+      resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(i));
+      break;
+    }
+    if (begun_ < blocks_) begin_block();
+  }
+  void wake(fibre& f, fibre::state from) {
+    if (f.now != from) return;
+    f.now = fibre::state::ready;
+    ready_.push_back(&f);
+  }
+  [[noreturn]] void throw_stuck() const {
+    std::string text = "no thread can go on:";
+    for (const auto& b : resident_) {
+      unsigned barrier = 0, inside = 0, over = 0;
+      for (const fibre& f : b->fibres) {
+        barrier += f.now == fibre::state::at_barrier ? 1 : 0;
+        inside += f.now == fibre::state::in_warp ? 1 : 0;
+        over += f.now == fibre::state::ended ? 1 : 0;
+      }
+      text += " block " + std::to_string(b->number) + " has " + std::to_string(barrier) + " threads at a barrier, " +
+              std::to_string(inside) + " in a warp operation, " + std::to_string(over) + " that have ended;";
+    }
+    throw kernel_error(text);
+  }
+
+  void resume(fibre& f) {
+    running_ = &f;
+    enter_stack(&sanitizer_home_, f.stack.data(), f.stack.size());
+    swapcontext(&home_, &f.context);
+    leave_stack(sanitizer_home_, nullptr, nullptr);
+    running_ = nullptr;
+  }
+  void leave(fibre& f) {
+    enter_stack(f.now == fibre::state::ended ? nullptr : &f.sanitizer_stack, home_stack_, home_size_);
+    swapcontext(&f.context, &home_);
+    leave_stack(f.sanitizer_stack, nullptr, nullptr);
+  }
+  static void entry() {
+    machine& m = *current;
+    leave_stack(nullptr, &m.home_stack_, &m.home_size_);
+    m.kernel_();
+    m.running_->now = fibre::state::ended;
+    m.leave(*m.running_);
+  }
+#ifdef SPAR_SANITIZES_ADDRESSES
+  static void enter_stack(void** kept, const void* stack, std::size_t size) {
+    __sanitizer_start_switch_fiber(kept, stack, size);
+  }
+  static void leave_stack(void* kept, const void** stack, std::size_t* size) {
+    __sanitizer_finish_switch_fiber(kept, stack, size);
+  }
+  static constexpr std::size_t stack_bytes = 96 << 10;
+#else
+  static void enter_stack(void**, const void*, std::size_t) {}
+  static void leave_stack(void*, const void**, std::size_t*) {}
+  static constexpr std::size_t stack_bytes = 64 << 10;
+#endif
+
+  unsigned blocks_, threads_;
+  std::size_t shared_;
+  std::function<void()> kernel_;
+  std::mt19937_64 random_;
+  unsigned begun_ = 0;
+  std::uint64_t switches_ = 0;
+  std::vector<std::unique_ptr<block>> resident_;
+  std::vector<fibre*> ready_;
+  static inline std::vector<std::vector<std::byte>> stacks_; // of blocks that have ended, for later ones
+  fibre* running_ = nullptr;
+  ucontext_t home_{};
+  void* sanitizer_home_ = nullptr;
+  const void* home_stack_ = nullptr;
+  std::size_t home_size_ = 0;
+};
+
+/// The coordinates of the running thread, like CUDA's variables of the same meaning.
+struct thread_coordinates {
+  [[nodiscard]] static dim3 thread() { return {machine::current->running().thread, 0, 0}; }
+  [[nodiscard]] static dim3 block() { return {machine::current->running().of->number, 0, 0}; }
+  [[nodiscard]] static dim3 grid() { return {machine::current->blocks(), 1, 1}; }
+  [[nodiscard]] static dim3 threads() { return {machine::current->running().of->threads, 1, 1}; }
+};
+
+} // namespace on_host
+
+#define threadIdx (::on_host::thread_coordinates::thread())
+#define blockIdx (::on_host::thread_coordinates::block())
+#define gridDim (::on_host::thread_coordinates::grid())
+#define blockDim (::on_host::thread_coordinates::threads())
+
+inline void __syncthreads() { on_host::machine::current->barrier(); }
+
+inline std::uint32_t __ballot_sync(std::uint32_t mask, bool mine) {
+  const auto all = on_host::machine::current->exchange(mask, mine);
+  std::uint32_t bits = 0;
+  for (unsigned l = 0; l < 32; ++l) bits |= static_cast<std::uint32_t>(all[l]) << l;
+  return bits;
+}
+template <class T>
+T __shfl_sync(std::uint32_t mask, T mine, unsigned from) {
+  return on_host::machine::current->exchange(mask, mine)[from % 32];
+}
+template <class T>
+T __shfl_up_sync(std::uint32_t mask, T mine, unsigned distance) {
+  const unsigned lane = threadIdx.x % 32;
+  return on_host::machine::current->exchange(mask, mine)[lane < distance ? lane : lane - distance];
+}
+template <class T>
+T __shfl_xor_sync(std::uint32_t mask, T mine, unsigned bits) {
+  const unsigned lane = threadIdx.x % 32;
+  return on_host::machine::current->exchange(mask, mine)[lane ^ bits];
+}
+
+inline int __popc(std::uint32_t x) { return std::popcount(x); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1; }
+
+/// Other threads may run before an atomic operation, as on a GPU.
+template <class T>
+T atomicAdd(T* to, std::type_identity_t<T> x) {
+  on_host::machine::current->pause();
+  const T before = *to;
+  *to = before + x;
+  return before;
+}
+
+namespace spar::detail {
+
+template <class S>
+S& block_memory() {
+  return *reinterpret_cast<S*>(on_host::machine::current->running().of->memory.data());
+}
+inline void spin() { on_host::machine::current->pause(); }
+
+/// Runs a kernel to its end.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads, std::size_t shared, cudaStream_t,
+            Arguments... arguments) {
+  on_host::machine(static_cast<unsigned>(blocks), threads, shared, [&] {
+    kernel(static_cast<Parameters>(arguments)...);
+  }).run();
+}
+
+} // namespace spar::detail

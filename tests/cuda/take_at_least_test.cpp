@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernel that takes large values, on the host, against the host's own version.
+#include "on_host.hpp"
+
+#include <spar/core/element.hpp>
+#include <spar/cuda/take_at_least.cuh>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace {
+
+template <class T>
+struct entries {
+  std::vector<std::uint32_t> indices;
+  std::vector<T> values;
+  std::vector<T> left; // in x
+  std::uint64_t count = 0;
+};
+
+/// Runs the kernel with outputs that have room for exactly `room` entries, so that the sanitizer finds any further one.
+template <class T>
+entries<T> by_kernel(const std::vector<T>& added, std::vector<T> x, spar::kernel::magnitude<T> threshold,
+                     std::uint64_t room, std::uint64_t begin = 0) {
+  entries<T> out{std::vector<std::uint32_t>(room, 0xdeadbeef), std::vector<T>(room, T(77)), {}, ~0ULL};
+  std::vector<std::uint64_t> words(spar::kernel::take_at_least_bytes(x.size()) / sizeof(std::uint64_t));
+  spar::kernel::start_take_at_least<T, std::uint32_t>(added.empty() ? nullptr : added.data(), x.data(), x.size(),
+                                                      threshold, begin, out.indices.data(), out.values.data(), room,
+                                                      &out.count, words.data(), nullptr);
+  out.left = std::move(x);
+  return out;
+}
+
+/// The same by a loop over the values.
+template <class T>
+entries<T> by_loop(const std::vector<T>& added, std::vector<T> x, spar::kernel::magnitude<T> threshold,
+                   std::uint64_t room, std::uint64_t begin = 0) {
+  entries<T> out{std::vector<std::uint32_t>(room, 0xdeadbeef), std::vector<T>(room, T(77)), {}, 0};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!added.empty()) x[i] = static_cast<T>(x[i] + added[i]);
+    const auto m = spar::kernel::magnitude_of(x[i]);
+    if (m == 0 || m < threshold) continue;
+    if (out.count < room) {
+      out.indices[out.count] = static_cast<std::uint32_t>(begin + i);
+      out.values[out.count] = x[i];
+      x[i] = T{};
+    }
+    ++out.count;
+  }
+  out.left = std::move(x);
+  return out;
+}
+
+template <class T>
+std::vector<spar::kernel::magnitude<T>> bits(const std::vector<T>& values) {
+  std::vector<spar::kernel::magnitude<T>> all;
+  for (const T v : values) all.push_back(std::bit_cast<spar::kernel::magnitude<T>>(v));
+  return all;
+}
+
+template <class T>
+void expect_same(const entries<T>& a, const entries<T>& b) {
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_EQ(a.indices, b.indices);
+  EXPECT_EQ(bits(a.values), bits(b.values));
+  EXPECT_EQ(bits(a.left), bits(b.left));
+}
+
+template <class T>
+std::vector<T> random_values(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, 100);
+  std::vector<T> x(n);
+  for (T& v : x) v = static_cast<T>(normal(random));
+  return x;
+}
+
+template <class T>
+void compare(std::size_t n, std::uint64_t seed) {
+  const auto x = random_values<T>(n, seed), added = random_values<T>(n, seed + 1);
+  const auto threshold = [](double at) { return spar::kernel::magnitude_of(static_cast<T>(at)); };
+  for (const double at : {0.0, 90.0}) {
+    for (const std::uint64_t room : {std::uint64_t{n}, std::uint64_t{n / 7}}) {
+      expect_same(by_kernel<T>(added, x, threshold(at), room, 5), by_loop<T>(added, x, threshold(at), room, 5));
+    }
+  }
+  expect_same(by_kernel<T>({}, x, threshold(250), n), by_loop<T>({}, x, threshold(250), n));
+  expect_same(by_kernel<T>({}, x, threshold(90), 0), by_loop<T>({}, x, threshold(90), 0));
+  expect_same(by_kernel<T>({}, x, threshold(1e6), 3), by_loop<T>({}, x, threshold(1e6), 3));
+}
+
+TEST(take_at_least, of_every_size_around_a_tile_has_the_bits_of_a_loop) {
+  for (const std::size_t n : {0, 1, 31, 33, 257, 4095, 4096, 4097, 12'289}) {
+    SCOPED_TRACE(n);
+    compare<float>(n, n);
+  }
+}
+
+TEST(take_at_least, of_every_type_has_the_bits_of_a_loop) {
+  compare<double>(9000, 1);
+  compare<std::int32_t>(9000, 2);
+  compare<std::uint32_t>(9000, 3);
+  compare<std::int64_t>(9000, 4);
+}
+
+TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
+  const auto x = random_values<float>(20'000, 5);
+  const auto threshold = spar::kernel::magnitude_of(120.0F);
+  const auto expected = by_loop<float>({}, x, threshold, 20'000);
+  for (on_host::machine::seed = 1; on_host::machine::seed <= 15; ++on_host::machine::seed) {
+    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 8);
+    expect_same(by_kernel<float>({}, x, threshold, 20'000), expected);
+  }
+}
+
+TEST(take_at_least, counts_the_entries_of_many_tiles) {
+  const auto x = random_values<float>(40 * 4096 + 5, 8); // more tiles than a warp looks at once
+  const auto threshold = spar::kernel::magnitude_of(120.0F);
+  on_host::machine::resident = 36; // one tile waits for all 35 before it
+  expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
+}
+
+TEST(take_at_least, keeps_ties_special_values_and_signs) {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float tiny = std::numeric_limits<float>::denorm_min();
+  std::vector<float> x;
+  for (int i = 0; i < 600; ++i) x.insert(x.end(), {1, -1, 0, -0.0F, nan, -nan, inf, -inf, tiny, -tiny, 2, 1});
+  for (const float at : {0.0F, tiny, 1.0F, std::nextafter(1.0F, 2.0F), inf}) {
+    const auto threshold = spar::kernel::magnitude_of(at);
+    expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
+  }
+}
+
+} // namespace
