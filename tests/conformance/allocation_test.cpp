@@ -243,6 +243,14 @@ TYPED_TEST(allocations, none_by_repeated_calls) {
   }
 }
 
+/// The bound of an encoded entry is larger than a dense value. So if a call's sums turn dense, a call with fewer
+/// entries whose sums stay sparse may need more memory; only a call with the same density is then smaller in every
+/// respect.
+template <class Algorithm>
+inline constexpr bool stays_sparse_longer = false;
+template <class A>
+inline constexpr bool stays_sparse_longer<coded<A>> = true;
+
 /// Fewer entries, a smaller dimension, or both. Skips the algorithms that may choose another schedule for smaller
 /// calls.
 TYPED_TEST(allocations, none_by_smaller_calls) {
@@ -253,7 +261,10 @@ TYPED_TEST(allocations, none_by_smaller_calls) {
         const inputs large = even(shape, ranks);
         std::vector<inputs> some;
         for (const std::uint64_t n : {30'000U, 10'000U, 500U}) {
-          for (const std::size_t stride : {1U, 2U, 10U, 1000U}) some.push_back(smaller(large, n, stride));
+          for (const std::size_t stride : {1U, 2U, 10U, 1000U}) {
+            if (stays_sparse_longer<TypeParam> && shape == pattern::disjoint && stride > 1) continue;
+            some.push_back(smaller(large, n, stride));
+          }
         }
         std::vector<sparse_allreduce<TypeParam>> others;
         for (const auto& mine : some) others.push_back({&mine});

@@ -8,10 +8,10 @@
 
 namespace spar::kernel {
 
-#define SPAR_INSTANTIATE(T, Index)                                                                                    \
-  template void start_take_at_least<T, Index>(const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t, Index*, T*,   \
-                                              std::uint64_t, std::uint64_t*, void*, cudaStream_t);                    \
-  template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,               \
+#define SPAR_INSTANTIATE(T, Index)                                                                                     \
+  template void start_take_at_least<T, Index>(const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t, Index*, T*,    \
+                                              std::uint64_t, std::uint64_t*, void*, cudaStream_t);                     \
+  template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
                                            std::uint64_t*, void*, cudaStream_t);
 
 SPAR_INSTANTIATE(float, std::uint32_t)
