@@ -2,6 +2,8 @@
 // Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them.
 #include <spar/core/op.hpp>
 #include <spar/cuda/merge.cuh>
+#include <spar/cuda/qsgd.cuh>
+#include <spar/cuda/short_floats.cuh>
 #include <spar/cuda/take_at_least.cuh>
 
 #include <cstdint>
@@ -20,5 +22,23 @@ SPAR_INSTANTIATE(double, std::uint32_t)
 SPAR_INSTANTIATE(double, std::uint64_t)
 SPAR_INSTANTIATE(std::int32_t, std::uint32_t)
 SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
+
+#define SPAR_INSTANTIATE_QSGD(Bits, T)                                                                                 \
+  template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, std::uint64_t,          \
+                                           std::uint64_t, std::uint64_t, cudaStream_t);                                \
+  template void start_qsgd_decode<Bits, T>(const std::byte*, std::uint64_t, std::uint64_t, T*, cudaStream_t);
+
+SPAR_INSTANTIATE_QSGD(2, float)
+SPAR_INSTANTIATE_QSGD(4, float)
+SPAR_INSTANTIATE_QSGD(8, float)
+SPAR_INSTANTIATE_QSGD(8, double)
+
+#define SPAR_INSTANTIATE_SHORT(Code, T)                                                                                \
+  template void start_encode_short<Code, T>(const T*, std::uint64_t, std::uint16_t*, cudaStream_t);                    \
+  template void start_decode_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, cudaStream_t);
+
+SPAR_INSTANTIATE_SHORT(bfloat16_code, float)
+SPAR_INSTANTIATE_SHORT(half_code, float)
+SPAR_INSTANTIATE_SHORT(half_code, double)
 
 } // namespace spar::kernel

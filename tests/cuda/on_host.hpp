@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -281,6 +282,8 @@ T __shfl_xor_sync(std::uint32_t mask, T mine, unsigned bits) {
 
 inline int __popc(std::uint32_t x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1; }
+
+inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
 
 /// Other threads may run before an atomic operation, as on a GPU.
 template <class T>

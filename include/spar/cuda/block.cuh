@@ -31,6 +31,16 @@ __device__ Count warp_sum(Count mine) {
   return mine;
 }
 
+/// The largest `mine` of all lanes.
+template <class Number>
+__device__ Number warp_maximum(Number mine) {
+  for (unsigned distance = warp_size / 2; distance > 0; distance /= 2) {
+    const Number other = __shfl_xor_sync(whole_warp, mine, distance);
+    if (other > mine) mine = other;
+  }
+  return mine;
+}
+
 /// Sums over the threads of a block.
 template <unsigned Threads>
 struct block_sum {

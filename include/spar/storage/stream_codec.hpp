@@ -33,8 +33,8 @@ struct entry_room {
 ///
 /// - `bound<T, Index>(range, count)` returns an upper bound on the number of bytes that `encode` needs for any `count`
 ///   entries in `range`.
-///   If the bound of an entry exceeds a dense value, a call whose sums stay sparse may need more memory than a call with
-///   more entries whose sums turn dense.
+///   If the bound of an entry exceeds a dense value, a call whose sums stay sparse may need more memory than a call
+///   with more entries whose sums turn dense.
 /// - `encode(entries, range, bytes)` writes the encoded entries to `bytes`, which has room for `bound` bytes, and
 ///   returns the number of bytes written.
 /// - `decode(bytes, range, to)` fills `to` with strictly ascending indices inside `range` and their values, or throws

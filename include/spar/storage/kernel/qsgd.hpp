@@ -4,6 +4,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/host_device.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/splitmix.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -36,13 +37,16 @@ class position_random {
   constexpr position_random(std::uint64_t seed, std::uint64_t call)
       : key_(splitmix_finalize(splitmix_finalize(seed + splitmix_step) + call * splitmix_step)) {}
 
+  /// The random bits of the positions [4 * four, 4 * four + 4), 16 bits each, those of the first position lowest.
+  SPAR_HOST_DEVICE constexpr std::uint64_t of_four(std::uint64_t four) const { return word_of(key_ + four * step); }
+
   /// Writes the random bits of `Count` positions, 16 bits each, to `out`. The first position is `position`, rounded
   /// down to a multiple of four. `Count` must be a multiple of four.
   template <std::size_t Count>
   [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint16_t* __restrict out) const {
     std::uint64_t state = key_ + position / 4 * step;
     for (std::size_t e = 0; e < Count; e += 4, state += step) {
-      const std::uint64_t four = folded_product(state, state ^ 0xE7037ED1A0B428DBU);
+      const std::uint64_t four = word_of(state);
       for (std::size_t b = 0; b < 4; ++b) out[e + b] = static_cast<std::uint16_t>(four >> (b * 16));
     }
   }
@@ -51,8 +55,8 @@ class position_random {
   static constexpr std::uint64_t step = 0xA0761D6478BD642FU;
   __extension__ using wide = unsigned __int128;
 
-  static constexpr std::uint64_t folded_product(std::uint64_t a, std::uint64_t b) {
-    const wide product = static_cast<wide>(a) * b;
+  SPAR_HOST_DEVICE static constexpr std::uint64_t word_of(std::uint64_t state) {
+    const wide product = static_cast<wide>(state) * (state ^ 0xE7037ED1A0B428DBU);
     return static_cast<std::uint64_t>(product ^ (product >> 64));
   }
   std::uint64_t key_;
@@ -153,10 +157,8 @@ struct qsgd_codec {
     }
   }
 
- private:
-  static constexpr std::size_t block = detail::qsgd_block;
+  // The parts of the code that the device's version (cuda/qsgd.cuh) shares.
   static constexpr std::size_t per_byte = 8 / Bits;
-  static constexpr unsigned mask = (1u << Bits) - 1;
   static constexpr unsigned nan_code = 1u << (Bits - 1);
 
   template <class T>
@@ -165,16 +167,18 @@ struct qsgd_codec {
   template <class Real>
   using bits_of_real = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
 
-  static constexpr void check(std::size_t bucket) {
-    if (bucket == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries; expected at least 1"});
-  }
+  // Constants, because device code cannot call the functions of std::numeric_limits.
+  template <class Real>
+  static constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
+  template <class Real>
+  static constexpr Real infinity = std::numeric_limits<Real>::infinity();
 
-  static constexpr std::size_t packed(std::size_t count) {
+  SPAR_HOST_DEVICE static constexpr std::size_t packed(std::size_t count) {
     return count / per_byte + static_cast<std::size_t>(count % per_byte != 0);
   }
 
   template <class Real>
-  static constexpr bool is_finite(Real x) {
+  SPAR_HOST_DEVICE static constexpr bool is_finite(Real x) {
     return x - x == 0;
   }
 
@@ -186,32 +190,49 @@ struct qsgd_codec {
   /// Returns the factor that converts the entries of a bucket to levels with 16 fractional bits. `scale` is the scale
   /// of the bucket, and must be at least `small`.
   template <class Real>
-  static Real factor_of(Real scale) {
+  SPAR_HOST_DEVICE static Real factor_of(Real scale) {
     constexpr auto limit = static_cast<Real>(levels << 16);
     const Real factor = limit / scale;
     // Rounds the factor up so that the largest entry reaches the largest level. With a smaller factor, the largest
     // entry would get a lower level once in about 10^5 draws.
-    return scale * factor < limit ? std::bit_cast<Real>(std::bit_cast<bits_of_real<Real>>(factor) + 1) : factor;
+    return scale * factor < limit ? __builtin_bit_cast(Real, __builtin_bit_cast(bits_of_real<Real>, factor) + 1)
+                                  : factor;
+  }
+
+  /// Returns the decoded value of a code. A level of 0 is decoded as 0 even if the scale is infinite.
+  template <class Real>
+  SPAR_HOST_DEVICE static constexpr Real value_of(unsigned code, Real scale) {
+    if (code == nan_code) return nan<Real>;
+    if (code == 0) return Real(0);
+    const int level = static_cast<int>(code) - (code > nan_code ? 1 << Bits : 0);
+    return scale * (static_cast<Real>(level) / static_cast<Real>(levels));
+  }
+
+ private:
+  static constexpr std::size_t block = detail::qsgd_block;
+  static constexpr unsigned mask = (1u << Bits) - 1;
+
+  static constexpr void check(std::size_t bucket) {
+    if (bucket == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries; expected at least 1"});
   }
 
   template <class T>
   static void encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
                             const detail::position_random& random, std::uint64_t position) {
     using real_type = real<T>;
-    constexpr real_type infinity = std::numeric_limits<real_type>::infinity();
-    bool nan = false;
-    const T stored = largest(x, count, nan);
+    bool has_nan = false;
+    const T stored = largest(x, count, has_nan);
     std::memcpy(out, &stored, sizeof(T));
     out += sizeof(T);
     const auto scale = static_cast<real_type>(stored);
-    if (scale == 0 && !nan) {
+    if (scale == 0 && !has_nan) {
       std::memset(out, 0, packed(count));
       return;
     }
-    const bool usual = !nan && scale < infinity && scale >= small<real_type>;
+    const bool usual = !has_nan && scale < infinity<real_type> && scale >= small<real_type>;
     // Magnifies the entries of a bucket with a scale below `small`. If the scale is infinite, finite entries become 0.
-    const real_type magnify = scale == infinity ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
-    const real_type factor = factor_of(scale > 0 && scale < infinity ? scale * magnify : real_type(1));
+    const real_type magnify = scale == infinity<real_type> ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
+    const real_type factor = factor_of(scale > 0 && scale < infinity<real_type> ? scale * magnify : real_type(1));
     std::array<float, block> scaled;
     std::array<std::uint8_t, block> codes;
     std::array<std::uint16_t, block + 4> bits;
@@ -238,23 +259,23 @@ struct qsgd_codec {
     }
   }
 
-  /// Returns the largest |x| that is not NaN, and sets `nan` if there is a NaN. Compares the bits of |x| as signed
+  /// Returns the largest |x| that is not NaN, and sets `has_nan` if there is a NaN. Compares the bits of |x| as signed
   /// integers, which have the same order as |x|, with NaN ranking highest, because compilers
   /// vectorise a maximum of integers (of 64-bit integers on x86-64 only with SSE4.2 or later).
   template <class T>
-  static T largest(const T* __restrict x, std::size_t count, bool& nan) {
+  static T largest(const T* __restrict x, std::size_t count, bool& has_nan) {
     using bits = std::make_signed_t<magnitude<T>>;
-    constexpr auto infinity = std::bit_cast<bits>(static_cast<T>(std::numeric_limits<real<T>>::infinity()));
+    constexpr auto infinite = std::bit_cast<bits>(static_cast<T>(infinity<real<T>>));
     bits top = 0;
     std::size_t e = 0;
     for (; e + block <= count; e += block)
       for (std::size_t b = 0; b < block; ++b) top = std::max(top, static_cast<bits>(magnitude_of(x[e + b])));
     for (; e < count; ++e) top = std::max(top, static_cast<bits>(magnitude_of(x[e])));
-    nan = top > infinity;
-    if (nan) {
+    has_nan = top > infinite;
+    if (has_nan) {
       top = 0;
       for (e = 0; e < count; ++e)
-        if (const auto m = static_cast<bits>(magnitude_of(x[e])); m <= infinity) top = std::max(top, m);
+        if (const auto m = static_cast<bits>(magnitude_of(x[e])); m <= infinite) top = std::max(top, m);
     }
     return std::bit_cast<T>(top);
   }
@@ -303,15 +324,6 @@ struct qsgd_codec {
       }
       std::memcpy(out, bytes.data(), packed(count));
     }
-  }
-
-  /// Returns the decoded value of a code. A level of 0 is decoded as 0 even if the scale is infinite.
-  template <class Real>
-  static constexpr Real value_of(unsigned code, Real scale) {
-    if (code == nan_code) return std::numeric_limits<Real>::quiet_NaN();
-    if (code == 0) return Real(0);
-    const int level = static_cast<int>(code) - (code > nan_code ? 1 << Bits : 0);
-    return scale * (static_cast<Real>(level) / static_cast<Real>(levels));
   }
 
   template <class Real>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/host_device.hpp>
 
 #include <array>
 #include <bit>
@@ -22,8 +23,10 @@ inline constexpr std::size_t short_block = 32;
 
 /// Returns a mask with all bits set if the condition holds, otherwise 0. `select` uses masks, because selection by a
 /// mask vectorises on every processor.
-constexpr std::int32_t mask_of(bool condition) noexcept { return -static_cast<std::int32_t>(condition); }
-constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t no) noexcept {
+SPAR_HOST_DEVICE constexpr std::int32_t mask_of(bool condition) noexcept {
+  return -static_cast<std::int32_t>(condition);
+}
+SPAR_HOST_DEVICE constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t no) noexcept {
   return (yes & mask) | (no & ~mask);
 }
 
@@ -35,14 +38,16 @@ struct bfloat16_code {
   static constexpr float limit = 0x1.ffp127F;
   static constexpr double relative_error = 0x1p-8;
 
-  static std::uint16_t encode(float x) {
-    const auto bits = std::bit_cast<std::uint32_t>(x);
+  SPAR_HOST_DEVICE static std::uint16_t encode(float x) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, x);
     const auto rounded = static_cast<std::int32_t>(bits + 0x7fffU + (bits >> 16 & 1U));
     const auto quiet = static_cast<std::int32_t>(bits | 0x400000U);
     const std::int32_t is_nan = detail::mask_of(static_cast<std::int32_t>(bits & 0x7fffffffU) > 0x7f800000);
     return static_cast<std::uint16_t>(detail::select(is_nan, quiet, rounded) >> 16);
   }
-  static float decode(std::uint16_t code) { return std::bit_cast<float>(static_cast<std::uint32_t>(code) << 16); }
+  SPAR_HOST_DEVICE static float decode(std::uint16_t code) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(code) << 16);
+  }
 };
 
 /// IEEE binary16: 11 bits of precision for magnitudes up to 65504; magnitudes below 2^-14 are rounded to multiples of
@@ -51,21 +56,22 @@ struct half_code {
   static constexpr float limit = 65520;
   static constexpr double relative_error = 0x1p-10;
 
-  static std::uint16_t encode(float x) {
-    const auto bits = std::bit_cast<std::int32_t>(x);
+  SPAR_HOST_DEVICE static std::uint16_t encode(float x) {
+    const auto bits = __builtin_bit_cast(std::int32_t, x);
     const std::int32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     const std::int32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13;
     // Between 0.5 and 1, floats are 2^-24 apart, so adding 0.5 rounds a magnitude below 2^-14 to a multiple of 2^-24.
-    const std::int32_t small = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000;
+    const std::int32_t small =
+        __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, magnitude) + 0.5F) - 0x3f000000;
     const std::int32_t finite = detail::select(detail::mask_of(magnitude < 0x38800000), small, normal);
     const std::int32_t special = 0x7c00 | (0x200 & detail::mask_of(magnitude > 0x7f800000));
     return static_cast<std::uint16_t>(sign | detail::select(detail::mask_of(magnitude >= 0x477ff000), special, finite));
   }
-  static float decode(std::uint16_t code) {
+  SPAR_HOST_DEVICE static float decode(std::uint16_t code) {
     const std::int32_t magnitude = code & 0x7fff, shifted = magnitude << 13;
-    const auto finite = std::bit_cast<std::int32_t>(std::bit_cast<float>(shifted) * 0x1p112F);
+    const auto finite = __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, shifted) * 0x1p112F);
     const std::int32_t bits = detail::select(detail::mask_of(magnitude >= 0x7c00), shifted | 0x7f800000, finite);
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) | (code & 0x8000U) << 16);
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) | (code & 0x8000U) << 16);
   }
 };
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernels that encode and decode values, on the host, against the host's own codecs.
+#include "on_host.hpp"
+
+#include <spar/cuda/qsgd.cuh>
+#include <spar/cuda/short_floats.cuh>
+#include <spar/storage/kernel/qsgd.hpp>
+#include <spar/storage/kernel/short_floats.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace {
+
+/// Values of all magnitudes and, if `special`, infinities, NaN, zeros of both signs and denormal numbers.
+template <class T>
+std::vector<T> values(std::size_t n, std::uint64_t seed, bool special) {
+  using limits = std::numeric_limits<T>;
+  const std::vector<T> all{limits::infinity(),   -limits::infinity(), limits::quiet_NaN(), T(0), -T(0),
+                           limits::denorm_min(), limits::max(),       limits::lowest()};
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, 1);
+  std::vector<T> x(n);
+  for (T& v : x) {
+    v = static_cast<T>(normal(random));
+    if (special && random() % 7 == 0) v = all[random() % all.size()];
+  }
+  return x;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  const auto same = [](T x, T y) {
+    return std::bit_cast<spar::kernel::magnitude<T>>(x) == std::bit_cast<spar::kernel::magnitude<T>>(y);
+  };
+  return std::ranges::equal(a, b, same);
+}
+
+/// Encodes and decodes at an odd address, so that a sanitizer finds loads and stores that need an alignment.
+template <int Bits, class T>
+void compare_qsgd(const std::vector<T>& x, std::size_t bucket, std::uint64_t position) {
+  using codec = spar::kernel::qsgd_codec<Bits>;
+  const std::size_t n = x.size(), bytes = codec::template encoded_bytes<T>(n, bucket);
+  std::vector<std::byte> expected(bytes), got(bytes + 1, std::byte{0x5a});
+  codec::encode(x.data(), n, bucket, expected.data(), 3, 4, position);
+  spar::kernel::start_qsgd_encode<Bits>(x.data(), n, bucket, got.data() + 1, 3, 4, position, nullptr);
+  EXPECT_EQ(got[0], std::byte{0x5a});
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got.begin() + 1)) << n << " in buckets of " << bucket;
+  std::vector<T> decoded(n, T(9)), again(n, T(8));
+  codec::decode(expected.data(), n, bucket, decoded.data());
+  spar::kernel::start_qsgd_decode<Bits>(got.data() + 1, n, bucket, again.data(), nullptr);
+  EXPECT_TRUE(same_bits(decoded, again)) << n << " in buckets of " << bucket;
+}
+
+template <class T>
+void compare_qsgd(std::size_t n, std::uint64_t seed, bool special) {
+  for (const std::size_t bucket : {1, 127, 128, 1024, 5000}) {
+    for (const std::uint64_t position : {0, 1'000'003}) {
+      if (bucket == 1 && n > 500) continue;
+      const auto x = values<T>(n, seed, special);
+      compare_qsgd<2>(x, bucket, position);
+      compare_qsgd<4>(x, bucket, position);
+      compare_qsgd<8>(x, bucket, position);
+    }
+  }
+}
+
+TEST(device_qsgd, has_the_bytes_of_the_host_for_every_size) {
+  for (const std::size_t n : {0, 1, 3, 4, 5, 129, 1023, 1025, 3000}) compare_qsgd<float>(n, n, false);
+}
+
+TEST(device_qsgd, has_the_bytes_of_the_host_for_special_values_and_every_type) {
+  compare_qsgd<float>(700, 1, true);
+  compare_qsgd<double>(700, 2, true);
+  compare_qsgd<double>(700, 3, false);
+  std::vector<float> tiny(300, 1e-42F), zeros(300, -0.0F);
+  tiny[7] = -3e-41F;
+  compare_qsgd<8>(tiny, 100, 0);
+  compare_qsgd<4>(zeros, 100, 0);
+}
+
+TEST(device_qsgd, decodes_any_bytes) {
+  std::mt19937_64 random(4);
+  std::vector<std::byte> bytes(spar::kernel::qsgd_codec<4>::encoded_bytes<float>(2000, 300));
+  for (int trial = 0; trial < 20; ++trial) {
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+    std::vector<float> expected(2000), got(2000);
+    spar::kernel::qsgd_codec<4>::decode(bytes.data(), 2000, 300, expected.data());
+    spar::kernel::start_qsgd_decode<4>(bytes.data(), 2000, 300, got.data(), nullptr);
+    EXPECT_TRUE(same_bits(expected, got));
+  }
+}
+
+TEST(device_qsgd, rejects_an_empty_bucket) {
+  float x = 0;
+  std::byte out{};
+  EXPECT_THROW(spar::kernel::start_qsgd_encode<8>(&x, 1, 0, &out, 0, 0, 0, nullptr), spar::invalid_argument);
+}
+
+template <class Code, class T>
+void compare_short(std::size_t n, std::uint64_t seed, bool special) {
+  auto x = values<T>(n, seed, special);
+  std::mt19937_64 random(seed);
+  if constexpr (std::is_same_v<T, float>) { // any bits
+    for (std::size_t i = 0; i < n; i += 3) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+  }
+  std::vector<std::uint16_t> expected(n), got(n, 7);
+  for (std::size_t i = 0; i < n; ++i) expected[i] = Code::encode(static_cast<float>(x[i]));
+  spar::kernel::start_encode_short<Code>(x.data(), n, got.data(), nullptr);
+  EXPECT_EQ(got, expected) << n;
+  std::vector<T> decoded(n), again(n, T(8));
+  for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(Code::decode(expected[i]));
+  spar::kernel::start_decode_short<Code>(got.data(), n, again.data(), nullptr);
+  EXPECT_TRUE(same_bits(decoded, again)) << n;
+}
+
+TEST(device_short_floats, have_the_bits_of_the_host) {
+  for (const std::size_t n : {0, 1, 255, 2047, 2048, 2049, 10'000}) {
+    compare_short<spar::kernel::bfloat16_code, float>(n, n, true);
+    compare_short<spar::kernel::half_code, float>(n, n + 1, true);
+    compare_short<spar::kernel::half_code, double>(n, n + 2, false);
+  }
+}
+
+} // namespace
