@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them.
 #include <spar/core/op.hpp>
+#include <spar/cuda/largest.cuh>
 #include <spar/cuda/merge.cuh>
 #include <spar/cuda/qsgd.cuh>
 #include <spar/cuda/short_floats.cuh>
-#include <spar/cuda/take_at_least.cuh>
+#include <spar/cuda/take.cuh>
 
 #include <cstdint>
 
@@ -12,9 +13,9 @@ namespace spar::kernel {
 
 #define SPAR_INSTANTIATE(T, Index)                                                                                     \
   template void start_take_at_least<T, Index>(const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t, Index*, T*,    \
-                                              std::uint64_t, std::uint64_t*, void*, cudaStream_t);                     \
+                                              std::uint64_t, std::uint64_t*, std::uint64_t*, cudaStream_t);            \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
-                                           std::uint64_t*, void*, cudaStream_t);
+                                           std::uint64_t*, std::uint64_t*, cudaStream_t);
 
 SPAR_INSTANTIATE(float, std::uint32_t)
 SPAR_INSTANTIATE(float, std::uint64_t)
@@ -22,6 +23,16 @@ SPAR_INSTANTIATE(double, std::uint32_t)
 SPAR_INSTANTIATE(double, std::uint64_t)
 SPAR_INSTANTIATE(std::int32_t, std::uint32_t)
 SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
+
+#define SPAR_INSTANTIATE_LARGEST(T)                                                                                    \
+  template void start_largest<T>(const T*, std::uint64_t, std::uint64_t, device_cut<T>*, void*, cudaStream_t);         \
+  template void start_take_largest<T, std::uint32_t>(T*, std::uint64_t, const device_cut<T>*, std::uint64_t,           \
+                                                     std::uint32_t*, T*, std::uint64_t*, std::uint64_t*,               \
+                                                     cudaStream_t);
+
+SPAR_INSTANTIATE_LARGEST(float)
+SPAR_INSTANTIATE_LARGEST(double)
+SPAR_INSTANTIATE_LARGEST(std::int32_t)
 
 #define SPAR_INSTANTIATE_QSGD(Bits, T)                                                                                 \
   template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, std::uint64_t,          \

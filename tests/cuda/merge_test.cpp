@@ -34,7 +34,7 @@ template <class T, class Index, class Op>
 coo<T, Index> by_kernel(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
   const std::size_t n = a.indices.size() + b.indices.size();
   coo<T, Index> out{std::vector<Index>(n), std::vector<T>(n)};
-  std::vector<std::uint64_t> words(spar::kernel::merge_bytes<T, Index>(n) / sizeof(std::uint64_t));
+  std::vector<std::uint64_t> words(spar::kernel::merge_words<T, Index>(n));
   std::uint64_t count = ~0ULL;
   spar::kernel::start_merge<T, Index>({a.indices.data(), a.values.data(), a.indices.size()},
                                       {b.indices.data(), b.values.data(), b.indices.size()}, out.indices.data(),

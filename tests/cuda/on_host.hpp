@@ -280,6 +280,8 @@ T __shfl_xor_sync(std::uint32_t mask, T mine, unsigned bits) {
   return on_host::machine::current->exchange(mask, mine)[lane ^ bits];
 }
 
+inline void __threadfence() {} // the host's memory is coherent
+
 inline int __popc(std::uint32_t x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1; }
 
@@ -299,6 +301,10 @@ namespace spar::detail {
 template <class S>
 S& block_memory() {
   return *reinterpret_cast<S*>(on_host::machine::current->running().of->memory.data());
+}
+inline void clear(void* memory, std::size_t bytes, cudaStream_t) {
+  const std::span all(static_cast<std::byte*>(memory), bytes);
+  std::fill(all.begin(), all.end(), std::byte{0});
 }
 inline void spin() { on_host::machine::current->pause(); }
 

@@ -50,6 +50,11 @@ inline void check_cuda(cudaError_t code, const char* call) {
   raise<cuda_error>({call, " failed: ", cudaGetErrorString(code)});
 }
 
+/// Fills memory with zeros.
+inline void clear(void* memory, std::size_t bytes, cudaStream_t stream) {
+  check_cuda(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync");
+}
+
 /// Starts a kernel with `shared` bytes of shared memory per block. Starts nothing without blocks.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads, std::size_t shared,

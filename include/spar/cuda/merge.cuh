@@ -64,7 +64,7 @@ struct merge_tile {
 template <class T, class Index, class Op>
 __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
     merge(device_coo<T, Index> left, device_coo<T, Index> right, Index* out_i, T* out_v, Op op, std::uint64_t* count,
-          void* words) {
+          std::uint64_t* words) {
   using tile = merge_tile<T, Index>;
   auto& shared = spar::detail::block_memory<typename tile::memory>();
   const spar::detail::tiles all(words);
@@ -145,11 +145,10 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
 
 } // namespace detail
 
-/// The bytes of device memory that `start_merge` needs for n entries of both operands together. They must be zero
-/// before each call.
+/// The number of words of device memory that `start_merge` needs for n entries of both operands together.
 template <element T, index_type Index>
-std::size_t merge_bytes(std::uint64_t n) {
-  return spar::detail::tiles::bytes(detail::merge_tile<T, Index>::count(n));
+std::uint64_t merge_words(std::uint64_t n) {
+  return spar::detail::tiles::words(detail::merge_tile<T, Index>::count(n));
 }
 
 /// Starts a kernel that merges two streams: an index that is in both gets `op(left, right)`. The output, which must
@@ -157,8 +156,9 @@ std::size_t merge_bytes(std::uint64_t n) {
 /// All pointers point to device memory. The bits are those of the host.
 template <element T, index_type Index, reduction<T> Op>
 void start_merge(device_coo<T, Index> left, device_coo<T, Index> right, Index* out_i, T* out_v, Op op,
-                 std::uint64_t* count, void* words, cudaStream_t stream) {
+                 std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   using tile = detail::merge_tile<T, Index>;
+  spar::detail::clear(words, merge_words<T, Index>(left.count + right.count) * sizeof(std::uint64_t), stream);
   spar::detail::launch(detail::merge<T, Index, Op>, tile::count(left.count + right.count), tile::threads,
                        sizeof(typename tile::memory), stream, left, right, out_i, out_v, op, count, words);
 }

@@ -23,9 +23,9 @@ SPAR_HOST_DEVICE constexpr std::uint64_t tiles_of(std::uint64_t n, std::uint64_t
 /// One word can be read and written without tearing, so no fence is needed.
 class tiles {
  public:
-  static constexpr std::size_t bytes(std::uint64_t count) { return (count + 1) * sizeof(std::uint64_t); }
+  static constexpr std::uint64_t words(std::uint64_t count) { return count + 1; }
 
-  SPAR_HOST_DEVICE explicit tiles(void* words) : words_(static_cast<unsigned long long*>(words)) {}
+  SPAR_HOST_DEVICE explicit tiles(std::uint64_t* words) : words_(reinterpret_cast<unsigned long long*>(words)) {}
 
   /// What the threads of a block share.
   struct block_state {

@@ -2,6 +2,7 @@
 // Finds the k-th largest magnitude of a vector exactly, and moves the k largest entries out of the vector.
 #pragma once
 
+#include <spar/core/host_device.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -81,12 +82,29 @@ template <ranked T>
 }
 
 /// Returns a position in [0, range) that looks random but depends only on `i` and `range`.
-constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
+SPAR_HOST_DEVICE constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
   return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // requires range < 2^32
 }
 
 /// The smallest length of a vector that `largest` samples. For shorter vectors, histograms of all values are faster.
 inline constexpr std::size_t sampled_from = 1 << 14;
+
+/// The sample with which the search for the `wanted` largest of n values begins: one value at a pseudo-random position
+/// in each of `parts` parts of `length` values. The magnitude with the rank `rank` in the sample, counted from the
+/// largest, is the threshold that candidates must reach. The rank exceeds the expected rank of the k-th largest
+/// magnitude by at least three standard deviations. The search takes at most `room` candidates.
+struct sample_plan {
+  std::size_t parts, length, rank, room;
+  bool useful; // whether a search with the sample is faster than one without
+
+  constexpr sample_plan(std::size_t n, std::size_t wanted)
+      : parts(std::size_t{4} << (std::bit_width(n) / 2)), length(n / parts) {
+    const std::size_t expected = length == 0 ? 0 : wanted / length;
+    rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
+    room = 2 * rank * length;
+    useful = n >= sampled_from && room <= n / 2;
+  }
+};
 
 } // namespace detail
 
@@ -103,19 +121,14 @@ template <ranked T>
 cut<T> largest(std::span<const T> x, std::uint64_t k, pool& memory, int threads = 1) {
   const std::size_t n = x.size();
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(k, n));
-  const std::size_t parts = std::size_t{4} << (std::bit_width(n) / 2); // about 4 sqrt(n)
-  const std::size_t length = n / parts;
-  const std::size_t expected = length == 0 ? 0 : wanted / length;
-  // The threshold is the magnitude with this rank in the sample, counted from the largest. The rank exceeds the
-  // expected rank of the k-th largest magnitude of `x` by at least three standard deviations.
-  const std::size_t rank = expected + (std::size_t{3} << ((std::bit_width(expected) + 1) / 2)) + 8;
-  const std::size_t room = 2 * rank * length;
-  const bool sampled = n >= detail::sampled_from && room <= n / 2;
+  const detail::sample_plan sample(n, wanted);
+  const std::size_t parts = sample.parts, length = sample.length, room = sample.room;
+  const bool sampled = sample.useful;
   if (sampled) threads = std::max(1, static_cast<int>(std::min(n / 2 / room, static_cast<std::size_t>(threads))));
   buffer<T> values(memory, sampled ? std::max(parts, static_cast<std::size_t>(threads) * room) : n / 2 + 1);
   if (sampled) {
     for (std::size_t p = 0; p < parts; ++p) values.data()[p] = x[p * length + detail::scatter_of(p, length)];
-    const auto guess = detail::largest_by_digits(values.data(), parts, rank, values.span()).threshold;
+    const auto guess = detail::largest_by_digits(values.data(), parts, sample.rank, values.span()).threshold;
     const auto pass = [&](std::size_t begin, std::size_t end, T* out) {
       return copy_at_least(x.data() + begin, end - begin, guess, out, room);
     };

@@ -3,14 +3,20 @@
 #include "on_host.hpp"
 
 #include <spar/core/element.hpp>
-#include <spar/cuda/take_at_least.cuh>
+#include <spar/core/memory/pool.hpp>
+#include <spar/cuda/largest.cuh>
+#include <spar/cuda/take.cuh>
+#include <spar/storage/kernel/largest.hpp>
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace {
@@ -28,7 +34,7 @@ template <class T>
 entries<T> by_kernel(const std::vector<T>& added, std::vector<T> x, spar::kernel::magnitude<T> threshold,
                      std::uint64_t room, std::uint64_t begin = 0) {
   entries<T> out{std::vector<std::uint32_t>(room, 0xdeadbeef), std::vector<T>(room, T(77)), {}, ~0ULL};
-  std::vector<std::uint64_t> words(spar::kernel::take_at_least_bytes(x.size()) / sizeof(std::uint64_t));
+  std::vector<std::uint64_t> words(spar::kernel::take_words(x.size()));
   spar::kernel::start_take_at_least<T, std::uint32_t>(added.empty() ? nullptr : added.data(), x.data(), x.size(),
                                                       threshold, begin, out.indices.data(), out.values.data(), room,
                                                       &out.count, words.data(), nullptr);
@@ -133,6 +139,71 @@ TEST(take_at_least, keeps_ties_special_values_and_signs) {
   for (const float at : {0.0F, tiny, 1.0F, std::nextafter(1.0F, 2.0F), inf}) {
     const auto threshold = spar::kernel::magnitude_of(at);
     expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
+  }
+}
+
+/// Finds and takes the k largest by kernels, and compares the cut, the entries and the rest with the host's.
+template <class T>
+void compare_largest(const std::vector<T>& x, std::uint64_t k) {
+  SCOPED_TRACE(testing::Message() << k << " of " << x.size());
+  spar::pool memory;
+  auto rest = x;
+  const auto expected = spar::kernel::largest(std::span<const T>(rest), k, memory);
+  std::vector<std::uint32_t> indices(expected.count);
+  std::vector<T> values(expected.count);
+  spar::kernel::take_largest(std::span<T>(rest), expected, 5, indices.data(), values.data());
+
+  spar::kernel::device_cut<T> cut{};
+  std::vector<std::max_align_t> work(spar::kernel::largest_bytes<T>(x.size(), k) / sizeof(std::max_align_t) + 1);
+  spar::kernel::start_largest(x.data(), x.size(), k, &cut, work.data(), nullptr);
+  EXPECT_EQ(cut.threshold, expected.threshold);
+  EXPECT_EQ(cut.count, expected.count);
+  EXPECT_EQ(cut.ties, expected.ties);
+  EXPECT_EQ(cut.equal, expected.equal);
+  entries<T> got{std::vector<std::uint32_t>(expected.count), std::vector<T>(expected.count), x, ~0ULL};
+  std::vector<std::uint64_t> words(spar::kernel::take_words(x.size()));
+  spar::kernel::start_take_largest(got.left.data(), x.size(), &cut, 5, got.indices.data(), got.values.data(),
+                                   &got.count, words.data(), nullptr);
+  expect_same(got, entries<T>{indices, values, rest, expected.count});
+}
+
+TEST(largest, of_every_number_and_type_is_that_of_the_host) {
+  for (const std::size_t n : {0, 1, 5, 4096, 5000}) {
+    for (const std::uint64_t k : {0, 1, 4, 100, 4999, 6000}) compare_largest(random_values<float>(n, n + k), k);
+  }
+  compare_largest(random_values<double>(5000, 1), 300);
+  compare_largest(random_values<std::int32_t>(5000, 2), 300);
+  compare_largest(random_values<std::int64_t>(5000, 3), 300);
+}
+
+TEST(largest, takes_the_first_of_equal_values) {
+  std::mt19937_64 random(6);
+  for (const unsigned values : {1, 2, 3, 40}) { // different magnitudes
+    std::vector<float> x(13'000);
+    for (float& v : x) v = static_cast<float>(random() % (values + 1)) * (random() % 2 == 0 ? 1.0F : -1.0F);
+    for (const std::uint64_t k : {1, 31, 4000, 9000, 13'000}) compare_largest(x, k);
+  }
+}
+
+TEST(largest, begins_with_a_sample_of_a_long_vector) {
+  const std::size_t n = 20'000;
+  ASSERT_TRUE(spar::kernel::detail::sample_plan(n, 50).useful);
+  compare_largest(random_values<float>(n, 7), 50);
+  std::vector<float> x(n); // few nonzeros: the sample's threshold finds too few candidates
+  x[17] = 3, x[19'999] = -4, x[5000] = 1;
+  compare_largest(x, 50);
+  for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 == 0 ? 1.0F : -1.0F; // too many candidates
+  compare_largest(x, 50);
+  for (std::size_t i = 0; i < 60; ++i) x[100 + i] = std::numeric_limits<float>::quiet_NaN();
+  compare_largest(x, 50);
+}
+
+TEST(largest, does_not_depend_on_the_order_of_threads_and_blocks) {
+  auto x = random_values<float>(20'000, 9);
+  for (float& v : x) v = std::round(v / 8); // ties
+  for (on_host::machine::seed = 1; on_host::machine::seed <= 8; ++on_host::machine::seed) {
+    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 8);
+    compare_largest(x, 60);
   }
 }
 
