@@ -3,6 +3,7 @@
 #include <spar/core/op.hpp>
 #include <spar/cuda/largest.cuh>
 #include <spar/cuda/merge.cuh>
+#include <spar/cuda/merge_many.cuh>
 #include <spar/cuda/qsgd.cuh>
 #include <spar/cuda/short_floats.cuh>
 #include <spar/cuda/take.cuh>
@@ -14,6 +15,9 @@ namespace spar::kernel {
 #define SPAR_INSTANTIATE(T, Index)                                                                                     \
   template void start_take_at_least<T, Index>(const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t, Index*, T*,    \
                                               std::uint64_t, std::uint64_t*, std::uint64_t*, cudaStream_t);            \
+  template void start_merge_many<T, Index, sum>(const device_coo<T, Index>*, std::uint64_t, std::uint64_t,             \
+                                                std::uint64_t, Index*, T*, sum, std::uint64_t*, std::uint64_t*,        \
+                                                cudaStream_t);                                                         \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
                                            std::uint64_t*, std::uint64_t*, cudaStream_t);
 

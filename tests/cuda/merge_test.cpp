@@ -2,10 +2,13 @@
 // The kernel that merges two streams, on the host, against the host's own version.
 #include "on_host.hpp"
 
+#include <spar/core/memory/pool.hpp>
 #include <spar/core/op.hpp>
 #include <spar/cuda/merge.cuh>
+#include <spar/cuda/merge_many.cuh>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/merge.hpp>
+#include <spar/storage/kernel/merge_many.hpp>
 
 #include <gtest/gtest.h>
 
@@ -120,6 +123,74 @@ TEST(device_merge, does_not_depend_on_the_order_of_threads_and_blocks) {
   for (on_host::machine::seed = 1; on_host::machine::seed <= 20; ++on_host::machine::seed) {
     on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 9);
     EXPECT_TRUE((by_kernel(x, y, spar::sum{}) == expected)) << on_host::machine::seed;
+  }
+}
+
+/// Merges streams with indices in [begin, end) by the kernels and on the host.
+template <class T, class Index, class Op = spar::sum>
+void compare_many(const std::vector<coo<T, Index>>& streams, std::uint64_t begin, std::uint64_t end, Op op = {}) {
+  SCOPED_TRACE(testing::Message() << streams.size() << " streams in [" << begin << ", " << end << ")");
+  std::vector<spar::kernel::device_coo<T, Index>> parts;
+  std::vector<spar::kernel::coo_span<T, Index>> spans;
+  std::vector<coo<T, Index>> copies = streams; // `coo_span` refers to values that can be changed
+  std::size_t total = 0;
+  for (auto& s : copies) {
+    parts.push_back({s.indices.data(), s.values.data(), s.indices.size()});
+    spans.push_back({s.indices, s.values});
+    total += s.indices.size();
+  }
+  spar::pool memory;
+  coo<T, Index> expected{std::vector<Index>(total), std::vector<T>(total)};
+  const std::size_t count = spar::kernel::merge_many<T, Index>(spans, begin, end, expected.indices.data(),
+                                                               expected.values.data(), op, memory);
+  expected.indices.resize(count), expected.values.resize(count);
+
+  const std::size_t room = std::min<std::size_t>(total, end - begin);
+  coo<T, Index> got{std::vector<Index>(room), std::vector<T>(room)};
+  std::vector<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef);
+  std::uint64_t merged = ~0ULL;
+  spar::kernel::start_merge_many<T, Index>(parts.data(), parts.size(), begin, end, got.indices.data(),
+                                           got.values.data(), op, &merged, words.data(), nullptr);
+  ASSERT_LE(merged, room);
+  got.indices.resize(merged), got.values.resize(merged);
+  EXPECT_TRUE(got == expected);
+}
+
+template <class T, class Index>
+std::vector<coo<T, Index>> random_streams(std::size_t count, std::size_t entries, std::uint64_t begin,
+                                          std::uint64_t end, std::uint64_t seed) {
+  std::vector<coo<T, Index>> all;
+  for (std::size_t s = 0; s < count; ++s) {
+    all.push_back(random_stream<T, Index>(s % 3 == 2 ? entries / 5 : entries, end - begin, seed + s));
+    for (Index& i : all.back().indices) i = static_cast<Index>(i + begin);
+  }
+  return all;
+}
+
+TEST(device_merge_many, has_the_bits_of_the_host) {
+  for (const std::size_t count : {0, 1, 2, 3, 8, 13}) {
+    for (const std::uint64_t range : {1, 31, 8191, 8192, 8193, 30'000}) {
+      const std::size_t entries = range / 3 + 1;
+      compare_many(random_streams<float, std::uint32_t>(count, entries, 100, 100 + range, count), 100, 100 + range);
+    }
+  }
+}
+
+TEST(device_merge_many, of_every_density_type_and_operation) {
+  for (const std::size_t entries : {1, 10, 5000, 20'000})
+    compare_many(random_streams<float, std::uint32_t>(5, entries, 0, 20'000, entries), 0, 20'000);
+  compare_many(random_streams<double, std::uint64_t>(5, 3000, 1ULL << 40, (1ULL << 40) + 9000, 1), 1ULL << 40,
+               (1ULL << 40) + 9000, spar::maximum{});
+  compare_many(random_streams<double, std::uint64_t>(4, 3000, ~0ULL - 9000, ~0ULL, 1), ~0ULL - 9000, ~0ULL);
+  compare_many(random_streams<std::int32_t, std::uint32_t>(5, 3000, 0, 9000, 2), 0, 9000, spar::product{});
+  compare_many(random_streams<float, std::uint32_t>(5, 9000, 0, 9000, 3), 0, 9000, spar::minimum{});
+}
+
+TEST(device_merge_many, does_not_depend_on_the_order_of_threads_and_blocks) {
+  const auto streams = random_streams<float, std::uint32_t>(6, 4000, 0, 40'000, 4);
+  for (on_host::machine::seed = 1; on_host::machine::seed <= 8; ++on_host::machine::seed) {
+    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 5);
+    compare_many(streams, 0, 40'000);
   }
 }
 

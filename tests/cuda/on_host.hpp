@@ -296,6 +296,14 @@ T atomicAdd(T* to, std::type_identity_t<T> x) {
   return before;
 }
 
+template <class T>
+T atomicOr(T* to, std::type_identity_t<T> x) {
+  on_host::machine::current->pause();
+  const T before = *to;
+  *to = before | x;
+  return before;
+}
+
 namespace spar::detail {
 
 template <class S>

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Merges many coordinate streams of one index range in device memory, as an owner does in a split phase (SparCML,
+// section 5.3.2). The device's version of `kernel::merge_many`.
+#pragma once
+
+#include <spar/core/element.hpp>
+#include <spar/core/op.hpp>
+#include <spar/cuda/block.cuh>
+#include <spar/cuda/language.cuh>
+#include <spar/cuda/merge.cuh>
+#include <spar/cuda/tiles.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace spar::kernel {
+
+namespace detail {
+
+/// A window of consecutive indices, whose sums fit into the shared memory of a block.
+template <class T>
+struct merge_window_of {
+  static constexpr unsigned threads = 256, warps = threads / spar::detail::warp_size;
+  static constexpr unsigned indices = 32768 / sizeof(T);
+  static constexpr unsigned words = indices / 32;
+  static_assert(words <= threads);
+
+  struct memory {
+    T sum[indices];
+    std::uint32_t seen[words];   // bit i: whether there is a sum at index 32 w + i of the window
+    std::uint32_t before[words]; // sums before those of a word
+    spar::detail::block_sum<threads> sums;
+    spar::detail::tiles::block_state state;
+  };
+};
+
+/// Writes to `bounds[w * parts + p]` the number of entries of part p below window w.
+template <class T, class Index>
+__global__ void __launch_bounds__(merge_window_of<T>::threads)
+    find_windows(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
+                 std::uint64_t* bounds) {
+  using window = merge_window_of<T>;
+  const std::uint64_t number = std::uint64_t{blockIdx.x} * window::threads + threadIdx.x;
+  if (number >= (windows + 1) * count) return;
+  const device_coo<T, Index> part = parts[number % count];
+  const std::uint64_t w = number / count;
+  std::uint64_t low = 0, high = part.count;
+  if (w == windows) low = high; // the last window ends after all entries, perhaps beyond the largest number
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (part.indices[middle] < begin + w * window::indices)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  bounds[number] = low;
+}
+
+/// Each block merges the entries of a window.
+template <class T, class Index, class Op>
+__global__ void __launch_bounds__(merge_window_of<T>::threads)
+    merge_many(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
+               const std::uint64_t* bounds, Index* out_i, T* out_v, Op op, std::uint64_t* merged,
+               std::uint64_t* words) {
+  using window = merge_window_of<T>;
+  auto& shared = spar::detail::block_memory<typename window::memory>();
+  const spar::detail::tiles all(words);
+  const std::uint64_t number = all.take(shared.state);
+  const std::uint64_t first = begin + number * window::indices;
+  const unsigned thread = threadIdx.x, lane = spar::detail::lane_of_thread();
+
+  if (thread < window::words) shared.seen[thread] = 0;
+  for (std::uint64_t p = 0; p < count; ++p) { // in the order of ranks
+    __syncthreads();
+    const device_coo<T, Index> part = parts[p];
+    const std::uint64_t to = bounds[(number + 1) * count + p];
+    for (std::uint64_t e = bounds[number * count + p] + thread; e < to; e += window::threads) {
+      const auto at = static_cast<unsigned>(part.indices[e] - first);
+      const std::uint32_t bit = 1U << at % 32;
+      // Of the threads in this loop, only this one changes the bit, because the indices of a part differ.
+      const bool has_sum = (atomicOr(&shared.seen[at / 32], bit) & bit) != 0;
+      shared.sum[at] = has_sum ? op(shared.sum[at], part.values[e]) : part.values[e];
+    }
+  }
+  __syncthreads();
+
+  std::uint32_t total = 0;
+  const bool counts = thread < window::words;
+  const auto mine = counts ? static_cast<std::uint32_t>(__popc(shared.seen[thread])) : 0U;
+  const std::uint32_t before = shared.sums.exclusive(mine, total);
+  if (counts) shared.before[thread] = before;
+  const std::uint64_t base = all.outputs_before(number, total, shared.state); // has a barrier
+  for (unsigned w = spar::detail::warp_of_thread(); w < window::words; w += window::warps) {
+    const std::uint32_t seen = shared.seen[w];
+    if ((seen >> lane & 1U) == 0) continue;
+    const std::uint64_t to = base + shared.before[w] + static_cast<std::uint32_t>(__popc(seen & ((1U << lane) - 1)));
+    out_i[to] = static_cast<Index>(first + w * 32 + lane);
+    out_v[to] = shared.sum[w * 32 + lane];
+  }
+  if (number + 1 == windows && thread == 0) *merged = base + total;
+}
+
+} // namespace detail
+
+/// The number of words of device memory that `start_merge_many` needs for `count` streams of `range` indices.
+template <element T>
+std::uint64_t merge_many_words(std::uint64_t count, std::uint64_t range) {
+  const std::uint64_t windows = spar::detail::tiles_of(range, detail::merge_window_of<T>::indices);
+  return spar::detail::tiles::words(windows) + (windows + 1) * count;
+}
+
+/// Starts kernels that merge `count` streams with indices in [begin, end): an index that is in several gets their
+/// values folded by `op` in the order of the streams. `parts` is an array in device memory. The output must have room
+/// for all entries, or for end - begin if that is less, and must not overlap the streams. Sets `*merged` to the number
+/// of entries written. The bits are those of the host.
+template <element T, index_type Index, reduction<T> Op>
+void start_merge_many(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
+                      Index* out_i, T* out_v, Op op, std::uint64_t* merged, std::uint64_t* words, cudaStream_t stream) {
+  using window = detail::merge_window_of<T>;
+  const std::uint64_t windows = spar::detail::tiles_of(end - begin, window::indices);
+  std::uint64_t* const bounds = words + spar::detail::tiles::words(windows);
+  spar::detail::clear(words, spar::detail::tiles::words(windows) * sizeof(std::uint64_t), stream);
+  if (count > 0) {
+    spar::detail::launch(detail::find_windows<T, Index>, spar::detail::tiles_of((windows + 1) * count, window::threads),
+                         window::threads, 0, stream, parts, count, windows, begin, bounds);
+  }
+  spar::detail::launch(detail::merge_many<T, Index, Op>, windows, window::threads, sizeof(typename window::memory),
+                       stream, parts, count, windows, begin, bounds, out_i, out_v, op, merged, words);
+}
+
+} // namespace spar::kernel
