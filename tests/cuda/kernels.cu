@@ -7,6 +7,7 @@
 #include <spar/cuda/qsgd.cuh>
 #include <spar/cuda/short_floats.cuh>
 #include <spar/cuda/take.cuh>
+#include <spar/cuda/zfp.cuh>
 
 #include <cstdint>
 
@@ -55,5 +56,12 @@ SPAR_INSTANTIATE_QSGD(8, double)
 SPAR_INSTANTIATE_SHORT(bfloat16_code, float)
 SPAR_INSTANTIATE_SHORT(half_code, float)
 SPAR_INSTANTIATE_SHORT(half_code, double)
+
+#define SPAR_INSTANTIATE_ZFP(T)                                                                                        \
+  template void start_zfp_encode<T>(const T*, std::uint64_t, unsigned, std::uint32_t*, cudaStream_t);                  \
+  template void start_zfp_decode<T>(const std::uint32_t*, std::uint64_t, unsigned, T*, cudaStream_t);
+
+SPAR_INSTANTIATE_ZFP(float)
+SPAR_INSTANTIATE_ZFP(double)
 
 } // namespace spar::kernel
