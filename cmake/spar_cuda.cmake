@@ -4,6 +4,7 @@
 
 find_program(SPAR_NVCC nvcc HINTS /usr/local/cuda/bin "$ENV{CUDA_HOME}/bin")
 find_program(SPAR_NVCC_HOST NAMES g++-12 g++)
+find_path(SPAR_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS /usr/local/cuda/include "$ENV{CUDA_HOME}/include")
 find_library(SPAR_CUDART cudart_static HINTS /usr/local/cuda/lib64 "$ENV{CUDA_HOME}/lib64")
 if(NOT SPAR_NVCC OR NOT SPAR_CUDART)
   set(SPAR_NVCC "")

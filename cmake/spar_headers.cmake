@@ -15,6 +15,11 @@ set(spar_mpi_headers ${spar_headers})
 list(FILTER spar_headers EXCLUDE REGEX "/mpi[^/]*$|/mpi/")
 list(FILTER spar_mpi_headers INCLUDE REGEX "/mpi[^/]*$|/mpi/")
 
+# Host code for CUDA needs the toolkit's headers; the file with all headers checks it.
+set(spar_cuda_host_headers ${spar_headers})
+list(FILTER spar_cuda_host_headers INCLUDE REGEX "spar/cuda")
+list(FILTER spar_headers EXCLUDE REGEX "spar/cuda")
+
 if(NOT nlohmann_json_FOUND)
   list(FILTER spar_headers EXCLUDE REGEX "_json")
 endif()
@@ -59,7 +64,7 @@ set_tests_properties(headers.alone PROPERTIES TIMEOUT 600 RUN_SERIAL TRUE LABELS
 
 # nvcc takes seconds per source file, so one file includes all headers. The tests in tests/cuda instantiate them.
 if(SPAR_NVCC)
-  set(included ${spar_headers} ${spar_cuda_headers})
+  set(included ${spar_headers} ${spar_cuda_host_headers} ${spar_cuda_headers})
   list(TRANSFORM included PREPEND "#include <")
   list(TRANSFORM included APPEND ">\n")
   list(JOIN included "" text)

@@ -5,6 +5,8 @@
 #pragma once
 
 #ifdef __CUDACC__
+#include <spar/cuda/runtime.hpp>
+
 #include <cuda_runtime.h>
 /// Unrolls the next loop, so that arrays that it indexes stay in registers.
 #define SPAR_UNROLL _Pragma("unroll")
@@ -14,17 +16,10 @@
 #define SPAR_UNROLL
 #endif
 
-#include <spar/core/error.hpp>
-
 #include <cstddef>
 #include <cstdint>
 
 namespace spar {
-
-/// A call of the CUDA runtime failed. The message contains the name of the call and CUDA's error text.
-struct cuda_error : error {
-  using error::error;
-};
 
 namespace detail {
 
@@ -43,12 +38,6 @@ __device__ S& block_memory() {
 
 /// Waits a little inside a loop that waits for another block.
 __device__ inline void spin() { __nanosleep(32); }
-
-/// Throws `cuda_error` unless `code` is cudaSuccess.
-inline void check_cuda(cudaError_t code, const char* call) {
-  if (code == cudaSuccess) return;
-  raise<cuda_error>({call, " failed: ", cudaGetErrorString(code)});
-}
 
 /// Fills memory with zeros.
 inline void clear(void* memory, std::size_t bytes, cudaStream_t stream) {

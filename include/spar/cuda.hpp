@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives on vectors in device memory. Host code: any C++20 compiler with the headers of the CUDA toolkit; link its
+// runtime (CMake: CUDA::cudart).
+#pragma once
+
+#include <spar/cuda/device_span.hpp>
+#include <spar/cuda/pinned.hpp>
+#include <spar/cuda/runtime.hpp>
+#include <spar/spar.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include <sched.h>
+
+namespace spar {
+
+/// Runs collectives on values in device memory over any transport, through page-locked host memory: copies the values
+/// to the host, runs the collective there, and copies the result back. Every algorithm may be used, and ranks with and
+/// without a GPU may take part in the same call. One object for each rank, used by one thread at a time; `net` must
+/// outlive it.
+template <communicates Net>
+class staged {
+ public:
+  explicit staged(Net& net) : net_(&net) {}
+
+  [[nodiscard]] Net& net() const noexcept { return *net_; }
+
+  /// Calls `f(values)` with a copy of the values of `x` in host memory, and then starts to copy the values back, in the
+  /// order of `x.stream`. Returns before this copy has ended: work that is put into the stream afterwards sees the new
+  /// values. While the rank waits for the copy to the host, it takes part in the rounds of partial collectives. If `f`
+  /// throws, the values in device memory do not change. If CUDA fails, aborts the communicator, because other ranks may
+  /// wait for this one, and throws `cuda_error`.
+  template <element T, std::invocable<std::span<T>> F>
+  void on_host(device_span<T> x, F&& f) {
+    if (x.size == 0) return std::forward<F>(f)(std::span<T>());
+    const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
+    detail::pinned_memory::lease host = or_abort([&] { return pinned_.take(bytes); });
+    or_abort([&] {
+      detail::check_cuda(cudaMemcpyAsync(host.data(), x.data, bytes, cudaMemcpyDeviceToHost, x.stream),
+                         "cudaMemcpyAsync to the host");
+      host.used_by(x.stream);
+      for (; !host.idle(); sched_yield()) net_->progress(false);
+    });
+    std::forward<F>(f)(std::span<T>(static_cast<T*>(host.data()), x.size));
+    or_abort([&] {
+      detail::check_cuda(cudaMemcpyAsync(x.data, host.data(), bytes, cudaMemcpyHostToDevice, x.stream),
+                         "cudaMemcpyAsync to the device");
+      host.used_by(x.stream);
+    });
+  }
+
+ private:
+  template <class Work>
+  auto or_abort(Work work) {
+    try {
+      return work();
+    } catch (const std::exception& failure) {
+      abort(*net_, failure.what());
+      throw;
+    }
+  }
+
+  Net* net_;
+  detail::pinned_memory pinned_;
+};
+
+/// Reduces values in device memory in place, like `allreduce(net, values, ...)` with the same further arguments.
+template <communicates Net, element T, class... Rest>
+void allreduce(staged<Net>& on, device_span<T> x, Rest&&... rest) {
+  on.on_host(x, [&](std::span<T> values) { allreduce(on.net(), values, std::forward<Rest>(rest)...); });
+}
+
+} // namespace spar

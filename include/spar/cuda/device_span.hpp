@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A vector in device memory, with the CUDA stream that orders the work on it.
+#pragma once
+
+#include <spar/core/element.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace spar {
+
+/// Refers to `size` values in device memory. A collective reads the values after all work that was in `stream` when the
+/// collective was called; work that is put into `stream` after the collective has returned sees the results. The values
+/// must not be used in other ways during the collective.
+template <element T>
+struct device_span {
+  T* data = nullptr;
+  std::uint64_t size = 0;
+  cudaStream_t stream = nullptr; // the default stream
+};
+template <class T>
+device_span(T*, std::uint64_t) -> device_span<T>;
+template <class T>
+device_span(T*, std::uint64_t, cudaStream_t) -> device_span<T>;
+
+} // namespace spar

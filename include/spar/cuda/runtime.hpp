@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls of the CUDA runtime, with errors as exceptions. Host code: any compiler with the toolkit's headers.
+#pragma once
+
+#include <spar/core/error.hpp>
+
+#include <cuda_runtime_api.h>
+
+namespace spar {
+
+/// A call of the CUDA runtime failed. The message contains the name of the call and CUDA's error text.
+struct cuda_error : error {
+  using error::error;
+};
+
+namespace detail {
+
+/// Throws `cuda_error` unless `code` is cudaSuccess.
+inline void check_cuda(cudaError_t code, const char* call) {
+  if (code == cudaSuccess) return;
+  raise<cuda_error>({call, " failed: ", cudaGetErrorString(code)});
+}
+
+/// An event without times.
+class cuda_event {
+ public:
+  cuda_event() { check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  cuda_event(const cuda_event&) = delete;
+  ~cuda_event() { cudaEventDestroy(event_); }
+
+  /// From now on, the event is complete once all work that is now in `stream` has ended.
+  void record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  /// Throws `cuda_error` if the work has failed.
+  [[nodiscard]] bool complete() const {
+    const cudaError_t code = cudaEventQuery(event_);
+    if (code == cudaErrorNotReady) return false;
+    check_cuda(code, "cudaEventQuery");
+    return true;
+  }
+  /// Waits, and ignores errors.
+  void wait() const noexcept { cudaEventSynchronize(event_); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+} // namespace detail
+
+} // namespace spar

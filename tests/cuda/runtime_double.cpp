@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "runtime_double.hpp"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+
+struct CUstream_st {
+  std::deque<std::function<void()>> steps;
+};
+struct CUevent_st {
+  std::shared_ptr<bool> done = std::make_shared<bool>(true);
+};
+
+namespace {
+
+std::recursive_mutex all;
+std::mt19937_64 random_progress;
+bool held = false;
+CUstream_st default_stream;
+std::vector<CUstream_st*> streams{&default_stream};
+std::map<char*, std::size_t> device_memory, pinned_memory;
+
+thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
+
+CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
+
+void protect(int access) {
+  for (const auto& [begin, bytes] : device_memory) {
+    if (mprotect(begin, bytes, access) != 0) std::abort();
+  }
+}
+void step(CUstream_st& stream) {
+  const auto work = std::move(stream.steps.front());
+  stream.steps.pop_front();
+  protect(PROT_READ | PROT_WRITE);
+  work();
+  protect(PROT_NONE);
+}
+/// Other streams go on while the processor does something.
+void advance() {
+  if (held) return;
+  for (CUstream_st* stream : streams) {
+    while (!stream->steps.empty() && random_progress() % 3 == 0) step(*stream);
+  }
+}
+/// Counts a call; returns the error with which it must fail, or cudaSuccess.
+cudaError_t begin_call() {
+  advance();
+  return ++calls_made == call_that_fails ? cudaErrorUnknown : cudaSuccess;
+}
+bool is_within(const std::map<char*, std::size_t>& memory, const void* p, std::size_t bytes) {
+  const char* const begin = static_cast<const char*>(p);
+  auto after = memory.upper_bound(const_cast<char*>(begin));
+  if (after == memory.begin()) return false;
+  --after;
+  return begin + bytes <= after->first + after->second;
+}
+
+} // namespace
+
+namespace cuda_double {
+
+void reset(std::uint64_t seed) {
+  const std::lock_guard lock(all);
+  random_progress.seed(seed);
+  calls_made = call_that_fails = 0;
+}
+void fail_at(std::uint64_t call) { call_that_fails = calls_made + call; }
+std::uint64_t calls() { return calls_made; }
+void hold(bool on) {
+  const std::lock_guard lock(all);
+  held = on;
+}
+void put(cudaStream_t stream, std::function<void()> work) {
+  const std::lock_guard lock(all);
+  of(stream).steps.push_back(std::move(work));
+}
+void finish(cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  while (!of(stream).steps.empty()) step(of(stream));
+}
+std::size_t pinned_bytes() {
+  const std::lock_guard lock(all);
+  std::size_t sum = 0;
+  for (const auto& [begin, bytes] : pinned_memory) sum += bytes;
+  return sum;
+}
+
+} // namespace cuda_double
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "a planned error"; }
+
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  const std::lock_guard lock(all);
+  constexpr std::size_t page = 4096;
+  bytes = (bytes + page - 1) / page * page;
+  *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*p == MAP_FAILED) return cudaErrorMemoryAllocation;
+  device_memory[static_cast<char*>(*p)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  const std::lock_guard lock(all);
+  for (CUstream_st* stream : streams) cuda_double::finish(stream); // as cudaFree does
+  const auto found = device_memory.find(static_cast<char*>(p));
+  if (found == device_memory.end()) return cudaErrorInvalidValue;
+  munmap(p, found->second);
+  device_memory.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  *p = std::malloc(bytes);
+  pinned_memory[static_cast<char*>(*p)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* p) {
+  const std::lock_guard lock(all);
+  if (p == nullptr) return cudaSuccess;
+  if (pinned_memory.erase(static_cast<char*>(p)) == 0) return cudaErrorInvalidValue;
+  std::free(p);
+  return cudaSuccess;
+}
+/// Only between device memory and page-locked memory: copies of other host memory are not asynchronous.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  if (!to_host && kind != cudaMemcpyHostToDevice) return cudaErrorInvalidValue;
+  if (!is_within(to_host ? pinned_memory : device_memory, to, bytes) ||
+      !is_within(to_host ? device_memory : pinned_memory, from, bytes))
+    return cudaErrorInvalidValue;
+  cuda_double::put(stream, [=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const std::lock_guard lock(all);
+  *stream = streams.emplace_back(new CUstream_st);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  cuda_double::finish(stream);
+  std::erase(streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  cuda_double::finish(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  event->done = std::make_shared<bool>(false);
+  cuda_double::put(stream, [done = event->done] { *done = true; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  return *event->done ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard lock(all);
+  while (!*event->done) {
+    for (CUstream_st* stream : streams) {
+      if (!stream->steps.empty()) step(*stream);
+    }
+  }
+  return cudaSuccess;
+}
+}

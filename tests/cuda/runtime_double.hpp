@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Controls of a test double of the CUDA runtime: streams are queues of steps, which other calls of the runtime advance
+// at random. The processor cannot access device memory, so that a program that reads device memory as if it were host
+// memory dies.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <vector>
+
+namespace cuda_double {
+
+/// Begins again: another seed for the progress of streams, no error, and no calls. Only while no stream has work.
+void reset(std::uint64_t seed);
+/// The runtime's call with this number, from 1, fails; only calls of the thread that calls this function count.
+void fail_at(std::uint64_t call);
+/// The number of calls of this thread that could have failed.
+std::uint64_t calls();
+/// While streams are held, only `finish` and waits for them advance them.
+void hold(bool on);
+/// Puts work of the device into a stream.
+void put(cudaStream_t stream, std::function<void()> work);
+/// Does all work of a stream without counting as a call.
+void finish(cudaStream_t stream);
+/// The bytes of page-locked host memory.
+std::size_t pinned_bytes();
+
+/// An array in device memory.
+template <class T>
+class device_array {
+ public:
+  explicit device_array(const std::vector<T>& values) : size_(values.size()) {
+    if (cudaMalloc(reinterpret_cast<void**>(&data_), size_ * sizeof(T) + 1) != cudaSuccess) throw std::bad_alloc();
+    write(nullptr, values);
+    finish(nullptr);
+  }
+  device_array(const device_array&) = delete;
+  ~device_array() { cudaFree(data_); }
+
+  [[nodiscard]] T* data() const { return data_; }
+  /// Work of the device that overwrites the array.
+  void write(cudaStream_t stream, std::vector<T> values) const {
+    put(stream, [to = data_, values] { std::copy(values.begin(), values.end(), to); });
+  }
+  /// The values after all work in the stream.
+  [[nodiscard]] std::vector<T> read(cudaStream_t stream) const {
+    std::vector<T> values(size_);
+    put(stream, [&values, from = data_] { std::copy_n(from, values.size(), values.data()); });
+    finish(stream);
+    return values;
+  }
+
+ private:
+  std::size_t size_;
+  T* data_ = nullptr;
+};
+
+} // namespace cuda_double

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives on device memory through the host, on a double of the CUDA runtime.
+#include "runtime_double.hpp"
+
+#include <spar/cuda.hpp>
+#include <spar/system/partial_allreduce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using cuda_double::device_array;
+
+class stream {
+ public:
+  stream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  stream(const stream&) = delete;
+  ~stream() { cudaStreamDestroy(stream_); }
+  operator cudaStream_t() const { return stream_; } // NOLINT
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+std::vector<float> values_of(spar::rank_t rank, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(n));
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+/// Runs `program(net)` on P ranks, and returns what it returns on each.
+template <class Program>
+auto on_ranks(spar::rank_t ranks, Program program) {
+  std::vector<decltype(program(std::declval<spar::threads&>()))> results(static_cast<std::size_t>(ranks));
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) { results[static_cast<std::size_t>(net.rank())] = program(net); });
+  return results;
+}
+
+/// Calls an algorithm on the host and on device memory, several times, and compares the bits.
+template <class Algorithm>
+void compare(spar::rank_t ranks, std::size_t n, const Algorithm& algorithm) {
+  SCOPED_TRACE(testing::Message() << ranks << " ranks, " << n << " values");
+  const auto expected = on_ranks(ranks, [&](spar::threads& net) {
+    auto x = values_of(net.rank(), n);
+    for (int call = 0; call < 3; ++call) spar::allreduce(net, std::span(x), algorithm);
+    return x;
+  });
+  const auto got = on_ranks(ranks, [&](spar::threads& net) {
+    const stream work;
+    const device_array<float> x(std::vector<float>(n, -1));
+    spar::staged gpu(net);
+    x.write(work, values_of(net.rank(), n)); // the collective must wait for it
+    for (int call = 0; call < 3; ++call) spar::allreduce(gpu, spar::device_span(x.data(), n, work), algorithm);
+    return x.read(work); // not before the last copy
+  });
+  EXPECT_EQ(got, expected);
+}
+
+TEST(staged, has_the_bits_of_the_host) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    cuda_double::reset(seed);
+    for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+      compare(ranks, 1000, spar::sparcml{});
+      compare(ranks, 1000, spar::ring{});
+      compare(ranks, 1000, spar::compose(spar::selector::exact_topk{.k = 30}, spar::recursive_doubling{}));
+      compare(ranks, 0, spar::ring{});
+      compare(ranks, 1, spar::recursive_doubling{});
+    }
+  }
+}
+
+TEST(staged, runs_any_collective) {
+  const std::size_t n = 2000;
+  const auto run = [&](bool on_device) {
+    return on_ranks(3, [&](spar::threads& net) {
+      spar::staged gpu(net);
+      spar::ok_topk<float> reduce(spar::ok_topk_allreduce<>{.select = {.k = 40}});
+      auto x = values_of(net.rank(), n);
+      const device_array<float> on_gpu(x);
+      for (int step = 0; step < 4; ++step) {
+        if (on_device)
+          gpu.on_host(spar::device_span(on_gpu.data(), n), [&](std::span<float> host) { reduce(net, host); });
+        else
+          reduce(net, std::span(x));
+      }
+      return on_device ? on_gpu.read(nullptr) : x;
+    });
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(staged, lets_ranks_without_a_gpu_take_part) {
+  const auto got = on_ranks(3, [&](spar::threads& net) {
+    auto x = values_of(net.rank(), 100);
+    if (net.rank() == 1) {
+      spar::allreduce(net, std::span(x), spar::ring{});
+      return x;
+    }
+    const device_array<float> on_gpu(x);
+    spar::staged gpu(net);
+    spar::allreduce(gpu, spar::device_span(on_gpu.data(), 100), spar::ring{});
+    return on_gpu.read(nullptr);
+  });
+  EXPECT_EQ(got[0], got[1]);
+  EXPECT_EQ(got[1], got[2]);
+}
+
+TEST(staged, uses_a_pinned_buffer_again_after_its_copy) {
+  cuda_double::reset(1);
+  spar::detail::pinned_memory memory;
+  const stream work;
+  void* first = nullptr;
+  {
+    auto a = memory.take(100);
+    first = a.data();
+    EXPECT_NE(memory.take(50).data(), first); // lent
+    cuda_double::hold(true);
+    a.used_by(work);
+  }
+  {
+    auto a = memory.take(80);
+    EXPECT_NE(a.data(), first); // still in use; and the other one has no room
+    EXPECT_EQ(memory.count(), 3U);
+  }
+  cuda_double::hold(false);
+  cuda_double::finish(work);
+  EXPECT_EQ(memory.take(90).data(), first);
+  EXPECT_EQ(memory.count(), 3U);
+  EXPECT_EQ(cuda_double::pinned_bytes(), 230U);
+}
+
+TEST(staged, frees_pinned_memory) { EXPECT_EQ(cuda_double::pinned_bytes(), 0U); }
+
+TEST(staged, leaves_the_device_unchanged_if_the_call_throws) {
+  const auto got = on_ranks(1, [&](spar::threads& net) {
+    const std::vector<float> x{1, 2, 3};
+    const device_array<float> on_gpu(x);
+    spar::staged gpu(net);
+    EXPECT_THROW(gpu.on_host(spar::device_span(on_gpu.data(), 3),
+                             [](std::span<float> host) {
+                               host[0] = 7;
+                               throw std::runtime_error("no");
+                             }),
+                 std::runtime_error);
+    return on_gpu.read(nullptr);
+  });
+  EXPECT_EQ(got[0], (std::vector<float>{1, 2, 3}));
+}
+
+/// Each call of the runtime fails once, on one rank; no rank hangs.
+TEST(staged, ends_on_every_rank_if_cuda_fails_on_one) {
+  std::uint64_t failed = 0;
+  for (std::uint64_t call = 1;; ++call) {
+    cuda_double::reset(call);
+    std::atomic<bool> reached = false;
+    const auto errors = on_ranks(3, [&](spar::threads& net) -> std::string {
+      net.set_deadline(20);
+      const device_array<float> x(values_of(net.rank(), 500));
+      spar::staged gpu(net);
+      const std::uint64_t before = cuda_double::calls();
+      if (net.rank() == 1) cuda_double::fail_at(call);
+      std::string error;
+      try {
+        for (int round = 0; round < 2; ++round) spar::allreduce(gpu, spar::device_span(x.data(), 500), spar::ring{});
+      } catch (const spar::cuda_error& e) {
+        error = e.what();
+      } catch (const spar::peer_failed& e) {
+        error = std::string("peer: ") + e.what();
+      }
+      if (net.rank() == 1 && cuda_double::calls() - before >= call) reached = true;
+      return error;
+    });
+    if (!reached) break;
+    ++failed;
+    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+    // The last copy back may fail after the others have what they need.
+    for (const std::size_t other : {0U, 2U}) {
+      if (errors[other].empty()) continue;
+      EXPECT_NE(errors[other].find("a planned error"), std::string::npos) << errors[other];
+    }
+  }
+  EXPECT_GE(failed, 8U);
+}
+
+TEST(runtime_double, does_not_let_the_processor_read_device_memory) {
+  const device_array<float> x({1, 2, 3});
+  EXPECT_DEATH(
+      {
+        volatile const float* p = x.data();
+        [[maybe_unused]] const float read = *p;
+      },
+      "");
+}
+
+} // namespace
