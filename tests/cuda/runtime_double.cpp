@@ -143,6 +143,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   cuda_double::put(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  cuda_double::put(nullptr, [=] { std::memcpy(to, from, bytes); });
+  cuda_double::finish(nullptr);
+  return cudaSuccess;
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(all);
   *stream = streams.emplace_back(new CUstream_st);
