@@ -5,8 +5,7 @@
 #include <spar/cuda/runtime.hpp>
 
 #include <cstddef>
-#include <memory>
-#include <vector>
+#include <deque>
 
 namespace spar::detail {
 
@@ -24,16 +23,16 @@ class pinned_memory {
     void* data = nullptr;
     std::size_t bytes;
     cuda_event last;
-    bool lent = false;
+    bool in_use = false;
   };
 
  public:
-  /// A buffer that is lent until the end of the scope.
+  /// A buffer that no other call uses until the end of the scope.
   class lease {
    public:
-    explicit lease(buffer& lent) noexcept : buffer_(&lent) { lent.lent = true; }
+    explicit lease(buffer& taken) noexcept : buffer_(&taken) { taken.in_use = true; }
     lease(const lease&) = delete;
-    ~lease() { buffer_->lent = false; }
+    ~lease() { buffer_->in_use = false; }
 
     [[nodiscard]] void* data() const noexcept { return buffer_->data; }
     /// Notes that the work in `stream` uses the buffer. If CUDA cannot note it, waits for this work, because nothing
@@ -52,21 +51,21 @@ class pinned_memory {
     buffer* buffer_;
   };
 
-  /// Lends a buffer of at least `bytes` bytes: the smallest that is free, otherwise a new one. Throws `cuda_error` if
+  /// Returns a buffer of at least `bytes` bytes: the smallest that is free, otherwise a new one. Throws `cuda_error` if
   /// there is no memory.
   [[nodiscard]] lease take(std::size_t bytes) {
     buffer* best = nullptr;
-    for (const auto& b : buffers_) {
-      if (b->bytes < bytes || b->lent || !b->last.complete()) continue;
-      if (best == nullptr || b->bytes < best->bytes) best = b.get();
+    for (buffer& b : buffers_) {
+      if (b.bytes < bytes || b.in_use || !b.last.complete()) continue;
+      if (best == nullptr || b.bytes < best->bytes) best = &b;
     }
-    if (best == nullptr) best = buffers_.emplace_back(std::make_unique<buffer>(bytes)).get();
+    if (best == nullptr) best = &buffers_.emplace_back(bytes);
     return lease(*best);
   }
   [[nodiscard]] std::size_t count() const noexcept { return buffers_.size(); }
 
  private:
-  std::vector<std::unique_ptr<buffer>> buffers_;
+  std::deque<buffer> buffers_;
 };
 
 } // namespace spar::detail
