@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernels that encode and decode values, on the host, against the host's own codecs.
-#include "on_host.hpp"
+#include "kernel_test.hpp"
 
 #include <spar/cuda/qsgd.cuh>
 #include <spar/cuda/short_floats.cuh>
@@ -19,15 +19,17 @@
 
 namespace {
 
+using kernel_test::vector;
+
 /// Values of all magnitudes and, if `special`, infinities, NaN, zeros of both signs and denormal numbers.
 template <class T>
-std::vector<T> values(std::size_t n, std::uint64_t seed, bool special) {
+vector<T> values(std::size_t n, std::uint64_t seed, bool special) {
   using limits = std::numeric_limits<T>;
-  const std::vector<T> all{limits::infinity(),   -limits::infinity(), limits::quiet_NaN(), T(0), -T(0),
-                           limits::denorm_min(), limits::max(),       limits::lowest()};
+  const vector<T> all{limits::infinity(),   -limits::infinity(), limits::quiet_NaN(), T(0), -T(0),
+                      limits::denorm_min(), limits::max(),       limits::lowest()};
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 1);
-  std::vector<T> x(n);
+  vector<T> x(n);
   for (T& v : x) {
     v = static_cast<T>(normal(random));
     if (special && random() % 7 == 0) v = all[random() % all.size()];
@@ -36,7 +38,7 @@ std::vector<T> values(std::size_t n, std::uint64_t seed, bool special) {
 }
 
 template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+bool same_bits(const vector<T>& a, const vector<T>& b) {
   const auto same = [](T x, T y) {
     return std::bit_cast<spar::kernel::magnitude<T>>(x) == std::bit_cast<spar::kernel::magnitude<T>>(y);
   };
@@ -45,17 +47,19 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 /// Encodes and decodes at an odd address, so that a sanitizer finds loads and stores that need an alignment.
 template <int Bits, class T>
-void compare_qsgd(const std::vector<T>& x, std::size_t bucket, std::uint64_t position) {
+void compare_qsgd(const vector<T>& x, std::size_t bucket, std::uint64_t position) {
   using codec = spar::kernel::qsgd_codec<Bits>;
   const std::size_t n = x.size(), bytes = codec::template encoded_bytes<T>(n, bucket);
-  std::vector<std::byte> expected(bytes), got(bytes + 1, std::byte{0x5a});
+  vector<std::byte> expected(bytes), got(bytes + 1, std::byte{0x5a});
   codec::encode(x.data(), n, bucket, expected.data(), 3, 4, position);
   spar::kernel::start_qsgd_encode<Bits>(x.data(), n, bucket, got.data() + 1, 3, 4, position, nullptr);
+  kernel_test::finish();
   EXPECT_EQ(got[0], std::byte{0x5a});
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got.begin() + 1)) << n << " in buckets of " << bucket;
-  std::vector<T> decoded(n, T(9)), again(n, T(8));
+  vector<T> decoded(n, T(9)), again(n, T(8));
   codec::decode(expected.data(), n, bucket, decoded.data());
   spar::kernel::start_qsgd_decode<Bits>(got.data() + 1, n, bucket, again.data(), nullptr);
+  kernel_test::finish();
   EXPECT_TRUE(same_bits(decoded, again)) << n << " in buckets of " << bucket;
 }
 
@@ -80,7 +84,7 @@ TEST(device_qsgd, has_the_bytes_of_the_host_for_special_values_and_every_type) {
   compare_qsgd<float>(700, 1, true);
   compare_qsgd<double>(700, 2, true);
   compare_qsgd<double>(700, 3, false);
-  std::vector<float> tiny(300, 1e-42F), zeros(300, -0.0F);
+  vector<float> tiny(300, 1e-42F), zeros(300, -0.0F);
   tiny[7] = -3e-41F;
   compare_qsgd<8>(tiny, 100, 0);
   compare_qsgd<4>(zeros, 100, 0);
@@ -88,12 +92,13 @@ TEST(device_qsgd, has_the_bytes_of_the_host_for_special_values_and_every_type) {
 
 TEST(device_qsgd, decodes_any_bytes) {
   std::mt19937_64 random(4);
-  std::vector<std::byte> bytes(spar::kernel::qsgd_codec<4>::encoded_bytes<float>(2000, 300));
+  vector<std::byte> bytes(spar::kernel::qsgd_codec<4>::encoded_bytes<float>(2000, 300));
   for (int trial = 0; trial < 20; ++trial) {
     for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-    std::vector<float> expected(2000), got(2000);
+    vector<float> expected(2000), got(2000);
     spar::kernel::qsgd_codec<4>::decode(bytes.data(), 2000, 300, expected.data());
     spar::kernel::start_qsgd_decode<4>(bytes.data(), 2000, 300, got.data(), nullptr);
+    kernel_test::finish();
     EXPECT_TRUE(same_bits(expected, got));
   }
 }
@@ -111,13 +116,15 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
   if constexpr (std::is_same_v<T, float>) { // any bits
     for (std::size_t i = 0; i < n; i += 3) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
   }
-  std::vector<std::uint16_t> expected(n), got(n, 7);
+  vector<std::uint16_t> expected(n), got(n, 7);
   for (std::size_t i = 0; i < n; ++i) expected[i] = Code::encode(static_cast<float>(x[i]));
   spar::kernel::start_encode_short<Code>(x.data(), n, got.data(), nullptr);
+  kernel_test::finish();
   EXPECT_EQ(got, expected) << n;
-  std::vector<T> decoded(n), again(n, T(8));
+  vector<T> decoded(n), again(n, T(8));
   for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(Code::decode(expected[i]));
   spar::kernel::start_decode_short<Code>(got.data(), n, again.data(), nullptr);
+  kernel_test::finish();
   EXPECT_TRUE(same_bits(decoded, again)) << n;
 }
 

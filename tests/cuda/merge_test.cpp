@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernel that merges two streams, on the host, against the host's own version.
-#include "on_host.hpp"
+#include "kernel_test.hpp"
 
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/op.hpp>
@@ -21,10 +21,12 @@
 
 namespace {
 
+using kernel_test::vector;
+
 template <class T, class Index>
 struct coo {
-  std::vector<Index> indices;
-  std::vector<T> values;
+  vector<Index> indices;
+  vector<T> values;
 
   friend bool operator==(const coo& a, const coo& b) {
     using bits = spar::kernel::magnitude<T>;
@@ -36,12 +38,14 @@ struct coo {
 template <class T, class Index, class Op>
 coo<T, Index> by_kernel(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
   const std::size_t n = a.indices.size() + b.indices.size();
-  coo<T, Index> out{std::vector<Index>(n), std::vector<T>(n)};
-  std::vector<std::uint64_t> words(spar::kernel::merge_words<T, Index>(n));
-  std::uint64_t count = ~0ULL;
+  coo<T, Index> out{vector<Index>(n), vector<T>(n)};
+  vector<std::uint64_t> words(spar::kernel::merge_words<T, Index>(n));
+  vector<std::uint64_t> counted(1);
   spar::kernel::start_merge<T, Index>({a.indices.data(), a.values.data(), a.indices.size()},
                                       {b.indices.data(), b.values.data(), b.indices.size()}, out.indices.data(),
-                                      out.values.data(), op, &count, words.data(), nullptr);
+                                      out.values.data(), op, counted.data(), words.data(), nullptr);
+  kernel_test::finish();
+  const std::uint64_t count = counted[0];
   EXPECT_LE(count, n);
   out.indices.resize(count), out.values.resize(count);
   return out;
@@ -50,7 +54,7 @@ coo<T, Index> by_kernel(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
 template <class T, class Index, class Op>
 coo<T, Index> by_host(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
   const std::size_t n = a.indices.size() + b.indices.size();
-  coo<T, Index> out{std::vector<Index>(n), std::vector<T>(n)};
+  coo<T, Index> out{vector<Index>(n), vector<T>(n)};
   const std::size_t count = spar::kernel::merge<T, Index>({a.indices, a.values}, {b.indices, b.values},
                                                           out.indices.data(), out.values.data(), op);
   out.indices.resize(count), out.values.resize(count);
@@ -120,19 +124,19 @@ TEST(device_merge, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto x = random_stream<float, std::uint32_t>(8000, 20'000, 6);
   const auto y = random_stream<float, std::uint32_t>(9000, 20'000, 7);
   const auto expected = by_host(x, y, spar::sum{});
-  for (on_host::machine::seed = 1; on_host::machine::seed <= 20; ++on_host::machine::seed) {
-    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 9);
-    EXPECT_TRUE((by_kernel(x, y, spar::sum{}) == expected)) << on_host::machine::seed;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 9));
+    EXPECT_TRUE((by_kernel(x, y, spar::sum{}) == expected)) << seed;
   }
 }
 
 /// Merges streams with indices in [begin, end) by the kernels and on the host.
 template <class T, class Index, class Op = spar::sum>
-void compare_many(const std::vector<coo<T, Index>>& streams, std::uint64_t begin, std::uint64_t end, Op op = {}) {
+void compare_many(const vector<coo<T, Index>>& streams, std::uint64_t begin, std::uint64_t end, Op op = {}) {
   SCOPED_TRACE(testing::Message() << streams.size() << " streams in [" << begin << ", " << end << ")");
-  std::vector<spar::kernel::device_coo<T, Index>> parts;
-  std::vector<spar::kernel::coo_span<T, Index>> spans;
-  std::vector<coo<T, Index>> copies = streams; // `coo_span` refers to values that can be changed
+  vector<spar::kernel::device_coo<T, Index>> parts;
+  vector<spar::kernel::coo_span<T, Index>> spans;
+  vector<coo<T, Index>> copies = streams; // `coo_span` refers to values that can be changed
   std::size_t total = 0;
   for (auto& s : copies) {
     parts.push_back({s.indices.data(), s.values.data(), s.indices.size()});
@@ -140,26 +144,28 @@ void compare_many(const std::vector<coo<T, Index>>& streams, std::uint64_t begin
     total += s.indices.size();
   }
   spar::pool memory;
-  coo<T, Index> expected{std::vector<Index>(total), std::vector<T>(total)};
+  coo<T, Index> expected{vector<Index>(total), vector<T>(total)};
   const std::size_t count = spar::kernel::merge_many<T, Index>(spans, begin, end, expected.indices.data(),
                                                                expected.values.data(), op, memory);
   expected.indices.resize(count), expected.values.resize(count);
 
   const std::size_t room = std::min<std::size_t>(total, end - begin);
-  coo<T, Index> got{std::vector<Index>(room), std::vector<T>(room)};
-  std::vector<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef);
-  std::uint64_t merged = ~0ULL;
+  coo<T, Index> got{vector<Index>(room), vector<T>(room)};
+  vector<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef);
+  vector<std::uint64_t> counted(1);
   spar::kernel::start_merge_many<T, Index>(parts.data(), parts.size(), begin, end, got.indices.data(),
-                                           got.values.data(), op, &merged, words.data(), nullptr);
+                                           got.values.data(), op, counted.data(), words.data(), nullptr);
+  kernel_test::finish();
+  const std::uint64_t merged = counted[0];
   ASSERT_LE(merged, room);
   got.indices.resize(merged), got.values.resize(merged);
   EXPECT_TRUE(got == expected);
 }
 
 template <class T, class Index>
-std::vector<coo<T, Index>> random_streams(std::size_t count, std::size_t entries, std::uint64_t begin,
-                                          std::uint64_t end, std::uint64_t seed) {
-  std::vector<coo<T, Index>> all;
+vector<coo<T, Index>> random_streams(std::size_t count, std::size_t entries, std::uint64_t begin, std::uint64_t end,
+                                     std::uint64_t seed) {
+  vector<coo<T, Index>> all;
   for (std::size_t s = 0; s < count; ++s) {
     all.push_back(random_stream<T, Index>(s % 3 == 2 ? entries / 5 : entries, end - begin, seed + s));
     for (Index& i : all.back().indices) i = static_cast<Index>(i + begin);
@@ -188,8 +194,8 @@ TEST(device_merge_many, of_every_density_type_and_operation) {
 
 TEST(device_merge_many, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto streams = random_streams<float, std::uint32_t>(6, 4000, 0, 40'000, 4);
-  for (on_host::machine::seed = 1; on_host::machine::seed <= 8; ++on_host::machine::seed) {
-    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 5);
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 5));
     compare_many(streams, 0, 40'000);
   }
 }

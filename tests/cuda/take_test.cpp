@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernel that takes large values, on the host, against the host's own version.
-#include "on_host.hpp"
+#include "kernel_test.hpp"
 
 #include <spar/core/element.hpp>
 #include <spar/core/memory/pool.hpp>
@@ -21,32 +21,36 @@
 
 namespace {
 
+using kernel_test::vector;
+
 template <class T>
 struct entries {
-  std::vector<std::uint32_t> indices;
-  std::vector<T> values;
-  std::vector<T> left; // in x
+  vector<std::uint32_t> indices;
+  vector<T> values;
+  vector<T> left; // in x
   std::uint64_t count = 0;
 };
 
 /// Runs the kernel with outputs that have room for exactly `room` entries, so that the sanitizer finds any further one.
 template <class T>
-entries<T> by_kernel(const std::vector<T>& added, std::vector<T> x, spar::kernel::magnitude<T> threshold,
-                     std::uint64_t room, std::uint64_t begin = 0) {
-  entries<T> out{std::vector<std::uint32_t>(room, 0xdeadbeef), std::vector<T>(room, T(77)), {}, ~0ULL};
-  std::vector<std::uint64_t> words(spar::kernel::take_words(x.size()));
+entries<T> by_kernel(const vector<T>& added, vector<T> x, spar::kernel::magnitude<T> threshold, std::uint64_t room,
+                     std::uint64_t begin = 0) {
+  entries<T> out{vector<std::uint32_t>(room, 0xdeadbeef), vector<T>(room, T(77)), {}, ~0ULL};
+  vector<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1);
   spar::kernel::start_take_at_least<T, std::uint32_t>(added.empty() ? nullptr : added.data(), x.data(), x.size(),
                                                       threshold, begin, out.indices.data(), out.values.data(), room,
-                                                      &out.count, words.data(), nullptr);
+                                                      count.data(), words.data(), nullptr);
+  kernel_test::finish();
+  out.count = count[0];
   out.left = std::move(x);
   return out;
 }
 
 /// The same by a loop over the values.
 template <class T>
-entries<T> by_loop(const std::vector<T>& added, std::vector<T> x, spar::kernel::magnitude<T> threshold,
-                   std::uint64_t room, std::uint64_t begin = 0) {
-  entries<T> out{std::vector<std::uint32_t>(room, 0xdeadbeef), std::vector<T>(room, T(77)), {}, 0};
+entries<T> by_loop(const vector<T>& added, vector<T> x, spar::kernel::magnitude<T> threshold, std::uint64_t room,
+                   std::uint64_t begin = 0) {
+  entries<T> out{vector<std::uint32_t>(room, 0xdeadbeef), vector<T>(room, T(77)), {}, 0};
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!added.empty()) x[i] = static_cast<T>(x[i] + added[i]);
     const auto m = spar::kernel::magnitude_of(x[i]);
@@ -63,8 +67,8 @@ entries<T> by_loop(const std::vector<T>& added, std::vector<T> x, spar::kernel::
 }
 
 template <class T>
-std::vector<spar::kernel::magnitude<T>> bits(const std::vector<T>& values) {
-  std::vector<spar::kernel::magnitude<T>> all;
+vector<spar::kernel::magnitude<T>> bits(const vector<T>& values) {
+  vector<spar::kernel::magnitude<T>> all;
   for (const T v : values) all.push_back(std::bit_cast<spar::kernel::magnitude<T>>(v));
   return all;
 }
@@ -78,10 +82,10 @@ void expect_same(const entries<T>& a, const entries<T>& b) {
 }
 
 template <class T>
-std::vector<T> random_values(std::size_t n, std::uint64_t seed) {
+vector<T> random_values(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 100);
-  std::vector<T> x(n);
+  vector<T> x(n);
   for (T& v : x) v = static_cast<T>(normal(random));
   return x;
 }
@@ -118,8 +122,8 @@ TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto x = random_values<float>(20'000, 5);
   const auto threshold = spar::kernel::magnitude_of(120.0F);
   const auto expected = by_loop<float>({}, x, threshold, 20'000);
-  for (on_host::machine::seed = 1; on_host::machine::seed <= 15; ++on_host::machine::seed) {
-    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 8);
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
     expect_same(by_kernel<float>({}, x, threshold, 20'000), expected);
   }
 }
@@ -127,14 +131,14 @@ TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
 TEST(take_at_least, counts_the_entries_of_many_tiles) {
   const auto x = random_values<float>(40 * 4096 + 5, 8); // more tiles than a warp looks at once
   const auto threshold = spar::kernel::magnitude_of(120.0F);
-  on_host::machine::resident = 36; // one tile waits for all 35 before it
+  kernel_test::set_order(1, 36); // one tile waits for all 35 before it
   expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
 }
 
 TEST(take_at_least, keeps_ties_special_values_and_signs) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   constexpr float tiny = std::numeric_limits<float>::denorm_min();
-  std::vector<float> x;
+  vector<float> x;
   for (int i = 0; i < 600; ++i) x.insert(x.end(), {1, -1, 0, -0.0F, nan, -nan, inf, -inf, tiny, -tiny, 2, 1});
   for (const float at : {0.0F, tiny, 1.0F, std::nextafter(1.0F, 2.0F), inf}) {
     const auto threshold = spar::kernel::magnitude_of(at);
@@ -144,26 +148,29 @@ TEST(take_at_least, keeps_ties_special_values_and_signs) {
 
 /// Finds and takes the k largest by kernels, and compares the cut, the entries and the rest with the host's.
 template <class T>
-void compare_largest(const std::vector<T>& x, std::uint64_t k) {
+void compare_largest(const vector<T>& x, std::uint64_t k) {
   SCOPED_TRACE(testing::Message() << k << " of " << x.size());
   spar::pool memory;
   auto rest = x;
   const auto expected = spar::kernel::largest(std::span<const T>(rest), k, memory);
-  std::vector<std::uint32_t> indices(expected.count);
-  std::vector<T> values(expected.count);
+  vector<std::uint32_t> indices(expected.count);
+  vector<T> values(expected.count);
   spar::kernel::take_largest(std::span<T>(rest), expected, 5, indices.data(), values.data());
 
-  spar::kernel::device_cut<T> cut{};
-  std::vector<std::max_align_t> work(spar::kernel::largest_bytes<T>(x.size(), k) / sizeof(std::max_align_t) + 1);
-  spar::kernel::start_largest(x.data(), x.size(), k, &cut, work.data(), nullptr);
-  EXPECT_EQ(cut.threshold, expected.threshold);
-  EXPECT_EQ(cut.count, expected.count);
-  EXPECT_EQ(cut.ties, expected.ties);
-  EXPECT_EQ(cut.equal, expected.equal);
-  entries<T> got{std::vector<std::uint32_t>(expected.count), std::vector<T>(expected.count), x, ~0ULL};
-  std::vector<std::uint64_t> words(spar::kernel::take_words(x.size()));
-  spar::kernel::start_take_largest(got.left.data(), x.size(), &cut, 5, got.indices.data(), got.values.data(),
-                                   &got.count, words.data(), nullptr);
+  vector<spar::kernel::device_cut<T>> cut(1);
+  vector<std::max_align_t> work(spar::kernel::largest_bytes<T>(x.size(), k) / sizeof(std::max_align_t) + 1);
+  spar::kernel::start_largest(x.data(), x.size(), k, cut.data(), work.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_EQ(cut[0].threshold, expected.threshold);
+  EXPECT_EQ(cut[0].count, expected.count);
+  EXPECT_EQ(cut[0].ties, expected.ties);
+  EXPECT_EQ(cut[0].equal, expected.equal);
+  entries<T> got{vector<std::uint32_t>(expected.count), vector<T>(expected.count), x, ~0ULL};
+  vector<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1);
+  spar::kernel::start_take_largest(got.left.data(), x.size(), cut.data(), 5, got.indices.data(), got.values.data(),
+                                   count.data(), words.data(), nullptr);
+  kernel_test::finish();
+  got.count = count[0];
   expect_same(got, entries<T>{indices, values, rest, expected.count});
 }
 
@@ -179,7 +186,7 @@ TEST(largest, of_every_number_and_type_is_that_of_the_host) {
 TEST(largest, takes_the_first_of_equal_values) {
   std::mt19937_64 random(6);
   for (const unsigned values : {1, 2, 3, 40}) { // different magnitudes
-    std::vector<float> x(13'000);
+    vector<float> x(13'000);
     for (float& v : x) v = static_cast<float>(random() % (values + 1)) * (random() % 2 == 0 ? 1.0F : -1.0F);
     for (const std::uint64_t k : {1, 31, 4000, 9000, 13'000}) compare_largest(x, k);
   }
@@ -189,7 +196,7 @@ TEST(largest, begins_with_a_sample_of_a_long_vector) {
   const std::size_t n = 20'000;
   ASSERT_TRUE(spar::kernel::detail::sample_plan(n, 50).useful);
   compare_largest(random_values<float>(n, 7), 50);
-  std::vector<float> x(n); // few nonzeros: the sample's threshold finds too few candidates
+  vector<float> x(n); // few nonzeros: the sample's threshold finds too few candidates
   x[17] = 3, x[19'999] = -4, x[5000] = 1;
   compare_largest(x, 50);
   for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 == 0 ? 1.0F : -1.0F; // too many candidates
@@ -201,8 +208,8 @@ TEST(largest, begins_with_a_sample_of_a_long_vector) {
 TEST(largest, does_not_depend_on_the_order_of_threads_and_blocks) {
   auto x = random_values<float>(20'000, 9);
   for (float& v : x) v = std::round(v / 8); // ties
-  for (on_host::machine::seed = 1; on_host::machine::seed <= 8; ++on_host::machine::seed) {
-    on_host::machine::resident = 1 + static_cast<unsigned>(on_host::machine::seed % 8);
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
     compare_largest(x, 60);
   }
 }

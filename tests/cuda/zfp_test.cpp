@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernels for zfp, on the host, against libzfp.
-#include "on_host.hpp"
+#include "kernel_test.hpp"
 
 #include <spar/cuda/zfp.cuh>
 #include <spar/storage/zfp.hpp>
@@ -18,16 +18,18 @@
 
 namespace {
 
+using kernel_test::vector;
+
 /// Encodes by libzfp, 64 blocks at a time, like the storage `zfp`. Sets the bits after the last block to zero: libzfp
 /// leaves bits of values there, which mean nothing.
 template <class T>
-std::vector<std::uint32_t> by_libzfp(const std::vector<T>& x, unsigned bits) {
+vector<std::uint32_t> by_libzfp(const vector<T>& x, unsigned bits) {
   using portion = spar::detail::zfp_portion<T>;
   portion codec(bits / 4.0);
-  std::vector<std::uint32_t> out;
+  vector<std::uint32_t> out;
   for (std::size_t at = 0; at < x.size(); at += portion::values) {
     const std::size_t count = std::min(portion::values, x.size() - at), bytes = portion::bytes(bits / 4.0, count);
-    std::vector<std::uint32_t> words(bytes / 4);
+    vector<std::uint32_t> words(bytes / 4);
     codec.encode(x.data() + at, count, reinterpret_cast<std::byte*>(words.data()), bytes);
     out.insert(out.end(), words.begin(), words.end());
   }
@@ -35,10 +37,10 @@ std::vector<std::uint32_t> by_libzfp(const std::vector<T>& x, unsigned bits) {
   return out;
 }
 template <class T>
-std::vector<T> decoded_by_libzfp(const std::vector<std::uint32_t>& words, std::size_t n, unsigned bits) {
+vector<T> decoded_by_libzfp(const vector<std::uint32_t>& words, std::size_t n, unsigned bits) {
   using portion = spar::detail::zfp_portion<T>;
   portion codec(bits / 4.0);
-  std::vector<T> x(n);
+  vector<T> x(n);
   const auto* in = reinterpret_cast<const std::byte*>(words.data());
   for (std::size_t at = 0; at < n; at += portion::values) {
     const std::size_t count = std::min(portion::values, n - at), bytes = portion::bytes(bits / 4.0, count);
@@ -49,29 +51,31 @@ std::vector<T> decoded_by_libzfp(const std::vector<std::uint32_t>& words, std::s
 }
 
 template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+bool same_bits(const vector<T>& a, const vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 template <class T>
-void compare(const std::vector<T>& x, unsigned bits) {
+void compare(const vector<T>& x, unsigned bits) {
   SCOPED_TRACE(testing::Message() << x.size() << " values in blocks of " << bits << " bits");
   const auto expected = by_libzfp(x, bits);
   ASSERT_EQ(spar::kernel::zfp_words(x.size(), bits), expected.size());
-  std::vector<std::uint32_t> got(expected.size(), 0xdeadbeef);
+  vector<std::uint32_t> got(expected.size(), 0xdeadbeef);
   spar::kernel::start_zfp_encode(x.data(), x.size(), bits, got.data(), nullptr);
+  kernel_test::finish();
   EXPECT_EQ(got, expected);
-  std::vector<T> decoded(x.size(), T(7));
+  vector<T> decoded(x.size(), T(7));
   spar::kernel::start_zfp_decode(expected.data(), x.size(), bits, decoded.data(), nullptr);
+  kernel_test::finish();
   EXPECT_TRUE(same_bits(decoded, decoded_by_libzfp<T>(expected, x.size(), bits)));
 }
 
 /// Values whose magnitudes differ by up to 2^range, some of them zeros of either sign.
 template <class T>
-std::vector<T> values(std::size_t n, int range, std::uint64_t seed) {
+vector<T> values(std::size_t n, int range, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> mantissa(-1, 1), exponent(-range, range);
-  std::vector<T> x(n);
+  vector<T> x(n);
   for (T& v : x)
     v = random() % 9 == 0 ? (random() % 2 == 0 ? T(0) : -T(0))
                           : static_cast<T>(mantissa(random) * std::exp2(exponent(random)));
@@ -94,11 +98,11 @@ TEST(device_zfp, has_the_bits_of_libzfp_for_every_rate) {
 TEST(device_zfp, has_the_bits_of_libzfp_for_every_magnitude) {
   for (int range : {0, 1, 60, 110, 124}) compare(values<float>(3000, range, static_cast<std::uint64_t>(range)), 40);
   for (int range : {0, 300, 950, 1020}) compare(values<double>(3000, range, static_cast<std::uint64_t>(range)), 50);
-  std::vector<float> tiny(64, 1e-42F), edge;
+  vector<float> tiny(64, 1e-42F), edge;
   for (int e = -105; e <= -90; ++e) edge.insert(edge.end(), {std::ldexp(1.0F, e), -std::ldexp(0.99F, e), 0, 0});
   compare(tiny, 32);
   compare(edge, 32);
-  std::vector<float> largest(64, 0x1p124F);
+  vector<float> largest(64, 0x1p124F);
   largest[5] = -0x1.fffffep124F;
   compare(largest, 64);
 }
@@ -106,12 +110,13 @@ TEST(device_zfp, has_the_bits_of_libzfp_for_every_magnitude) {
 TEST(device_zfp, decodes_any_bits) {
   std::mt19937_64 random(5);
   for (const unsigned bits : {16U, 31U, 64U, 127U, 128U}) {
-    std::vector<std::uint32_t> words(spar::kernel::zfp_words(1000, bits));
+    vector<std::uint32_t> words(spar::kernel::zfp_words(1000, bits));
     for (auto& w : words) w = static_cast<std::uint32_t>(random());
-    std::vector<float> x(1000);
-    std::vector<double> y(1000);
+    vector<float> x(1000);
+    vector<double> y(1000);
     spar::kernel::start_zfp_decode(words.data(), 1000, bits, x.data(), nullptr);
     spar::kernel::start_zfp_decode(words.data(), 1000, bits, y.data(), nullptr);
+    kernel_test::finish();
     EXPECT_TRUE(same_bits(x, decoded_by_libzfp<float>(words, 1000, bits))) << bits;
     EXPECT_TRUE(same_bits(y, decoded_by_libzfp<double>(words, 1000, bits))) << bits;
   }

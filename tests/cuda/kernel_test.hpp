@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What tests of kernels need to run on a GPU, if nvcc compiles them (scripts/gpu), or by fibres on the host.
+#pragma once
+
+#ifndef __CUDACC__
+#include "on_host.hpp"
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#ifdef __CUDACC__
+#include <spar/cuda/language.cuh>
+
+#include <cuda_runtime.h>
+#endif
+
+namespace kernel_test {
+
+#ifdef __CUDACC__
+
+/// Memory that the processor and the GPU can access.
+template <class T>
+struct allocator {
+  using value_type = T;
+
+  allocator() = default;
+  template <class U>
+  allocator(const allocator<U>&) noexcept {}
+  T* allocate(std::size_t n) {
+    void* p = nullptr;
+    spar::detail::check_cuda(cudaMallocManaged(&p, n * sizeof(T)), "cudaMallocManaged");
+    return static_cast<T*>(p);
+  }
+  void deallocate(T* p, std::size_t) noexcept {
+    cudaDeviceSynchronize();
+    cudaFree(p);
+  }
+  friend bool operator==(const allocator&, const allocator&) { return true; }
+};
+template <class T>
+using vector = std::vector<T, allocator<T>>;
+
+/// Waits for the kernels, and reports their errors.
+inline void finish() { spar::detail::check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+
+/// A GPU chooses the order itself.
+inline void set_order(std::uint64_t /*seed*/, unsigned /*resident*/) {}
+
+#else
+
+template <class T>
+using vector = std::vector<T>;
+
+inline void finish() {}
+
+/// The order of threads in the next launches, and the number of blocks that run at the same time.
+inline void set_order(std::uint64_t seed, unsigned resident) {
+  on_host::machine::seed = seed;
+  on_host::machine::resident = resident;
+}
+
+#endif
+
+} // namespace kernel_test
