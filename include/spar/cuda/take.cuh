@@ -32,7 +32,7 @@ struct take_tile {
   static constexpr std::uint64_t values = threads * rows;
 
   struct memory {
-    std::uint32_t before[rows * warps]; // see `ranks_of`
+    std::uint32_t before[rows * warps]; // see `count_marked`
     spar::detail::block_sum<threads> sums;
     spar::detail::tiles::block_state state;
   };
@@ -43,8 +43,7 @@ struct take_tile {
 
 } // namespace detail
 
-/// The number of words of device memory that `start_take_at_least` and `start_take_largest` need for n values. They
-/// must be zero before each call.
+/// The number of words of device memory that `start_take_at_least` and `start_take_largest` need for n values.
 inline std::uint64_t take_words(std::uint64_t n) { return 2 * spar::detail::tiles::words(detail::take_tile::count(n)); }
 
 namespace detail {
