@@ -20,9 +20,10 @@ inline double seconds_ring_reduce_scatter(double bytes, double d, double latency
 }
 
 /// Expected seconds of FlexReduce's reduce-scatter of `bytes` bytes on each level, the deepest level first (FlexReduce,
-/// equations 4 and 5). A level takes as long as a ring over its slowest link. A link below a branch of the level
-/// transfers only the portions of the ranks below the link. Each message has the latency of the longest path: from the
-/// most distant rank below the branch up to the branch and down again.
+/// equations 4 and 5). A level takes as long as the slowest ring reduce-scatter over any link below a branch of the
+/// level. On that level, a link transfers only the values that the ranks below the link hold when the level begins.
+/// Each message has the latency of the longest path: from the most distant rank below the branch up to the branch and
+/// down again.
 inline std::vector<double> seconds_of_levels(const tree& topology, double bytes) {
   const auto& nodes = topology.nodes();
   std::vector<double> down(nodes.size()); // seconds of latency from each node to the most distant rank below

@@ -112,8 +112,8 @@ struct sample_plan {
 ///
 /// If the length n of `x` is at least `sampled_from`, and k is small enough, a sample yields a threshold that somewhat
 /// more than k magnitudes should reach. The sample consists of one value at a pseudo-random position in each of about 4
-/// sqrt(n) equal parts of `x`. Only the values that reach the threshold enter the histograms. If too few or too many
-/// values reach the threshold, all values enter the histograms, so the result is always exact.
+/// sqrt(n) equal parts of `x`. Only the values that reach the threshold enter the histograms. If too many values reach
+/// the threshold, or too few and the threshold is above 1, all values enter the histograms. The result is always exact.
 ///
 /// Up to `threads` threads share the pass that compares the values with the threshold; `threads` must be in
 /// [1, max_threads]. Fewer threads run if the output of all threads would not fit into n / 2 values.
