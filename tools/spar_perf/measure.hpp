@@ -179,7 +179,10 @@ template <class T, class Index>
 std::vector<row> rows_of(const std::vector<system_entry<T, Index>>& systems, std::vector<record> records,
                          const workload& w, double density, const std::optional<exact_sums>& sums, const options& o) {
   std::vector<row> rows;
+  std::size_t most = 0;
+  for (const record& r : records) most = std::max(most, r.seconds.size());
   for (std::size_t s = 0; s < systems.size(); ++s) {
+    if (records[s].seconds.size() < most) continue; // interrupted: cannot be compared with the others
     row r;
     r.system = systems[s].name;
     r.partial = systems[s].partial;

@@ -25,9 +25,7 @@ bool take_rows(const measurement& systems, std::vector<record> records, std::vec
   const bool complete = fewest->seconds.size() >= systems.iterations();
   const std::size_t done = most->seconds.size();
   if (done > 0) {
-    for (auto& r : systems.rows(std::move(records))) {
-      if (r.measured.seconds.size() == done) rows.push_back(std::move(r));
-    }
+    for (auto& r : systems.rows(std::move(records))) rows.push_back(std::move(r));
   }
   return complete;
 }
