@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   device_array<float> x(n), residual(n), out_v(n);
   device_array<std::uint32_t> out_i(n);
   device_array<std::uint64_t> words(spar::kernel::take_words(n)), count(1);
-  device_array<spar::kernel::device_cut<float>> cut(1);
+  device_array<spar::kernel::cut<float>> cut(1);
   device_array<std::byte> search(spar::kernel::largest_bytes<float>(n, k)), code(2 * n);
   const auto restore = [&] { cudaMemcpyAsync(x.data, source.data, n * sizeof(float), cudaMemcpyDeviceToDevice); };
   const auto nothing = [] {};

@@ -5,23 +5,31 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <exception>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace {
 
 constexpr std::size_t n = 100'000;
 
+/// Throws if a call of CUDA has failed.
+void check(cudaError_t code, const char* call) {
+  if (code != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(code));
+}
+
 /// One rank's steps. Returns the number of nonzero values after them.
 std::size_t train(spar::threads& net) {
   cudaStream_t stream = nullptr;
-  spar::detail::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   float* pointer = nullptr;
-  spar::detail::check_cuda(cudaMalloc(reinterpret_cast<void**>(&pointer), n * sizeof(float)), "cudaMalloc");
+  check(cudaMalloc(reinterpret_cast<void**>(&pointer), n * sizeof(float)), "cudaMalloc");
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i)
     values[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(net.rank())) % 1000);
-  spar::detail::check_cuda(cudaMemcpy(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
+  check(cudaMemcpy(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
 
   spar::staged gpu(net);                          // one for each rank; keeps its pinned buffers
   spar::device_span gradient(pointer, n, stream); // n values in device memory, and your CUDA stream
@@ -32,8 +40,8 @@ std::size_t train(spar::threads& net) {
   spar::ok_topk<float> reduce(spar::ok_topk_allreduce<>{.select = {.k = 500}}); // the residual is in host memory
   gpu.on_host(gradient, [&](std::span<float> x) { reduce(net, x); });           // any collective
 
-  spar::detail::check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  spar::detail::check_cuda(cudaMemcpy(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  check(cudaMemcpy(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
   cudaFree(pointer);
   cudaStreamDestroy(stream);
   std::size_t nonzero = 0;
@@ -49,7 +57,7 @@ int main() try {
   ranks.run([&](spar::threads& net) { nonzero[static_cast<std::size_t>(net.rank())] = train(net); });
   std::printf("%zu, %zu and %zu nonzero values\n", nonzero[0], nonzero[1], nonzero[2]);
   return nonzero[0] > 0 && nonzero[0] <= 1000 && nonzero[1] == nonzero[0] && nonzero[2] == nonzero[0] ? 0 : 1;
-} catch (const spar::cuda_error& error) {
+} catch (const std::exception& error) {
   std::fprintf(stderr, "device_memory: %s\n", error.what());
   return 2;
 }

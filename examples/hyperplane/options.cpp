@@ -2,6 +2,7 @@
 // Parses the command line.
 #include "options.hpp"
 
+#include "../command_line.hpp"
 #include "../late.hpp"
 #include "../ranks.hpp"
 #include "optimizers.hpp"
@@ -39,12 +40,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank");
   app.add_option("--seed", chosen.seed, "seed of points and delays")->check(CLI::Range(1, INT_MAX));
   app.add_option("--json", chosen.json, "also write the results to this file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (my_rank() == 0) app.exit(error);
-    return error.get_exit_code() == 0 ? 0 : 2;
-  }
+  if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool good = on_all_ranks([&] {
     chosen.step = seconds_of("--step", step);
     chosen.delay = seconds_of("--delay", delay);

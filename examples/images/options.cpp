@@ -2,6 +2,7 @@
 // Parses the command line.
 #include "options.hpp"
 
+#include "../command_line.hpp"
 #include "../ranks.hpp"
 #include "imbalance.hpp"
 #include "systems.hpp"
@@ -44,12 +45,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--json", chosen.json, "also write the results to this file");
   app.add_option("--save-gradient", chosen.gradient,
                  "also write rank 0's gradient of the first system's last step to this file, as binary32 numbers");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (my_rank() == 0) app.exit(error);
-    return error.get_exit_code() == 0 ? 0 : 2;
-  }
+  if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool good = on_all_ranks([&] {
     for (const std::string& name : chosen.systems) (void)system_of(name);
     chosen.paced = pace_of(chosen.imbalance, chosen.step, chosen.delays);

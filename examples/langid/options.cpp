@@ -2,6 +2,7 @@
 // Parses the command line.
 #include "options.hpp"
 
+#include "../command_line.hpp"
 #include "../ranks.hpp"
 #include "corpus.hpp"
 
@@ -44,12 +45,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_flag("--progress", chosen.progress,
                "show a step counter (not detected under launchers, which hide the terminal)");
   app.add_option("WORD", words, "words to classify");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (my_rank() == 0) app.exit(error);
-    return error.get_exit_code() == 0 ? 0 : 2;
-  }
+  if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   // No word contains '=', so --list en=FILE fr=FILE means the same as --list en=FILE --list fr=FILE.
   for (const std::string& word : words) {
     (lists.empty() || word.find('=') == std::string::npos ? chosen.words : lists).push_back(word);

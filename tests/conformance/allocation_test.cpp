@@ -262,7 +262,8 @@ TYPED_TEST(allocations, none_by_smaller_calls) {
         std::vector<inputs> some;
         for (const std::uint64_t n : {30'000U, 10'000U, 500U}) {
           for (const std::size_t stride : {1U, 2U, 10U, 1000U}) {
-            if (stays_sparse_longer<TypeParam> && shape == pattern::disjoint && stride > 1) continue;
+            // With ten ranks or more, the disjoint entries of the larger call fill the vector.
+            if (stays_sparse_longer<TypeParam> && shape == pattern::disjoint && ranks >= 10 && stride > 1) continue;
             some.push_back(smaller(large, n, stride));
           }
         }

@@ -30,10 +30,9 @@ SPAR_INSTANTIATE(std::int32_t, std::uint32_t)
 SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
 
 #define SPAR_INSTANTIATE_LARGEST(T)                                                                                    \
-  template void start_largest<T>(const T*, std::uint64_t, std::uint64_t, device_cut<T>*, void*, cudaStream_t);         \
-  template void start_take_largest<T, std::uint32_t>(T*, std::uint64_t, const device_cut<T>*, std::uint64_t,           \
-                                                     std::uint32_t*, T*, std::uint64_t*, std::uint64_t*,               \
-                                                     cudaStream_t);
+  template void start_largest<T>(const T*, std::uint64_t, std::uint64_t, cut<T>*, void*, cudaStream_t);                \
+  template void start_take_largest<T, std::uint32_t>(T*, std::uint64_t, const cut<T>*, std::uint64_t, std::uint32_t*,  \
+                                                     T*, std::uint64_t*, std::uint64_t*, cudaStream_t);
 
 SPAR_INSTANTIATE_LARGEST(float)
 SPAR_INSTANTIATE_LARGEST(double)

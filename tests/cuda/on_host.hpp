@@ -247,7 +247,6 @@ struct thread_coordinates {
   [[nodiscard]] static dim3 thread() { return {machine::current->running().thread, 0, 0}; }
   [[nodiscard]] static dim3 block() { return {machine::current->running().of->number, 0, 0}; }
   [[nodiscard]] static dim3 grid() { return {machine::current->blocks(), 1, 1}; }
-  [[nodiscard]] static dim3 threads() { return {machine::current->running().of->threads, 1, 1}; }
 };
 
 } // namespace on_host
@@ -255,7 +254,6 @@ struct thread_coordinates {
 #define threadIdx (::on_host::thread_coordinates::thread())
 #define blockIdx (::on_host::thread_coordinates::block())
 #define gridDim (::on_host::thread_coordinates::grid())
-#define blockDim (::on_host::thread_coordinates::threads())
 
 inline void __syncthreads() { on_host::machine::current->barrier(); }
 
@@ -264,10 +262,6 @@ inline std::uint32_t __ballot_sync(std::uint32_t mask, bool mine) {
   std::uint32_t bits = 0;
   for (unsigned l = 0; l < 32; ++l) bits |= static_cast<std::uint32_t>(all[l]) << l;
   return bits;
-}
-template <class T>
-T __shfl_sync(std::uint32_t mask, T mine, unsigned from) {
-  return on_host::machine::current->exchange(mask, mine)[from % 32];
 }
 template <class T>
 T __shfl_up_sync(std::uint32_t mask, T mine, unsigned distance) {

@@ -24,7 +24,8 @@ class stream {
   stream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
   stream(const stream&) = delete;
   ~stream() { cudaStreamDestroy(stream_); }
-  operator cudaStream_t() const { return stream_; } // NOLINT
+  operator cudaStream_t() const { return stream_; }
+
  private:
   cudaStream_t stream_ = nullptr;
 };

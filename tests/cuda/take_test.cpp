@@ -157,7 +157,7 @@ void compare_largest(const vector<T>& x, std::uint64_t k) {
   vector<T> values(expected.count);
   spar::kernel::take_largest(std::span<T>(rest), expected, 5, indices.data(), values.data());
 
-  vector<spar::kernel::device_cut<T>> cut(1);
+  vector<spar::kernel::cut<T>> cut(1);
   vector<std::max_align_t> work(spar::kernel::largest_bytes<T>(x.size(), k) / sizeof(std::max_align_t) + 1);
   spar::kernel::start_largest(x.data(), x.size(), k, cut.data(), work.data(), nullptr);
   kernel_test::finish();

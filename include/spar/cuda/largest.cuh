@@ -48,7 +48,7 @@ struct searched_values {
 template <class T>
 struct largest_memory {
   digit_search<T> in_sample, in_values;
-  device_cut<T> guess;
+  cut<T> guess;
   std::uint64_t count; // of the candidates
 };
 
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(digit_grid::threads)
 /// Copies the values that reach the threshold of `guess` to `out`, in any order, and counts them.
 template <class T>
 __global__ void __launch_bounds__(take_tile::threads)
-    copy_candidates(const T* x, std::uint64_t n, const device_cut<T>* guess, T* out, std::uint64_t room,
+    copy_candidates(const T* x, std::uint64_t n, const cut<T>* guess, T* out, std::uint64_t room,
                     std::uint64_t* count) {
   using tile = take_tile;
   auto& shared = spar::detail::block_memory<tile::memory>();
@@ -107,8 +107,7 @@ __global__ void __launch_bounds__(take_tile::threads)
 /// chooses the digit. After the last digit, writes the cut.
 template <class T>
 __global__ void __launch_bounds__(digit_grid::threads)
-    find_digit(searched_values<T> values, std::uint64_t k, unsigned shift, digit_search<T>* search,
-               device_cut<T>* cut) {
+    find_digit(searched_values<T> values, std::uint64_t k, unsigned shift, digit_search<T>* search, cut<T>* result) {
   using bits = magnitude<T>;
   auto& shared = spar::detail::block_memory<digit_grid::memory>();
   const unsigned thread = threadIdx.x;
@@ -148,25 +147,25 @@ __global__ void __launch_bounds__(digit_grid::threads)
   search->upper = static_cast<bits>(static_cast<bits>(-1) << shift);
   if (shift > 0) return;
   if (found == 0) // fewer than k nonzeros
-    *cut = {1, above, above, above};
+    *result = {1, above, above, above};
   else
-    *cut = {found, k, k - above, shared.whole[digit]};
+    *result = {found, k, k - above, shared.whole[digit]};
 }
 
 template <class T>
-void start_search(const searched_values<T>& values, std::uint64_t k, digit_search<T>* search, device_cut<T>* cut,
+void start_search(const searched_values<T>& values, std::uint64_t k, digit_search<T>* search, cut<T>* result,
                   cudaStream_t stream) {
   for (unsigned shift = 8 * sizeof(T); shift > 0;) {
     shift -= digit_bits;
     spar::detail::launch(find_digit<T>, digit_grid::blocks(values.n), digit_grid::threads, sizeof(digit_grid::memory),
-                         stream, values, k, shift, search, cut);
+                         stream, values, k, shift, search, result);
   }
 }
 
 /// Writes the cut of a search for nothing.
 template <class T>
-__global__ void empty_cut(device_cut<T>* cut) {
-  if (threadIdx.x == 0) *cut = {greatest_magnitude<T>, 0, 0, 0};
+__global__ void empty_cut(cut<T>* result) {
+  if (threadIdx.x == 0) *result = {greatest_magnitude<T>, 0, 0, 0};
 }
 
 } // namespace detail
@@ -179,14 +178,13 @@ std::size_t largest_bytes(std::uint64_t n, std::uint64_t k) {
 }
 
 /// Starts kernels that write the cut of the `k` largest entries of `x`, or of all nonzeros if there are fewer, to
-/// `*cut`. All pointers point to device memory. The search begins with a sample, like that of the host, and reads `x`
-/// once, unless too few or too many values reach the sample's threshold; then it reads `x` once more for each byte of
-/// T.
+/// `*result`. All pointers point to device memory. The search begins with a sample, like that of the host, and reads
+/// `x` once, unless too few or too many values reach the sample's threshold; then it reads `x` once more for each byte
+/// of T.
 template <ranked T>
-void start_largest(const T* x, std::uint64_t n, std::uint64_t k, device_cut<T>* cut, void* memory,
-                   cudaStream_t stream) {
+void start_largest(const T* x, std::uint64_t n, std::uint64_t k, cut<T>* result, void* memory, cudaStream_t stream) {
   const std::uint64_t wanted = std::min(k, n);
-  if (wanted == 0) return spar::detail::launch(detail::empty_cut<T>, 1, spar::detail::warp_size, 0, stream, cut);
+  if (wanted == 0) return spar::detail::launch(detail::empty_cut<T>, 1, spar::detail::warp_size, 0, stream, result);
   auto& work = *static_cast<detail::largest_memory<T>*>(memory);
   spar::detail::clear(&work, sizeof work, stream);
   detail::searched_values<T> values{x, n};
@@ -201,7 +199,7 @@ void start_largest(const T* x, std::uint64_t n, std::uint64_t k, device_cut<T>* 
                          &work.count);
     values = {x, n, candidates, &work.count, plan.room};
   }
-  detail::start_search(values, wanted, &work.in_values, cut, stream);
+  detail::start_search(values, wanted, &work.in_values, result, stream);
 }
 
 } // namespace spar::kernel

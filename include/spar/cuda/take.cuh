@@ -7,6 +7,7 @@
 #include <spar/cuda/block.cuh>
 #include <spar/cuda/language.cuh>
 #include <spar/cuda/tiles.cuh>
+#include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
 #include <cstddef>
@@ -14,15 +15,6 @@
 #include <type_traits>
 
 namespace spar::kernel {
-
-/// The k largest values of a vector, in device memory: the fields of `cut`.
-template <ranked T>
-struct device_cut {
-  magnitude<T> threshold; // never 0
-  std::uint64_t count;
-  std::uint64_t ties;
-  std::uint64_t equal;
-};
 
 namespace detail {
 
@@ -168,13 +160,13 @@ void start_take_at_least(const T* added, T* x, std::uint64_t n, magnitude<T> thr
   detail::start_take<T, Index>(added, x, n, threshold, begin, out_i, out_v, room, count, words, stream);
 }
 
-/// Starts a kernel that moves the entries that `cut`, a cut of `x` in device memory, describes: like
-/// `start_take_at_least`, but only the first ties qualify. The output needs room for `cut->count` entries.
+/// Starts a kernel that moves the entries that `where`, a cut of `x` in device memory, describes: like
+/// `start_take_at_least`, but only the first ties qualify. The output needs room for `where->count` entries.
 template <ranked T, index_type Index>
-void start_take_largest(T* x, std::uint64_t n, const device_cut<T>* cut, std::uint64_t begin, Index* out_i, T* out_v,
+void start_take_largest(T* x, std::uint64_t n, const cut<T>* where, std::uint64_t begin, Index* out_i, T* out_v,
                         std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
-  detail::start_take<T, Index, const device_cut<T>*>(nullptr, x, n, cut, begin, out_i, out_v, ~std::uint64_t{0}, count,
-                                                     words, stream);
+  detail::start_take<T, Index, const cut<T>*>(nullptr, x, n, where, begin, out_i, out_v, ~std::uint64_t{0}, count,
+                                              words, stream);
 }
 
 } // namespace spar::kernel

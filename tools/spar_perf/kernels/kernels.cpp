@@ -268,6 +268,7 @@ std::string benchmark_name(std::string_view what, const std::string& policy, std
   return fmt::format("{}/{}/{}/{}", what, policy, input, n);
 }
 
+/// Benchmarks refer to `gradients`, which must exist while they run: a copy in each would take gigabytes.
 void add_selectors(const kernels& all, const std::vector<float>& gradients) {
   if (all.selectors.empty()) return;
   const double density = density_of(all.selectors.front());
@@ -277,7 +278,7 @@ void add_selectors(const kernels& all, const std::vector<float>& gradients) {
     for (const input_kind kind : kinds_of(n, gradients)) {
       for (const selector_policy& policy : policies) {
         add_benchmark(benchmark_name("select", policy.name, input_names[static_cast<std::size_t>(kind)], n),
-                      [=, model = library.front()](benchmark::State& state) {
+                      [=, &gradients, model = library.front()](benchmark::State& state) {
                         measure_selector(state, policy, model, kind, n, gradients);
                       });
       }
@@ -304,7 +305,7 @@ void add_storages(const kernels& all, const std::vector<float>& gradients) {
         for (const block_policy& policy : blocks) {
           const auto name = fmt::format("{}_block", what);
           add_benchmark(benchmark_name(name, policy.name, input_names[static_cast<std::size_t>(kind)], n),
-                        [=, model = library.front()](benchmark::State& state) {
+                        [=, &gradients, model = library.front()](benchmark::State& state) {
                           measure_block(state, policy, model, encodes, kind, n, gradients);
                         });
         }
