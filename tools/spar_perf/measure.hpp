@@ -20,11 +20,12 @@ namespace spar::perf {
 /// The number of calls of each system after the warm-up: `iterations` that are timed, then those that are traced.
 inline int calls_of(const options& o) { return o.iterations + (o.traces() ? traced_calls : 0); }
 
-/// The least payload in bytes that a rank sends, the mean over all ranks, if messages carry values, alone or each with
-/// its index, that are not compressed. Of an entry that c ranks contribute, a rank gets the sum after at least c - 1
-/// messages, and each other rank needs a further one. So P ranks with k entries each, whose sum has K entries, send at
-/// least k + K (P - 2) / P entries each; dense vectors give the known 2 n (P - 1) / P. If ranks keep only the largest
-/// entries of the sum, contributions may be dropped, and K (P - 1) / P entries are left (Ok-Topk, theorem 3.1).
+/// The less of what two algorithms without compression must send: one sends each value with its index, the other dense
+/// values. In bytes of payload, the mean over all ranks. With indices, an entry that c ranks contribute needs at least
+/// c - 1 messages until one rank has the sum, and each other rank needs a further one. So P ranks with k entries each,
+/// whose sum has K entries, send at least k + K (P - 2) / P entries each; dense vectors give the known 2 n (P - 1) / P.
+/// If ranks keep only the largest entries of the sum, contributions may be dropped, and K (P - 1) / P entries are left
+/// (Ok-Topk, theorem 3.1). An algorithm that first sends entries and then dense values can send less than both.
 template <class T, class Index>
 double least_bytes(const workload& w, const system_entry<T, Index>& system, const record& r) {
   const double ranks = w.ranks, n = static_cast<double>(w.n), k = static_cast<double>(w.k);
