@@ -186,6 +186,9 @@ with tempfile.TemporaryDirectory() as directory:
     row = rows(*arguments.split(), *simulated.split(), "--systems", "sparcml")["sparcml", 0.05]
     expect(row["phases"]["merge"] > 0 and row["phases"]["encode"] == 0, f"sparcml: {row['phases']}")
     expect(sum(row["phases"].values()) < 1.0001 * row["seconds"], f"{row['phases']} in {row['seconds']} s")
+    # A selection takes no virtual time; its processor time is not mixed with virtual times.
+    dense = rows(*arguments.split(), *simulated.split(), *"--input dense --systems sparcml,eager_solo".split())
+    expect(all(row["phases"]["select"] == 0 for row in dense.values()), f"{[r['phases'] for r in dense.values()]}")
     several = rows(*"--trace".split(), directory, *"--ranks 2 --count 1K --density 0.1,0.5 --systems ring".split())
     expect(all(row["phases"] is not None for row in several.values()), "phases come with a trace")
     expect({p.name for p in pathlib.Path(directory).glob("*.json")} == {"ring-0.1.json", "ring-0.5.json"}, "timelines")

@@ -3,9 +3,10 @@
 // streams.
 #pragma once
 
+#include "measured_net.hpp"
+
 #include <spar/spar.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,18 +19,18 @@ template <class T, class Index>
 struct selection {
   explicit selection(std::uint64_t k) { select.k = k; }
 
-  spar::stream_view<T, Index> operator()(std::span<const T> x, spar::pool& memory) {
+  spar::stream_view<T, Index> operator()(measured_net& net, std::span<const T> x) {
     left.resize(x.size());
     spar::kernel::reduce(left.data(), x.data(), x.size(), spar::sum{});
-    const auto begin = std::chrono::steady_clock::now();
-    mine = select.template operator()<Index>(std::span<T>(left), memory);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double begin = net.now();
+    mine = select.template operator()<Index>(std::span<T>(left), net.memory());
+    seconds = net.now() - begin;
     return mine.view();
   }
   [[nodiscard]] std::span<const T> residual() const noexcept { return left; }
 
   spar::selector::exact_topk select;
-  double seconds = 0; ///< time of the last selection
+  double seconds = 0; ///< time of the last selection: 0 in the simulator, where a selection takes no virtual time
   std::vector<T> left;
   spar::sparse_stream<T, Index> mine;
 };

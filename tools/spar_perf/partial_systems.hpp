@@ -115,7 +115,7 @@ inline spar::task<call_cost> call_stream_rounds(measured_net& net, rank_data<flo
   call_cost cost;
   const double start = net.now();
   auto mine = spar::stream_view<float>::sparse(data->n, {}, {});
-  if (!last) mine = its->from ? (*its->from)(data->dense_in, net.memory()) : data->sparse();
+  if (!last) mine = its->from ? (*its->from)(net, data->dense_in) : data->sparse();
   auto pending = last ? its->streams.drain(mine) : its->streams.call(mine);
   spar::partial_sum<float, std::uint32_t> result;
   if (is_served(net))

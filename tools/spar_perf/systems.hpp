@@ -135,7 +135,7 @@ spar::task<call_cost> call_sparse(measured_net& net, rank_data<T, Index>* data, 
                                   std::shared_ptr<selection<T, Index>> from) {
   call_cost call;
   const double start = net.now();
-  const auto mine = from ? (*from)(data->dense_in, net.memory()) : data->sparse();
+  const auto mine = from ? (*from)(net, data->dense_in) : data->sparse();
   auto pending = spar::start_allreduce(net, mine, algorithm);
   data->sum = co_await std::move(pending);
   call.seconds = net.now() - start;
