@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that sources have a licence line, and that headers are short, have a description, and avoid slow includes."""
+"""Checks that sources have a licence line and scripts can be executed, and that headers are short, have a description,
+and avoid slow includes."""
 
+import os
 import re
 from statistics import median
 
@@ -25,6 +27,12 @@ def source_faults(name, source):
             yield number, f"marker of unfinished work: {MARKS.search(line).group()}"
 
 
+def script_faults(source, executable):
+    """(line, sentence) if a file names its interpreter but cannot be executed: a test that calls it would not start."""
+    if source.startswith("#!") and not executable:
+        yield 1, "a script that is not executable; run chmod +x"
+
+
 def header_faults(source):
     """(line, sentence) for each fault of a header of the library."""
     lines = source.splitlines()
@@ -44,7 +52,8 @@ def check():
     lengths = []
     for name in tree.files(*tree.CPP, ".py", ".cmake", ".cmake.in", "CMakeLists.txt"):
         source = tree.text(name)
-        for line, sentence in source_faults(name, source):
+        executable = os.access(tree.ROOT / name, os.X_OK)
+        for line, sentence in [*source_faults(name, source), *script_faults(source, executable)]:
             yield name, line, sentence
         if name.startswith("include/"):
             lengths.append(source.count("\n"))
@@ -64,6 +73,9 @@ def self_test():
     yield "accepted a missing description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
     yield "accepted a slow include", bool(list(header_faults(good + "#include <iostream>\n")))
     yield "accepted a missing licence line", bool(list(source_faults("a.cpp", "int a;\n")))
+    yield "accepted a script that is not executable", bool(list(script_faults("#!/bin/sh\n", False)))
+    yield "rejected an executable script", not list(script_faults("#!/bin/sh\n", True))
+    yield "rejected a source that is not executable", not list(script_faults(good, False))
     yield "accepted a long line", bool(list(source_faults("a.cpp", head + "/" * 121 + "\n")))
     yield "accepted a marker of unfinished work", bool(list(source_faults("a.cpp", head + "// TODO: all\n")))
 

@@ -6,6 +6,7 @@ perf_suite_test.py BUILD: the folder of a build that has spar_perf
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -87,6 +88,14 @@ expect(blind.returncode == 1 and "NO: error" in blind.stdout, f"blind: {blind}")
 # What is up to date is not compiled again; a changed header or library is.
 again = compile_suite(*systems, *headers)
 expect(again.stdout == done.stdout and program.stat().st_mtime_ns == made, "compiled again")
+tool = pathlib.Path(build) / "tools/CMakeFiles/spar_perf.dir/spar_perf/main.cpp.o"
+before = tool.stat()
+os.utime(tool)  # as if a header inside the precompiled header had changed
+try:
+    compile_suite(*systems, *headers)
+    expect(program.stat().st_mtime_ns > made, "not compiled again after the tool")
+finally:
+    os.utime(tool, ns=(before.st_atime_ns, before.st_mtime_ns))
 with tempfile.TemporaryDirectory() as directory:
     header = pathlib.Path(directory) / "a header.hpp"
     header.write_text("inline spar::ring chosen() { return {}; }\n")

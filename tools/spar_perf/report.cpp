@@ -57,7 +57,7 @@ std::string interval_text(const verdict& v, int decimals = 3) {
                                : fmt::format("({:.{}f} .. {:.{}f})", v.lowest, decimals, v.highest, decimals);
 }
 
-/// The payload that a rank sends, the mean over ranks and calls, divided by the least possible.
+/// The payload that a rank sends, the mean over ranks and calls, divided by that of `least_bytes`.
 std::string bound_text(const row& r) {
   if (!r.measured.counted || !r.bound_bytes || *r.bound_bytes <= 0) return "-";
   return fmt::format("{:.2f}", sent_mean(r) / *r.bound_bytes);
@@ -180,7 +180,7 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       out,
       "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
       "rank\n"
-      "# that sends most; x bound: mean payload sent / the least possible; bus GB/s: as nccl-tests defines it; / {}: "
+      "# that sends most; x bound: mean payload sent / words_bound; bus GB/s: as nccl-tests defines it; / {}: "
       "median of the ratios, with its {:g} % interval{}\n",
       rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
       again ? "; / before: the ratio to the earlier run" : "");
