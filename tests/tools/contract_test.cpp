@@ -12,14 +12,21 @@
 #include <spar/selector/nonzeros.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 
+#ifdef SPAR_HAS_ZFP
+#include <spar/storage/zfp.hpp>
+#endif
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -36,10 +43,12 @@ TEST(contract, is_kept_by_the_selectors) {
   keeps(selector::nonzeros{});
   keeps(selector::exact_topk{.density = 0.05});
   keeps(selector::exact_topk{.k = 700});
+  keeps(selector::exact_topk{.k = 5000}); // is checked with longer vectors
   keeps(selector::bucket_topk{.k = 6, .bucket = 100});
   keeps(selector::threshold_reuse{.density = 0.05});
   keeps(selector::threshold_reuse{.density = 0.05, .period = 2, .epsilon = 0});
   keeps(selector::gaussian{.density = 0.05});
+  keeps(selector::gaussian{.density = 0.001}); // selects far more than it aims at
 }
 
 TEST(contract, is_kept_by_the_codecs_and_operations) {
@@ -50,7 +59,13 @@ TEST(contract, is_kept_by_the_codecs_and_operations) {
   EXPECT_NO_THROW(check_contract(erased_block_codec("half", storage::half{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("bfloat16", storage::bfloat16{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<8>{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<4>{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<2>{.bucket = 64}, 0)));
+#ifdef SPAR_HAS_ZFP
+  EXPECT_NO_THROW(check_contract(erased_block_codec("zfp", storage::zfp{.rate = 8}, 0)));
+  EXPECT_NO_THROW(check_contract(
+      erased_block_codec("zfp", storage::zfp{.rate = 16, .non_finite = storage::unsupported::exact}, 0)));
+#endif
   EXPECT_NO_THROW(check_contract(erased_operation("sum", sum{})));
   EXPECT_NO_THROW(check_contract(erased_operation("maximum", maximum{})));
   EXPECT_NO_THROW(check_contract(erased_operation("product", product{})));
@@ -123,11 +138,37 @@ TEST(contract, finds_what_a_selector_does_wrong) {
            }
          }),
          "it selects the zero at index 0");
-  breaks(defective([](std::span<float> x, stream& s, pool& memory) { // gives everything back
-           for (std::size_t e = 0; e < s.count(); ++e) x[s.indices()[e]] = s.values()[e];
-           s = stream::sparse(memory, x.size(), 0);
+  const auto give_back = [](std::span<float> x, stream& s, std::size_t kept) {
+    for (std::size_t e = kept; e < s.count(); ++e) x[s.indices()[e]] = s.values()[e];
+    s.shrink(kept);
+  };
+  breaks(defective([=](std::span<float> x, stream& s, pool&) { give_back(x, s, 0); }),
+         "selects 0 entries, but not the NaN");
+  breaks(defective([=](std::span<float> x, stream& s, pool&) {
+           if (s.count() > 3) give_back(x, s, 1);
          }),
-         "its bounds are");
+         "on uniform of 1000 values it selects 1 entries; its bounds are 50 to 50");
+  breaks(defective([](std::span<float> x, stream&, pool&) { // changes the bits of NaN
+           for (float& v : x) v = std::isnan(v) ? std::numeric_limits<float>::quiet_NaN() : v;
+         }),
+         "many NaN among");
+  breaks(defective([](std::span<float> x, stream& s, pool& memory) { // selects everything if there is a NaN
+           bool any = false;
+           for (const float v : s.values()) any = any || std::isnan(v);
+           if (!any) return;
+           for (std::size_t e = 0; e < s.count(); ++e) x[s.indices()[e]] = s.values()[e];
+           s = selector::nonzeros{}(x, memory);
+         }),
+         "on a NaN among 1000 values it selects 1000 entries; its bounds are 50 to 50");
+}
+
+TEST(contract, says_why_a_selector_cannot_be_checked) {
+  try {
+    check_contract(erased_selector("own", selector::exact_topk{.k = std::size_t{1} << 21}));
+    ADD_FAILURE() << "accepted";
+  } catch (const invalid_argument& e) {
+    EXPECT_STREQ(e.what(), "the selector's k is 2097152; expected at most n = 1048576");
+  }
 }
 
 TEST(contract, finds_a_selector_without_bounds_that_is_not_deterministic_or_ignores_nan) {
@@ -177,7 +218,27 @@ TEST(contract, finds_what_a_stream_codec_does_wrong) {
     right(from, range, to);
     if (to.values.size() > 3) to.values[3] += 1;
   };
-  breaks(codec, "the stated error is 0");
+  breaks(codec, "a codec that rounds must state its relative error");
+  codec = coo();
+  codec.error = 1; // divides by the largest value, and 1 / largest may be infinite
+  codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
+                                        entry_room<float, std::uint32_t> to) {
+    right(from, range, to);
+    float largest = 0;
+    for (const float v : to.values) largest = std::max(largest, std::abs(v));
+    if (largest > 0) {
+      for (float& v : to.values) v = v * (1 / largest) * largest;
+    }
+  };
+  breaks(codec, "the stated error is 1 of the largest value");
+  codec = coo();
+  codec.error = 1; // loses special values
+  codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
+                                        entry_room<float, std::uint32_t> to) {
+    right(from, range, to);
+    for (float& v : to.values) v = std::isnan(v) ? 0 : v;
+  };
+  breaks(codec, "NaN and infinities must not become finite");
   codec = coo();
   codec.decode = [right = codec.decode](std::span<const std::byte> from, index_range range,
                                         entry_room<float, std::uint32_t> to) {
@@ -257,6 +318,55 @@ TEST(contract, finds_what_a_block_codec_does_wrong) {
   breaks(codec, "decode of uniform of 0 values writes outside");
 }
 
+/// A codec that rounds to 8 bits, relative to the largest magnitude of the block.
+block_policy eight_bits() {
+  block_policy codec;
+  codec.name = "own";
+  codec.error = 0.004;
+  codec.bytes = [](std::size_t count) { return count + 4; };
+  codec.carries = [](std::span<const float>) { return true; };
+  codec.encode = [](std::span<const float> from, std::span<std::byte> to, block_position) {
+    float largest = 0;
+    for (const float v : from) largest = std::max(largest, std::abs(v)); // ignores NaN
+    const float scale = largest / 127;
+    std::memcpy(to.data(), &scale, 4);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const float level = scale > 0 && std::isfinite(scale) && std::isfinite(from[i]) ? from[i] / scale : 0;
+      to[i + 4] = static_cast<std::byte>(static_cast<std::int8_t>(std::lround(std::clamp(level, -127.0F, 127.0F))));
+    }
+  };
+  codec.decode = [](std::span<const std::byte> from, std::span<float> to) {
+    float scale = 0;
+    std::memcpy(&scale, from.data(), 4);
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] = scale * static_cast<float>(static_cast<std::int8_t>(from[i + 4]));
+  };
+  return codec;
+}
+
+TEST(contract, finds_a_block_codec_that_hides_nan_or_enlarges_small_values) {
+  block_policy codec = eight_bits();
+  breaks(codec, "comes back as 0 (bits 00000000), but was nan (bits 7fc00000); NaN and infinities must not");
+  codec.carries = [](std::span<const float> values) { // now NaN is refused
+    return std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); });
+  };
+  EXPECT_NO_THROW(check_contract(codec)); // an infinity makes the block NaN, and a subnormal scale loses precision
+  block_policy lost = codec;
+  lost.decode = [right = codec.decode](std::span<const std::byte> from, std::span<float> to) {
+    right(from, to);
+    for (float& v : to) v = std::isfinite(v) ? v : 0;
+  };
+  breaks(lost, "but was -inf (bits ff800000); NaN and infinities must not become finite");
+  block_policy larger = codec;
+  larger.decode = [right = codec.decode](std::span<const std::byte> from, std::span<float> to) {
+    right(from, to);
+    for (float& v : to) v = std::abs(v) > 0 ? v + 1e-20F : v;
+  };
+  breaks(larger, "the stated error is 1 of the largest value 1.00");
+  codec.carries = [](std::span<const float>) { return false; };
+  breaks(codec, "carries refuses every vector of 1 to 4096 values");
+}
+
 TEST(contract, finds_what_an_operation_does_wrong) {
   merge_policy op = erased_operation("own", sum{});
   op.apply = [](float a, float b) { return a - b; };
@@ -277,6 +387,7 @@ TEST(kernel_inputs, gradients_are_read_from_a_file) {
   EXPECT_EQ(input_vector(input_kind::gradients, 2, 0, values), (std::vector<float>{1, -2}));
   std::ofstream(path, std::ios::binary).write("12345", 5);
   EXPECT_THROW(read_gradients(path), usage_error);
+  EXPECT_THROW(read_gradients(testing::TempDir()), usage_error); // a folder
   std::remove(path.c_str());
   EXPECT_THROW(read_gradients(path), usage_error);
 }

@@ -7,8 +7,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,8 +55,9 @@ struct moves_an_entry {
   }
 };
 
-spar::perf::row measured(const auto& add, double density = 0.01, const std::string& name = "own") {
+spar::perf::row measured(const auto& add, double density = 0.01, const std::string& name = "own", bool phases = false) {
   spar::perf::options o;
+  o.phases = phases;
   o.count = 10000;
   o.iterations = 2;
   o.warmup = 1;
@@ -98,6 +102,35 @@ TEST(Measure, PoliciesOfOnesOwn) {
       EXPECT_TRUE(row.correct()) << name << " errs by " << row.measured.max_error;
       EXPECT_GT(row.measured.largest.messages_sent, 0U);
     }
+  }
+}
+
+/// A selector that takes 20 ms.
+struct slow_selector {
+  static constexpr spar::slot fills = spar::slot::selector;
+  static constexpr std::string_view name = "slow_selector";
+
+  void validate(std::uint64_t) const {}
+  template <class F>
+  void options(F&&) const {}
+  template <class Index>
+  spar::sparse_stream<float, Index> operator()(std::span<float> x, spar::pool& memory) const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return spar::selector::exact_topk{.k = 100}.operator()<Index>(x, memory);
+  }
+};
+
+TEST(Measure, ASelectionCountsInOnePhase) {
+  for (const char* const name : {"coded", "plain"}) {
+    const auto row = measured(
+        [](auto& systems) {
+          systems.add_feedback("coded", spar::compose(slow_selector{}, spar::storage::half{}, spar::split_allgather{}));
+          systems.add_feedback("plain", spar::compose(slow_selector{}, spar::split_allgather{}));
+        },
+        0.01, name, true);
+    const spar::perf::phases& phases = row.measured.phases.value();
+    EXPECT_GE(phases.select, 0.02) << name;
+    EXPECT_LT(phases.encode + phases.merge, 0.015) << name;
   }
 }
 

@@ -155,6 +155,18 @@ if (pathlib.Path(build) / "tools/spar_kernels").exists():
             expect(its["copy_%"] > 0 and its["ns_entry"] > 0, f"{its}")
             expect(its["label"] in ("faster", "slower", "cannot tell"), f"{its}")
     expect(measured["encode_block/cut/gaussian/4096"]["bits_value"] == 16, "16 bits of each value")
+    for row in ["kernel", "select/mine/gaussian/4096 ", "encode_block/qsgd8/gaussian/4096 "]:
+        expect(any(line.startswith(row) for line in ran.stdout.splitlines()), f"no row {row} in {ran.stdout}")
+    ran = subprocess.run([done.stdout.strip(), "--benchmark_filter=nothing"], capture_output=True, text=True)
+    expect(ran.returncode == 2 and "no kernel matches" in ran.stderr, f"no match: {ran}")
+    done = compiled("spar_kernels", "selector=many=exact_topk{.k = 5000}", *headers)
+    ran = subprocess.run([done.stdout.strip(), "--benchmark_filter=select/many/uniform/", "--benchmark_min_time=0.001"],
+                         capture_output=True, text=True, timeout=100)
+    expect(ran.returncode == 0 and "many refuses this length: the selector's k is 5000" in ran.stdout, f"k: {ran}")
+    done = compiled("spar_kernels", "storage=cut=own::truncated{}@0.001", "storage=shorter=own::truncated{}@0.002",
+                    *headers)
+    ran = subprocess.run([done.stdout.strip()], capture_output=True, text=True, timeout=100)
+    expect(ran.returncode == 2 and len(ran.stderr.strip().splitlines()) == 2, f"two broken contracts: {ran}")
     done = compiled("spar_kernels", "storage=cut=own::truncated{}@0.001", *headers)
     ran = subprocess.run([done.stdout.strip()], capture_output=True, text=True, timeout=100)
     expect(ran.returncode == 2 and "the block codec cut breaks its contract" in ran.stderr, f"contract: {ran}")

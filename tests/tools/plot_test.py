@@ -54,6 +54,14 @@ for y, words in labels.items():
         expect(f">{word}<" in svg, f"{y}: the picture does not show '{word}'")
     expect(count('id="bound"', svg) == (2 if y == "volume" else 0), f"{y}: {count('id=.bound', svg)} bounds")
 
+# With one density, the systems stand side by side.
+for y, word in [("time", "mine"), ("volume", "ring (at most 1.50 x bound)")]:
+    svg = draw("plot_perf", [r for r in rows if r["density"] == 0.1], "--y", y)
+    expect(f">{word}<" in svg and ">density k / n<" not in svg, f"{y} at one density: no {word}, or an axis")
+    expect(count('id="bound"', svg) == (2 if y == "volume" else 0), f"{y} at one density: other bounds")
+svg = draw("plot_perf", [row("solo", 0.1, 5, None), row("ring", 0.1, 5, 5)], "--y", "volume")
+expect(">solo<" in svg and count('id="bound"', svg) == 1, "a system without a bound")
+
 phases = {"select": 1e-4, "encode": 0, "wait": 2e-4, "merge": 1e-4, "other": 3e-5}
 svg = draw("plot_perf", [dict(r, phases=phases) for r in rows], "--y", "phases")
 for word in [*phases, "time of a call, mean over the ranks (us)", "mine"]:

@@ -20,9 +20,9 @@ struct selection {
   explicit selection(std::uint64_t k) { select.k = k; }
 
   spar::stream_view<T, Index> operator()(measured_net& net, std::span<const T> x) {
+    const double begin = net.now();
     left.resize(x.size());
     spar::kernel::reduce(left.data(), x.data(), x.size(), spar::sum{});
-    const double begin = net.now();
     mine = select.template operator()<Index>(std::span<T>(left), net.memory());
     seconds = net.now() - begin;
     return mine.view();
@@ -30,7 +30,8 @@ struct selection {
   [[nodiscard]] std::span<const T> residual() const noexcept { return left; }
 
   spar::selector::exact_topk select;
-  double seconds = 0; ///< time of the last selection: 0 in the simulator, where a selection takes no virtual time
+  /// Time of the last accumulation and selection: 0 in the simulator, where they take no virtual time.
+  double seconds = 0;
   std::vector<T> left;
   spar::sparse_stream<T, Index> mine;
 };

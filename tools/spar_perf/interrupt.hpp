@@ -4,7 +4,8 @@
 
 namespace spar::perf {
 
-/// From now on, SIGINT and SIGTERM only make `interrupted` return true. A second signal ends the program.
+/// From now on, the first SIGINT and the first SIGTERM only make `interrupted` return true; a second one ends the
+/// program.
 void catch_interrupts();
 [[nodiscard]] bool interrupted() noexcept;
 

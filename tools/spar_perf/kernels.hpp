@@ -64,7 +64,8 @@ void register_merge() {
 
 /// Checks the contracts of the policies that were registered, then measures them beside the library's own. Takes the
 /// options of Google Benchmark, and `--gradients FILE`: float32 values, little-endian, as another input. Returns the
-/// exit status of the program: 2 for a wrong option or a policy that breaks its contract, of which a sentence says how.
+/// exit status of the program: 1 if a policy has thrown an exception, 2 for a wrong option or a policy that breaks its
+/// contract, of which a sentence says how.
 int run_kernels(int argc, char** argv);
 
 } // namespace spar::perf

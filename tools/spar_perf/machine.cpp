@@ -47,7 +47,8 @@ machine this_machine() {
 std::vector<std::string> disturbances(const machine& at_start, const machine& at_end) {
   std::vector<std::string> found;
   if (at_start.load > 0.5 * at_start.cores) {
-    found.push_back(fmt::format("the load average before the run was {:.1f} on {} cores: other programs disturb times",
+    found.push_back(fmt::format("the load average of the minute before the run was {:.1f} on {} cores: other programs, "
+                                "or a build that has just ended, may disturb times",
                                 at_start.load, at_start.cores));
   }
   const double before = at_start.megahertz, after = at_end.megahertz;

@@ -143,6 +143,14 @@ inline void note_cost(record& r, const call_cost& call) {
   for (const auto count : counts) r.largest.*count = std::max(r.largest.*count, call.cost.*count);
   r.total += call.cost;
 }
+/// Adds where the time of a traced call went on one rank. The computations in the trace include a selection inside the
+/// call.
+inline void note_phases(record& r, const call_cost& call, spar::traced_seconds traced) {
+  const double selecting = call.select_seconds.value_or(0);
+  if (call.selects_inside) traced.compute -= selecting;
+  if (!r.phases) r.phases.emplace();
+  r.phases->add(call.seconds, selecting, call.cost, traced);
+}
 /// Records how many ranks' calls the result includes (the same on all ranks): all of them unless the system is partial.
 inline void note_active(record& r, const call_cost& call, bool partial, int ranks) {
   const int active = partial ? call.active : ranks;

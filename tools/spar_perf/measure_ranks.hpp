@@ -144,7 +144,7 @@ std::vector<record> measure(measured_net& net, const options& o, const workload&
   if (net.rank() == 0) shown.emplace("n " + std::to_string(w.n) + ", k " + std::to_string(w.k), o.warmup + calls);
   for (int i = -o.warmup; i < calls && !barrier(net); ++i) {
     const bool timed = i >= 0 && i < o.iterations, traced = i >= o.iterations;
-    if (shown) shown->step();
+    if (shown) shown->begin_step();
     next_step(data, w, static_cast<int>(net.rank()), i);
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t s : order) {
@@ -162,8 +162,7 @@ std::vector<record> measure(measured_net& net, const options& o, const workload&
       net.count_in(nullptr);
       net.trace().record(false);
       if (traced) {
-        if (!r.phases) r.phases.emplace();
-        r.phases->add(call.seconds, call.select_seconds.value_or(0), call.cost, net.trace().seconds());
+        note_phases(r, call, net.trace().seconds());
         if (i + 1 == calls && !o.trace.empty()) r.timeline = {net.trace().events()};
       }
       if (timed) {

@@ -59,8 +59,7 @@ void note_bits(shared_state<T, Index>& shared, const rank_data<T, Index>& data) 
 template <class T, class Index>
 void note_trace(shared_state<T, Index>& shared, measured_net& net, const call_cost& call) {
   record& r = shared.all;
-  if (!r.phases) r.phases.emplace();
-  r.phases->add(call.seconds, call.select_seconds.value_or(0), call.cost, net.trace().seconds());
+  note_phases(r, call, net.trace().seconds());
   if (!shared.keeps_timeline) return;
   r.timeline.resize(static_cast<std::size_t>(net.size()));
   r.timeline[static_cast<std::size_t>(net.rank())] = net.trace().events();
@@ -117,7 +116,7 @@ struct shared_calls : shared_state<T, Index> {
     if (i > begun) {
       begun = i;
       if (interrupted()) end = std::min(end, i);
-      shown->step();
+      shown->begin_step();
     }
     return i < end;
   }
@@ -254,16 +253,20 @@ std::vector<record> measure_simulated(const options& o, const workload& w, const
     balances.emplace_back(w, sums, spar::index_range{0, o.check && !in_one(s) ? w.n : 0});
   }
   std::vector<record> records(systems.size());
+  int apart = 0; // number of systems that are simulated call by call
   for (std::size_t s = 0; s < systems.size(); ++s) {
-    if (in_one(s)) records[s] = simulate_calls(o, w, topology, systems[s], shared, sums);
+    if (in_one(s))
+      records[s] = simulate_calls(o, w, topology, systems[s], shared, sums);
+    else
+      ++apart;
   }
-  progress shown("n " + std::to_string(w.n) + ", k " + std::to_string(w.k), calls_of(o));
+  progress shown("n " + std::to_string(w.n) + ", k " + std::to_string(w.k), calls_of(o) * apart);
   for (int i = 0; i < calls_of(o) && !interrupted(); ++i) {
-    shown.step();
     shared.trace_call(o, i);
     for (int r = 0; r < ranks; ++r) next_step(shared.ranks[static_cast<std::size_t>(r)], w, r, i);
     for (std::size_t s = 0; s < systems.size(); ++s) {
-      if (in_one(s)) continue;
+      if (in_one(s) || (i == 0 && interrupted())) continue;
+      shown.begin_step();
       const bool balanced = o.check && is_balanced(systems[s], w);
       double largest = 0;
       for (std::size_t r = 0; r < shared.ranks.size(); ++r) {

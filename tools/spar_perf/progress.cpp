@@ -5,14 +5,14 @@
 
 namespace spar::perf {
 
-void progress::step() {
-  ++done_;
+void progress::begin_step() {
+  const int ended = begun_++;
   const auto now = clock::now();
-  if (now - last_ < std::chrono::seconds(10)) return;
+  if (ended == 0 || now - last_ < std::chrono::seconds(10)) return;
   last_ = now;
-  const double each = std::chrono::duration<double>(now - begin_).count() / done_;
-  fmt::print(stderr, "spar_perf: {}: iteration {} of {}, about {:.0f} s to go\n", what_, done_, steps_,
-             each * (steps_ - done_));
+  const double each = std::chrono::duration<double>(now - begin_).count() / ended;
+  fmt::print(stderr, "spar_perf: {}: {} % done, about {:.0f} s to go\n", what_, 100L * ended / steps_,
+             each * (steps_ - ended));
 }
 
 } // namespace spar::perf

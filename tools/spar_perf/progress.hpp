@@ -7,21 +7,21 @@
 
 namespace spar::perf {
 
-/// Writes a line to stderr when ten seconds have passed since the start or since the last line. Only one rank has a
-/// progress.
+/// Writes a line to stderr at the begin of a step when ten seconds have passed since the start or since the last line.
+/// Only one rank has a progress.
 class progress {
  public:
-  /// `what` is what each step of `steps` belongs to, such as "density 0.01".
+  /// `what` is what the `steps` steps belong to, such as "density 0.01".
   progress(std::string what, int steps) : what_(std::move(what)), steps_(steps) {}
 
-  void step();
+  void begin_step();
 
  private:
   using clock = std::chrono::steady_clock;
 
   std::string what_;
   int steps_;
-  int done_ = 0;
+  int begun_ = 0;
   clock::time_point begin_ = clock::now(), last_ = begin_;
 };
 

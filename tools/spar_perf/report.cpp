@@ -39,12 +39,6 @@ double sent_mean(const row& r) {
          (r.work.ranks * static_cast<double>(r.measured.seconds.size()));
 }
 
-std::string time_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
-  return fmt::format("{:.3f} s", seconds);
-}
-
 std::string correct_text(const row& r, const options& o) {
   if (!o.check) return "-";
   if (r.correct()) return "yes";
@@ -73,7 +67,7 @@ std::size_t name_width(const std::vector<row>& rows) {
 /// The table of the phases, if calls were traced.
 void phase_table(std::back_insert_iterator<fmt::memory_buffer> out, const std::vector<row>& rows) {
   if (std::none_of(rows.begin(), rows.end(), [](const row& r) { return r.measured.phases.has_value(); })) return;
-  fmt::format_to(out, "# where the time goes: mean over all ranks of {} calls, traced after the others\n",
+  fmt::format_to(out, "# where the time goes: mean over all ranks and up to {} calls, traced after the others\n",
                  traced_calls);
   fmt::format_to(out, "{:<{}}{:>10}", "system", name_width(rows), "density");
   for (const auto& [name, seconds] : phase_members) fmt::format_to(out, "{:>12}", name);

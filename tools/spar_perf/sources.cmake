@@ -28,4 +28,5 @@ set(spar_perf_common_sources
 set(spar_perf_suite_sources run_sim.cpp run_threads.cpp suite.cpp)
 set(spar_perf_mpi_sources run_mpi.cpp suite.cpp)
 # Kernels of policies alone, which need Google Benchmark.
-set(spar_perf_kernels_sources kernels/contract.cpp kernels/inputs.cpp kernels/kernels.cpp units.cpp verdict.cpp)
+set(spar_perf_kernels_sources kernels/contract.cpp kernels/inputs.cpp kernels/kernels.cpp kernels/table.cpp
+    machine.cpp units.cpp verdict.cpp)

@@ -60,6 +60,12 @@ class surroundings {
     MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return value != 0;
   }
+  /// Whether the answer is true on a rank.
+  [[nodiscard]] static bool any(bool answer) {
+    int value = answer ? 1 : 0;
+    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return value != 0;
+  }
   /// Ends the job after an error on this rank, because the other ranks would wait for this rank forever.
   [[noreturn]] void abort(const char* what) const {
     std::fprintf(stderr, "spar_perf: rank %d: %s\n", rank_, what);
@@ -99,6 +105,7 @@ class surroundings {
   surroundings(int&, char**&) {}
   [[nodiscard]] static bool first() { return true; }
   [[nodiscard]] static bool agree(bool answer) { return answer; }
+  [[nodiscard]] static bool any(bool answer) { return answer; }
   [[noreturn]] static void abort(const char* what) {
     std::fprintf(stderr, "spar_perf: %s\n", what);
     std::exit(wrong_result);
@@ -235,6 +242,7 @@ int measure(const surroundings& here, const spar::perf::options& o, const spar::
   const spar::perf::machine at_start = spar::perf::this_machine();
   spar::perf::catch_interrupts();
   auto rows = here.run(o, own);
+  const bool interrupted = here.any(spar::perf::interrupted());
   if (here.first()) {
     const auto warn = [](const std::string& what) { std::fprintf(stderr, "spar_perf: warning: %s\n", what.c_str()); };
     for (const auto& what : spar::perf::disturbances(at_start, spar::perf::this_machine())) {
@@ -247,9 +255,9 @@ int measure(const surroundings& here, const spar::perf::options& o, const spar::
     std::fputs(spar::perf::to_table(rows, o, here.library()).c_str(), stdout);
     write(o.json, spar::perf::to_json(rows, o, here.library(), at_start));
     write_timelines(o.trace, rows);
-    if (spar::perf::interrupted()) warn("interrupted: these are the results of the iterations that have ended");
+    if (interrupted) warn("interrupted: these are the results of the iterations that have ended");
   }
-  if (spar::perf::interrupted()) return was_interrupted;
+  if (interrupted) return was_interrupted;
   const bool right = !o.check || std::all_of(rows.begin(), rows.end(), [](const auto& r) { return r.correct(); });
   return right ? 0 : wrong_result;
 }

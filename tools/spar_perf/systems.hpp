@@ -56,8 +56,9 @@ struct call_cost {
   bool counted = false; ///< whether `cost` is known
   spar::statistics cost;
   std::optional<double> select_seconds{}; ///< part of `seconds` for selection, if the system reports it
-  int active = 0;                         ///< of a partial system: number of ranks whose own call is in the result
-  std::uint64_t stale = 0; ///< of a partial system: rounds by which the oldest call in the result is late
+  bool selects_inside = false; ///< whether the collective itself selects, so that a trace shows this as a computation
+  int active = 0;              ///< of a partial system: number of ranks whose own call is in the result
+  std::uint64_t stale = 0;     ///< of a partial system: rounds by which the oldest call in the result is late
 };
 
 /// A system on one rank, with the state of the rank.
@@ -168,7 +169,10 @@ spar::task<call_cost> call_feedback(measured_net& net, rank_data<T, Index>* data
   auto pending = reducer->start_reduce(net, std::span<const T>(data->dense_in));
   auto result = co_await std::move(pending);
   call.seconds = net.now() - start;
-  if (reducer->algorithm().reports_seconds()) call.select_seconds = reducer->report().select_seconds();
+  if (reducer->algorithm().reports_seconds()) {
+    call.select_seconds = reducer->report().select_seconds();
+    call.selects_inside = true;
+  }
   call.counted = true;
   call.cost = pending.statistics();
   data->sum = std::move(result.sum);

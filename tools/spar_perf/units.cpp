@@ -2,6 +2,8 @@
 // Parses numbers with units.
 #include "units.hpp"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cmath>
 #include <span>
@@ -50,6 +52,12 @@ double parse_seconds(std::string_view option, std::string_view text) {
 
 double parse_rate(std::string_view option, std::string_view text) {
   return parse(option, text, rates, "1GB/s (B/s to TB/s, KiB/s to GiB/s, Kbit/s to Tbit/s)");
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.3f} s", seconds);
 }
 
 } // namespace spar::perf

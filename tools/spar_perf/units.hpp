@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Parses command-line numbers with units: 16M, 1us, 1GB/s.
+// Numbers with units: parses those of the command line, such as 16M, 1us and 1GB/s, and prints times.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +28,8 @@ double parse_seconds(std::string_view option, std::string_view text);
 
 /// Bytes per second: a number with [K|M|G|T]B/s, [Ki|Mi|Gi]B/s or [K|M|G|T]bit/s.
 double parse_rate(std::string_view option, std::string_view text);
+
+/// A time in us, ms or s.
+std::string time_text(double seconds);
 
 } // namespace spar::perf

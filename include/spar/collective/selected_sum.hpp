@@ -73,6 +73,7 @@ sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, t
   const double begin = net.net().now();
   sparse_stream<T, Index> mine = select_from<Index>(parts.select, x, net.memory(), now->select, prepare);
   *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
+  net.compute(0); // separates the selection from the next computation in a trace; the cost model ignores selections
   validate(mine.view());
   return mine;
 }

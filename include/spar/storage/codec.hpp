@@ -34,11 +34,16 @@ struct block_position {
 /// compare (see `policy`). The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too
 /// small; their `encoded_bytes` throws `invalid_argument` for invalid options.
 ///
+/// A codec must not hide a NaN or an infinity: it decodes them as NaN or infinities, whatever else is in the block, or
+/// cannot encode the block. The other values of such a block may become anything.
+///
 /// A codec may also have
 /// - `carries(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; for example,
 ///   zfp cannot encode NaN. If the result is false, the schedule sends at least the whole piece uncompressed, or throws
 ///   `invalid_argument`;
-/// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block;
+/// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block,
+///   for blocks of finite values that the codec can encode, if the largest |value| is at least 2^-14. In blocks of
+///   smaller values, the error may be as large as the largest |value|;
 /// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
 template <class Codec, class T>
 concept block_codec =

@@ -41,7 +41,7 @@ struct entry_room {
 ///   `corrupt_message`. `bytes` may have any alignment, and contains what `encode` wrote, unless the message was
 ///   damaged. Even then, `to.indices.size() <= range.size()` holds. `decode` must never read beyond `bytes`.
 /// - `exact` is false if the codec may round values; a codec must not change indices. If `exact` is false, every rank,
-///   including the sender, continues with the decoded values.
+///   including the sender, continues with the decoded values. NaN and infinities must be decoded as NaN or infinities.
 /// - `entry_bits<T, Index>(n, count)` returns the number of bits per entry if `count` entries are spread over n
 ///   indices, for the cost model.
 /// - `delta<T, Index>(n)` returns the number of entries above which n plain values take fewer bytes than the entries.

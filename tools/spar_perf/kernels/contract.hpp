@@ -17,18 +17,17 @@ struct broken_contract : std::runtime_error {
 
 /// Of a selector: the selected entries and what is left are the input, bit for bit; indices ascend; no zero is
 /// selected; NaN ranks above every number; two runs with the same inputs give the same entries; and if the selector has
-/// bounds, the number of entries is not far outside them. Vectors have 0 to 4096 values, with ties, zeros, -0.0,
-/// infinities and NaN.
+/// bounds, the number of entries is not far outside them. Vectors have 0 to 4096 values, or up to 2^20 if the selector
+/// refuses these, with ties, zeros, -0.0, infinities and NaN. Throws what `validate` throws if it refuses all vectors.
 void check_contract(const selector_policy& select);
 
-/// Of a stream codec: `encode` writes no more bytes than `bound` announces, and none beyond the number that it returns;
-/// `decode` returns the same indices, and the values within the stated error; hostile bytes (cut off, flipped, random)
+/// Of a stream codec: `encode` writes no more bytes than `bound` announces; `decode` returns the same indices, and the
+/// values within the stated error, see `block_codec` for codecs that round; hostile bytes (cut off, flipped, random)
 /// give valid indices or `corrupt_message`, and nothing is written outside the arrays.
 void check_contract(const stream_policy& codec);
 
 /// Of a block codec: `encode` writes exactly the announced bytes; `decode` returns the values within the stated error;
-/// the same values at the same position give the same bytes. The largest magnitude of a block is 0 or
-/// from 2^-10 to 2^15 if the codec rounds.
+/// the same values at the same position give the same bytes. Leaves out blocks that `carries` refuses.
 void check_contract(const block_policy& codec);
 
 /// Of an operation: commutative, associative on whole numbers, with a neutral element.

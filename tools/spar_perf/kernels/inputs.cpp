@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -61,7 +62,7 @@ std::vector<std::uint32_t> input_indices(bool runs, std::size_t n, std::size_t c
 
 std::vector<float> read_gradients(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw usage_error("--gradients: cannot read " + path);
+  if (!file || !std::filesystem::is_regular_file(path)) throw usage_error("--gradients: cannot read " + path);
   const auto bytes = static_cast<std::size_t>(file.tellg());
   if (bytes == 0 || bytes % sizeof(float) != 0) {
     throw usage_error("--gradients: " + path + " has " + std::to_string(bytes) +

@@ -79,10 +79,19 @@ selector_policy erased_selector(std::string name, Selector select) {
           }};
 }
 
-/// `error` is the relative error of a codec that rounds.
+/// The relative error that a codec that rounds states, or else `given`.
+template <class Codec>
+double stated_error(const Codec& codec, double given) {
+  if constexpr (requires { codec.template relative_error<float>(); })
+    return codec.template relative_error<float>();
+  else
+    return given;
+}
+
+/// `error` is the relative error of a codec that rounds and does not state it.
 template <class Codec>
 stream_policy erased_stream_codec(std::string name, Codec codec, double error) {
-  return {std::move(name), Codec::exact ? 0 : error,
+  return {std::move(name), Codec::exact ? 0 : stated_error(codec, error),
           [codec](index_range range, std::size_t count) {
             return codec.template bound<float, std::uint32_t>(range, count);
           },
@@ -95,12 +104,17 @@ stream_policy erased_stream_codec(std::string name, Codec codec, double error) {
 /// `error` is the relative error of a codec that does not state it.
 template <class Codec>
 block_policy erased_block_codec(std::string name, Codec codec, double error) {
-  if constexpr (requires { codec.template relative_error<float>(); }) error = codec.template relative_error<float>();
   return {
       std::move(name),
-      error,
+      stated_error(codec, error),
       [codec](std::size_t count) { return codec.template encoded_bytes<float>(count); },
-      [codec](std::span<const float> values) { return detail::carries(codec, values); },
+      [codec](std::span<const float> values) {
+        try {
+          return detail::carries(codec, values);
+        } catch (const invalid_argument&) {
+          return false;
+        }
+      },
       [codec](std::span<const float> from, std::span<std::byte> to, block_position at) { codec.encode(from, to, at); },
       [codec](std::span<const std::byte> from, std::span<float> to) { codec.decode(from, to); }};
 }
