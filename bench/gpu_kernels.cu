@@ -3,13 +3,13 @@
 // copy and all kernels once; the ratio is the median over the rounds of the kernel's bytes per second divided by those
 // of the copy in the same round.
 #include <spar/core/op.hpp>
-#include <spar/cuda/largest.cuh>
-#include <spar/cuda/merge.cuh>
-#include <spar/cuda/merge_many.cuh>
-#include <spar/cuda/qsgd.cuh>
-#include <spar/cuda/short_floats.cuh>
-#include <spar/cuda/take.cuh>
-#include <spar/cuda/zfp.cuh>
+#include <spar/cuda/kernel/largest.cuh>
+#include <spar/cuda/kernel/merge.cuh>
+#include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/short_floats.cuh>
+#include <spar/cuda/kernel/take.cuh>
+#include <spar/cuda/kernel/zfp.cuh>
 
 #include <cuda_runtime.h>
 

@@ -30,6 +30,7 @@ std::size_t train(spar::threads& net) {
   for (std::size_t i = 0; i < n; ++i)
     values[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(net.rank())) % 1000);
   check(cudaMemcpy(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
+  check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // `stream` does not wait for the default stream
 
   spar::staged gpu(net);                          // one for each rank; keeps its pinned buffers
   spar::device_span gradient(pointer, n, stream); // n values in device memory, and your CUDA stream

@@ -3,6 +3,7 @@
 // runtime (CMake: CUDA::cudart).
 #pragma once
 
+#include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/pinned.hpp>
 #include <spar/cuda/runtime.hpp>
@@ -10,18 +11,15 @@
 
 #include <concepts>
 #include <cstddef>
-#include <exception>
 #include <span>
 #include <utility>
-
-#include <sched.h>
 
 namespace spar {
 
 /// Runs collectives on values in device memory over any transport, through page-locked host memory: copies the values
 /// to the host, runs the collective there, and copies the result back. Every algorithm may be used, and ranks with and
-/// without a GPU may take part in the same call. One object for each rank, used by one thread at a time; `net` must
-/// outlive it.
+/// without a GPU may take part in the same call. One object for each rank and device, used by one thread at a time,
+/// while the device is the current one; `net` must outlive it.
 template <communicates Net>
 class staged {
  public:
@@ -36,17 +34,19 @@ class staged {
   /// wait for this one, and throws `cuda_error`.
   template <element T, std::invocable<std::span<T>> F>
   void on_host(device_span<T> x, F&& f) {
-    if (x.size == 0) return std::forward<F>(f)(std::span<T>());
+    if (x.size == 0) {
+      std::forward<F>(f)(std::span<T>());
+      return;
+    }
     const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
-    detail::pinned_memory::lease host = or_abort([&] { return pinned_.take(bytes); });
-    or_abort([&] {
+    detail::pinned_memory::lease host = detail::or_abort(*net_, [&] { return pinned_.take(bytes); });
+    detail::or_abort(*net_, [&] {
       detail::check_cuda(cudaMemcpyAsync(host.data(), x.data, bytes, cudaMemcpyDeviceToHost, x.stream),
                          "cudaMemcpyAsync to the host");
-      host.used_by(x.stream);
-      for (; !host.idle(); sched_yield()) net_->progress(false);
+      detail::wait_for_device(*net_, host, x.stream);
     });
     std::forward<F>(f)(std::span<T>(static_cast<T*>(host.data()), x.size));
-    or_abort([&] {
+    detail::or_abort(*net_, [&] {
       detail::check_cuda(cudaMemcpyAsync(x.data, host.data(), bytes, cudaMemcpyHostToDevice, x.stream),
                          "cudaMemcpyAsync to the device");
       host.used_by(x.stream);
@@ -54,16 +54,6 @@ class staged {
   }
 
  private:
-  template <class Work>
-  auto or_abort(Work work) {
-    try {
-      return work();
-    } catch (const std::exception& failure) {
-      abort(*net_, failure.what());
-      throw;
-    }
-  }
-
   Net* net_;
   detail::pinned_memory pinned_;
 };

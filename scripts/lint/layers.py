@@ -27,6 +27,7 @@ WITHIN = {
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
     "transport": {"in_process": 0, "mpi": 1, "sim": 1, "": 2},
     "storage": {"kernel": 0, "": 1},
+    "cuda": {"": 0, "kernel": 1},
     "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk": 4, "tree": 4, "partial": 4},
 }
 MOST_HEADERS = 16

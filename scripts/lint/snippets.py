@@ -41,7 +41,8 @@ def write_programs(page, directory):
 def check():
     import tree
 
-    shown = [n for n in tree.files(".cpp", ".hpp") if not n.startswith("tests/") or n.startswith("tests/extending/")]
+    shown = [n for n in tree.files(".cpp", ".hpp", ".cu")
+             if not n.startswith("tests/") or n.startswith("tests/extending/")]
     sources = [squeezed(tree.text(n)) for n in shown]
     for name in tree.files(".md"):
         for line in stray(tree.text(name), sources):

@@ -2,8 +2,8 @@
 // The kernels that encode and decode values, on the host, against the host's own codecs.
 #include "kernel_test.hpp"
 
-#include <spar/cuda/qsgd.cuh>
-#include <spar/cuda/short_floats.cuh>
+#include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 
@@ -39,10 +39,7 @@ vector<T> values(std::size_t n, std::uint64_t seed, bool special) {
 
 template <class T>
 bool same_bits(const vector<T>& a, const vector<T>& b) {
-  const auto same = [](T x, T y) {
-    return std::bit_cast<spar::kernel::magnitude<T>>(x) == std::bit_cast<spar::kernel::magnitude<T>>(y);
-  };
-  return std::ranges::equal(a, b, same);
+  return std::ranges::equal(a, b, kernel_test::same_bits<T>);
 }
 
 /// Encodes and decodes at an odd address, so that a sanitizer finds loads and stores that need an alignment.

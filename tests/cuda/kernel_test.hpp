@@ -6,17 +6,28 @@
 #include "on_host.hpp"
 #endif
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include <spar/storage/kernel/magnitude.hpp>
+
 #ifdef __CUDACC__
-#include <spar/cuda/language.cuh>
+#include <spar/cuda/kernel/language.cuh>
 
 #include <cuda_runtime.h>
 #endif
 
 namespace kernel_test {
+
+/// Whether two values have the same bits. Every NaN counts as the same, because the arithmetic of a GPU gives another
+/// NaN than that of the host.
+template <class T>
+bool same_bits(T a, T b) {
+  if (a != a && b != b) return true;
+  return std::bit_cast<spar::kernel::magnitude<T>>(a) == std::bit_cast<spar::kernel::magnitude<T>>(b);
+}
 
 #ifdef __CUDACC__
 

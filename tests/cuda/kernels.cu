@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them.
 #include <spar/core/op.hpp>
-#include <spar/cuda/largest.cuh>
-#include <spar/cuda/merge.cuh>
-#include <spar/cuda/merge_many.cuh>
-#include <spar/cuda/qsgd.cuh>
-#include <spar/cuda/short_floats.cuh>
-#include <spar/cuda/take.cuh>
-#include <spar/cuda/zfp.cuh>
+#include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/largest.cuh>
+#include <spar/cuda/kernel/merge.cuh>
+#include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/short_floats.cuh>
+#include <spar/cuda/kernel/take.cuh>
+#include <spar/cuda/kernel/zfp.cuh>
 
 #include <cstdint>
 
@@ -37,6 +38,13 @@ SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
 SPAR_INSTANTIATE_LARGEST(float)
 SPAR_INSTANTIATE_LARGEST(double)
 SPAR_INSTANTIATE_LARGEST(std::int32_t)
+
+template void start_add<float>(const float*, const float*, std::uint64_t, float*, cudaStream_t);
+template void start_add<double>(const double*, const double*, std::uint64_t, double*, cudaStream_t);
+template void start_scatter_assign<float, std::uint32_t>(const std::uint32_t*, const float*, std::uint64_t, float*,
+                                                         cudaStream_t);
+template void start_scatter_assign<double, std::uint64_t>(const std::uint64_t*, const double*, std::uint64_t, double*,
+                                                          cudaStream_t);
 
 #define SPAR_INSTANTIATE_QSGD(Bits, T)                                                                                 \
   template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, std::uint64_t,          \

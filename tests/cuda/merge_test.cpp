@@ -4,8 +4,8 @@
 
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/op.hpp>
-#include <spar/cuda/merge.cuh>
-#include <spar/cuda/merge_many.cuh>
+#include <spar/cuda/kernel/merge.cuh>
+#include <spar/cuda/kernel/merge_many.cuh>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/kernel/merge_many.hpp>
@@ -29,9 +29,7 @@ struct coo {
   vector<T> values;
 
   friend bool operator==(const coo& a, const coo& b) {
-    using bits = spar::kernel::magnitude<T>;
-    const auto same = [](T x, T y) { return std::bit_cast<bits>(x) == std::bit_cast<bits>(y); };
-    return a.indices == b.indices && std::ranges::equal(a.values, b.values, same);
+    return a.indices == b.indices && std::ranges::equal(a.values, b.values, kernel_test::same_bits<T>);
   }
 };
 

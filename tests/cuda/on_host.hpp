@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs CUDA kernels on the host, without nvcc and without a GPU: includes no CUDA, and defines the part of the language
-// that spar's kernels use (spar/cuda/language.cuh). Each thread of a block is a fibre. A scheduler with a seed decides
-// which fibre runs next, whenever a fibre waits, and several blocks are resident at the same time. This finds missing
-// barriers, wrong bounds and lost ties; with sanitizers it also finds wrong accesses. It does not show what a fence
-// between blocks orders, and threads change only where they wait, not between any two instructions.
+// that spar's kernels use (spar/cuda/kernel/language.cuh). Each thread of a block is a fibre. A scheduler with a seed
+// decides which fibre runs next, whenever a fibre waits, and several blocks are resident at the same time. This finds
+// missing barriers, wrong bounds and lost ties; with sanitizers it also finds wrong accesses. It does not show what a
+// fence between blocks orders, and threads change only where they wait, not between any two instructions.
 #pragma once
 
 #define SPAR_CUDA_ON_HOST
+#undef __global__ // the header of the CUDA runtime may have defined them
+#undef __device__
+#undef __host__
+#undef __launch_bounds__
 #define __global__
 #define __device__
 #define __host__
@@ -29,18 +33,19 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #ifdef SPAR_SANITIZES_ADDRESSES
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-struct dim3 {
-  unsigned x = 1, y = 1, z = 1;
-};
 using cudaStream_t = struct CUstream_st*;
 
 namespace on_host {
+
+/// Puts the work of a kernel into a stream; null if kernels run as soon as they are launched.
+inline void (*put)(cudaStream_t, std::function<void()>) = nullptr;
 
 class machine;
 
@@ -243,17 +248,18 @@ class machine {
 };
 
 /// The coordinates of the running thread, like CUDA's variables of the same meaning.
-struct thread_coordinates {
-  [[nodiscard]] static dim3 thread() { return {machine::current->running().thread, 0, 0}; }
-  [[nodiscard]] static dim3 block() { return {machine::current->running().of->number, 0, 0}; }
-  [[nodiscard]] static dim3 grid() { return {machine::current->blocks(), 1, 1}; }
+struct coordinates {
+  unsigned x;
+  static coordinates of_thread() { return {machine::current->running().thread}; }
+  static coordinates of_block() { return {machine::current->running().of->number}; }
+  static coordinates of_grid() { return {machine::current->blocks()}; }
 };
 
 } // namespace on_host
 
-#define threadIdx (::on_host::thread_coordinates::thread())
-#define blockIdx (::on_host::thread_coordinates::block())
-#define gridDim (::on_host::thread_coordinates::grid())
+#define threadIdx (::on_host::coordinates::of_thread())
+#define blockIdx (::on_host::coordinates::of_block())
+#define gridDim (::on_host::coordinates::of_grid())
 
 inline void __syncthreads() { on_host::machine::current->barrier(); }
 
@@ -304,19 +310,29 @@ template <class S>
 S& block_memory() {
   return *reinterpret_cast<S*>(on_host::machine::current->running().of->memory.data());
 }
-inline void clear(void* memory, std::size_t bytes, cudaStream_t) {
-  const std::span all(static_cast<std::byte*>(memory), bytes);
-  std::fill(all.begin(), all.end(), std::byte{0});
-}
 inline void spin() { on_host::machine::current->pause(); }
+
+inline void put(cudaStream_t stream, std::function<void()> work) {
+  if (on_host::put != nullptr)
+    on_host::put(stream, std::move(work));
+  else
+    work();
+}
+inline void clear(void* memory, std::size_t bytes, cudaStream_t stream) {
+  put(stream, [=] { std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0}); });
+}
 
 /// Runs a kernel to its end.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads, std::size_t shared, cudaStream_t,
-            Arguments... arguments) {
-  on_host::machine(static_cast<unsigned>(blocks), threads, shared, [&] {
-    kernel(static_cast<Parameters>(arguments)...);
-  }).run();
+void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads, std::size_t shared,
+            cudaStream_t stream, Arguments... arguments) {
+  if (blocks > 0x7fffffff || shared > 48 << 10)
+    throw on_host::kernel_error("CUDA has no grid with so many blocks, or no block with so much shared memory");
+  put(stream, [=] {
+    on_host::machine(static_cast<unsigned>(blocks), threads, shared, [&] {
+      kernel(static_cast<Parameters>(arguments)...);
+    }).run();
+  });
 }
 
 } // namespace spar::detail

@@ -2,7 +2,7 @@
 // What the execution of kernels on the host finds: threads that miss a barrier, and results that depend on the order.
 #include "on_host.hpp"
 
-#include <spar/cuda/block.cuh>
+#include <spar/cuda/kernel/block.cuh>
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <utility>
 
 struct CUstream_st {
   std::deque<std::function<void()>> steps;
+  bool stalled = false;
 };
 struct CUevent_st {
   std::shared_ptr<bool> done = std::make_shared<bool>(true);
@@ -28,6 +30,7 @@ std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
 
 thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
+thread_local cudaError_t last_error = cudaSuccess;
 
 CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
@@ -47,7 +50,7 @@ void step(CUstream_st& stream) {
 void advance() {
   if (held) return;
   for (CUstream_st* stream : streams) {
-    while (!stream->steps.empty() && random_progress() % 3 == 0) step(*stream);
+    while (!stream->stalled && !stream->steps.empty() && random_progress() % 3 == 0) step(*stream);
   }
 }
 /// Counts a call; returns the error with which it must fail, or cudaSuccess.
@@ -78,6 +81,10 @@ void hold(bool on) {
   const std::lock_guard lock(all);
   held = on;
 }
+void stall(cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  of(stream).stalled = true;
+}
 void put(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(all);
   of(stream).steps.push_back(std::move(work));
@@ -97,6 +104,7 @@ std::size_t pinned_bytes() {
 
 extern "C" {
 
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "a planned error"; }
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
@@ -109,6 +117,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  if (p == nullptr) return cudaSuccess;
   const std::lock_guard lock(all);
   for (CUstream_st* stream : streams) cuda_double::finish(stream); // as cudaFree does
   const auto found = device_memory.find(static_cast<char*>(p));
@@ -186,6 +195,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (!*event->done) last_error = cudaErrorNotReady;
   return *event->done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

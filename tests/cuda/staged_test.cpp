@@ -62,7 +62,8 @@ void compare(spar::rank_t ranks, std::size_t n, const Algorithm& algorithm) {
     spar::staged gpu(net);
     x.write(work, values_of(net.rank(), n)); // the collective must wait for it
     for (int call = 0; call < 3; ++call) spar::allreduce(gpu, spar::device_span(x.data(), n, work), algorithm);
-    return x.read(work); // not before the last copy
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess); // a check of a kernel launch must not find errors of spar's polling
+    return x.read(work);                        // not before the last copy
   });
   EXPECT_EQ(got, expected);
 }
@@ -98,6 +99,19 @@ TEST(staged, runs_any_collective) {
     });
   };
   EXPECT_EQ(run(true), run(false));
+}
+
+TEST(staged, ignores_what_a_function_returns) {
+  const auto got = on_ranks(1, [](spar::threads& net) {
+    const device_array<float> x({1, 2});
+    spar::staged gpu(net);
+    std::size_t seen = 0;
+    for (const std::uint64_t n : {2U, 0U}) {
+      gpu.on_host(spar::device_span(x.data(), n), [&](std::span<float> host) { return seen += 10 + host.size(); });
+    }
+    return seen;
+  });
+  EXPECT_EQ(got[0], 22U);
 }
 
 TEST(staged, lets_ranks_without_a_gpu_take_part) {

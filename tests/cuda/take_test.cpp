@@ -4,8 +4,8 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/memory/pool.hpp>
-#include <spar/cuda/largest.cuh>
-#include <spar/cuda/take.cuh>
+#include <spar/cuda/kernel/largest.cuh>
+#include <spar/cuda/kernel/take.cuh>
 #include <spar/storage/kernel/largest.hpp>
 
 #include <gtest/gtest.h>
@@ -181,6 +181,12 @@ TEST(largest, of_every_number_and_type_is_that_of_the_host) {
   compare_largest(random_values<double>(5000, 1), 300);
   compare_largest(random_values<std::int32_t>(5000, 2), 300);
   compare_largest(random_values<std::int64_t>(5000, 3), 300);
+}
+
+TEST(largest, takes_nothing_if_k_is_0) {
+  constexpr std::uint32_t greatest_nan = 0x7fffffff;
+  compare_largest(vector<float>(40, std::bit_cast<float>(greatest_nan)), 0);
+  compare_largest(vector<std::int32_t>(40, std::numeric_limits<std::int32_t>::min()), 0);
 }
 
 TEST(largest, takes_the_first_of_equal_values) {

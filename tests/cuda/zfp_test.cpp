@@ -2,7 +2,7 @@
 // The kernels for zfp, on the host, against libzfp.
 #include "kernel_test.hpp"
 
-#include <spar/cuda/zfp.cuh>
+#include <spar/cuda/kernel/zfp.cuh>
 #include <spar/storage/zfp.hpp>
 
 #include <gtest/gtest.h>

@@ -18,10 +18,10 @@ struct device_span {
   T* data = nullptr;
   std::uint64_t size = 0;
   cudaStream_t stream = nullptr; // the default stream
+
+  device_span() = default;
+  device_span(T* first, std::uint64_t count, cudaStream_t order = nullptr) noexcept
+      : data(first), size(count), stream(order) {}
 };
-template <class T>
-device_span(T*, std::uint64_t) -> device_span<T>;
-template <class T>
-device_span(T*, std::uint64_t, cudaStream_t) -> device_span<T>;
 
 } // namespace spar

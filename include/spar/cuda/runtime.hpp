@@ -33,7 +33,10 @@ class cuda_event {
   /// Throws `cuda_error` if the work has failed.
   [[nodiscard]] bool complete() const {
     const cudaError_t code = cudaEventQuery(event_);
-    if (code == cudaErrorNotReady) return false;
+    if (code == cudaErrorNotReady) {
+      cudaGetLastError(); // otherwise a later check of a kernel launch would find this error
+      return false;
+    }
     check_cuda(code, "cudaEventQuery");
     return true;
   }

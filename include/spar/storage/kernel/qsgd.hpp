@@ -157,7 +157,7 @@ struct qsgd_codec {
     }
   }
 
-  // The parts of the code that the device's version (cuda/qsgd.cuh) shares.
+  // The parts of the code that the device's version (cuda/kernel/qsgd.cuh) shares.
   static constexpr std::size_t per_byte = 8 / Bits;
   static constexpr unsigned nan_code = 1u << (Bits - 1);
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <spar/core/host_device.hpp>
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <spar/core/element.hpp>
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
-#include <spar/cuda/take.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/take.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
@@ -130,6 +130,7 @@ __global__ void __launch_bounds__(digit_grid::threads)
   if (thread == 0) shared.is_last = atomicAdd(&search->finished, 1ULL) + 1 == gridDim.x;
   __syncthreads();
   if (!shared.is_last) return;
+  __threadfence(); // the counts must not be read before the ticket
 
   // Volatile: other blocks have changed the counts. The next launch begins with zeros again.
   volatile unsigned long long& mine = search->histogram[thread];

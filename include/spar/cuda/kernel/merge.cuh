@@ -5,9 +5,9 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/op.hpp>
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
-#include <spar/cuda/tiles.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +44,7 @@ __device__ std::uint64_t merge_split(const Index* left, std::uint64_t left_count
 /// A tile of `merge`: consecutive entries of the merged stream. Each thread merges `items` of them.
 template <class T, class Index>
 struct merge_tile {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "the device merges values of four or eight bytes");
   static constexpr unsigned threads = 256, items = 8;
   static constexpr std::uint64_t entries = threads * items;
 

@@ -5,10 +5,10 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/op.hpp>
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
-#include <spar/cuda/merge.cuh>
-#include <spar/cuda/tiles.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/merge.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +20,7 @@ namespace detail {
 /// A window of consecutive indices, whose sums fit into the shared memory of a block.
 template <class T>
 struct merge_window_of {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "the device merges values of four or eight bytes");
   static constexpr unsigned threads = 256, warps = threads / spar::detail::warp_size;
   static constexpr unsigned indices = 32768 / sizeof(T);
   static constexpr unsigned words = indices / 32;

@@ -3,9 +3,9 @@
 // (Lindstrom 2014; libzfp 1.0, src/template/encode1.c). Needs no library.
 #pragma once
 
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
-#include <spar/cuda/tiles.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 
 #include <cstddef>
 #include <cstdint>

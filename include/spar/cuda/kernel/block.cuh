@@ -3,7 +3,7 @@
 // multiple of the warp size.
 #pragma once
 
-#include <spar/cuda/language.cuh>
+#include <spar/cuda/kernel/language.cuh>
 
 #include <cstdint>
 

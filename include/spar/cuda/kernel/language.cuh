@@ -44,11 +44,14 @@ inline void clear(void* memory, std::size_t bytes, cudaStream_t stream) {
   check_cuda(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync");
 }
 
-/// Starts a kernel with `shared` bytes of shared memory per block. Starts nothing without blocks.
+/// Starts a kernel with `shared` bytes of shared memory per block, at most 48 KiB. Starts nothing without blocks.
+/// Throws `invalid_argument` if CUDA has no grid of so many blocks.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads, std::size_t shared,
             cudaStream_t stream, Arguments... arguments) {
   if (blocks == 0) return;
+  constexpr std::uint64_t most = 0x7fffffff;
+  if (blocks > most) raise<invalid_argument>({"a kernel needs ", blocks, " blocks; CUDA allows at most ", most});
   kernel<<<static_cast<unsigned>(blocks), threads, shared, stream>>>(static_cast<Parameters>(arguments)...);
   check_cuda(cudaGetLastError(), "a kernel launch");
 }

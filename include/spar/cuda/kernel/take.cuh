@@ -4,9 +4,9 @@
 #pragma once
 
 #include <spar/core/element.hpp>
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
-#include <spar/cuda/tiles.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(take_tile::threads)
     found[row] = __ballot_sync(spar::detail::whole_warp, at < n && magnitude_of(value[row]) >= threshold);
   }
   if constexpr (by_cut) {
-    if (by->ties < by->equal) { // takes only the first ties
+    if (by->ties < by->equal || by->count == 0) { // takes only the first ties; none from the empty cut
       std::uint32_t ties[tile::rows];
       SPAR_UNROLL
       for (unsigned row = 0; row < tile::rows; ++row) {

@@ -4,9 +4,9 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/cuda/block.cuh>
-#include <spar/cuda/language.cuh>
-#include <spar/cuda/tiles.cuh>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What calls on device memory share: they abort the communicator if they fail, and make progress while they wait.
+#pragma once
+
+#include <spar/cuda/pinned.hpp>
+#include <spar/runtime/communicator_rank.hpp>
+
+#include <exception>
+
+#include <sched.h>
+
+namespace spar::detail {
+
+/// Returns `work()`. If it throws, first aborts the communicator, because other ranks may wait for this one.
+template <communicates Net, class Work>
+auto or_abort(Net& net, Work work) {
+  try {
+    return work();
+  } catch (const std::exception& failure) {
+    spar::abort(net, failure.what());
+    throw;
+  }
+}
+
+/// Waits until the work in `stream` that uses the buffer has ended. Meanwhile the rank takes part in the rounds of
+/// partial collectives. Throws `cuda_error` if the work has failed.
+template <communicates Net>
+void wait_for_device(Net& net, pinned_memory::lease& host, cudaStream_t stream) {
+  host.used_by(stream);
+  for (; !host.idle(); sched_yield()) net.progress(false);
+}
+
+} // namespace spar::detail

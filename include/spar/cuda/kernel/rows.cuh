@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels that treat each value on its own: a block has a tile of values, and each thread one value of each row.
+#pragma once
+
+#include <spar/cuda/kernel/language.cuh>
+
+#include <cstdint>
+
+namespace spar::detail {
+
+struct row_tile {
+  static constexpr unsigned threads = 256, rows = 8;
+  static constexpr std::uint64_t values = threads * rows;
+};
+
+/// Calls `f(position)` for the positions of this thread in the block's tile of n values. Neighbouring threads have
+/// neighbouring positions.
+template <class F>
+__device__ void for_rows(std::uint64_t n, F f) {
+  const std::uint64_t first = blockIdx.x * row_tile::values + threadIdx.x;
+  SPAR_UNROLL
+  for (unsigned row = 0; row < row_tile::rows; ++row) {
+    const std::uint64_t at = first + row * row_tile::threads;
+    if (at < n) f(at);
+  }
+}
+
+/// Starts a kernel whose blocks call `for_rows(n, ...)`. Starts nothing if n is 0.
+template <class... Parameters, class... Arguments>
+void launch_rows(void (*kernel)(Parameters...), std::uint64_t n, cudaStream_t stream, Arguments... arguments) {
+  const std::uint64_t blocks = n / row_tile::values + (n % row_tile::values != 0 ? 1 : 0);
+  launch(kernel, blocks, row_tile::threads, 0, stream, arguments...);
+}
+
+} // namespace spar::detail

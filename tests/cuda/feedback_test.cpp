@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Error feedback on the device against error feedback on the host: kernels run by fibres, in the streams of a double of
+// the CUDA runtime.
+#include "runtime_double.hpp"
+
+#include "on_host.hpp"
+
+#include <spar/cuda_feedback.cuh>
+#include <spar/spar.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using cuda_double::device_array;
+using spar::selector::exact_topk;
+
+class feedback : public testing::Test {
+ protected:
+  void SetUp() override { on_host::put = cuda_double::put; }
+  void TearDown() override { on_host::put = nullptr; }
+};
+
+class stream {
+ public:
+  stream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  stream(const stream&) = delete;
+  ~stream() { cudaStreamDestroy(stream_); }
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A gradient: few large values, ties and zeros of both signs, and a NaN in step 2.
+template <class T>
+std::vector<T> gradient(spar::rank_t rank, int step, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(rank * 100 + step));
+  std::student_t_distribution<float> heavy(2);
+  std::vector<T> x(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = i % 7 == 0 ? T(-0.0F) : i % 5 == 0 ? T(1.5F) : T(heavy(random));
+  if (step == 2 && n > 3) x[3] = std::numeric_limits<T>::quiet_NaN();
+  return x;
+}
+
+template <class T>
+std::vector<std::uint64_t> bits(std::span<const T> values) {
+  std::vector<std::uint64_t> all;
+  for (const T v : values) {
+    if constexpr (sizeof(T) == 4)
+      all.push_back(std::bit_cast<std::uint32_t>(v));
+    else
+      all.push_back(std::bit_cast<std::uint64_t>(v));
+  }
+  return all;
+}
+
+/// The bits of the sums of all steps, then those of the residual.
+using result = std::vector<std::vector<std::uint64_t>>;
+
+/// Runs `program(net)` on P ranks, and returns what it returns on each.
+template <class Program>
+auto on_ranks(spar::rank_t ranks, Program program) {
+  std::vector<decltype(program(std::declval<spar::threads&>()))> results(static_cast<std::size_t>(ranks));
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) { results[static_cast<std::size_t>(net.rank())] = program(net); });
+  return results;
+}
+
+/// The values that are in device memory once all work in the stream has ended.
+template <class T>
+std::vector<T> values_on_device(const T* from, std::size_t n, cudaStream_t work) {
+  std::vector<T> values(n);
+  cuda_double::put(work, [&] { std::copy_n(from, n, values.data()); });
+  cuda_double::finish(work);
+  return values;
+}
+
+template <class T, class Composition, class Op = spar::sum>
+void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
+  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
+  constexpr int steps = 4;
+  const auto expected = on_ranks(ranks, [&](spar::threads& net) {
+    auto reduce = spar::with_error_feedback<T>(parts);
+    result all;
+    for (int step = 0; step < steps; ++step) {
+      auto x = gradient<T>(net.rank(), step, n);
+      reduce(net, std::span(x), op);
+      all.push_back(bits(std::span<const T>(x)));
+    }
+    all.push_back(bits(reduce.residual()));
+    return all;
+  });
+  const auto got = on_ranks(ranks, [&](spar::threads& net) {
+    auto reduce = spar::with_device_feedback<T>(parts);
+    EXPECT_EQ(reduce.residual(), nullptr);
+    const stream works[2];
+    const device_array<T> x(std::vector<T>(n, -1));
+    result all;
+    for (int step = 0; step < steps; ++step) {
+      const stream& work = works[step / 2];            // changes the stream once
+      x.write(work, gradient<T>(net.rank(), step, n)); // the call must wait for it
+      reduce(net, spar::device_span(x.data(), n, work), op);
+      all.push_back(bits(std::span<const T>(x.read(work)))); // not before the last copy
+    }
+    all.push_back(bits(std::span<const T>(values_on_device(reduce.residual(), n, works[1]))));
+    return all;
+  });
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(feedback, has_the_bits_of_the_host) {
+  for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+    cuda_double::reset(static_cast<std::uint64_t>(ranks));
+    on_host::machine::seed = static_cast<std::uint64_t>(ranks);
+    compare<float>(ranks, 5000, spar::compose(exact_topk{.k = 40}, spar::split_allgather{}));
+    compare<float>(ranks, 300, spar::compose(exact_topk{.density = 0.4}, spar::recursive_doubling{}), spar::average{});
+    compare<double>(ranks, 1000, spar::compose(exact_topk{.k = 30}, spar::gather_and_merge{}));
+    compare<float>(ranks, 1, spar::compose(exact_topk{.k = 1}, spar::recursive_doubling{}));
+    compare<float>(ranks, 100, spar::compose(exact_topk{}, spar::recursive_doubling{})); // selects nothing
+    compare<float>(ranks, 0, spar::compose(exact_topk{.density = 0.5}, spar::recursive_doubling{}));
+  }
+}
+
+TEST_F(feedback, orders_calls_on_different_streams) {
+  constexpr std::size_t n = 40;
+  const auto parts = spar::compose(exact_topk{.k = 4}, spar::recursive_doubling{});
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    cuda_double::reset(seed);
+    on_ranks(1, [&](spar::threads& net) {
+      const stream works[2];
+      const device_array<float> a(gradient<float>(0, 0, n)), b(gradient<float>(0, 1, n));
+      auto reduce = spar::with_device_feedback<float>(parts);
+      reduce(net, spar::device_span(a.data(), n, works[0]));
+      cuda_double::stall(works[0]); // the first call's last kernels may still wait
+      reduce(net, spar::device_span(b.data(), n, works[1]));
+      auto x = gradient<float>(0, 0, n), y = gradient<float>(0, 1, n);
+      auto on_host = spar::with_error_feedback<float>(parts);
+      on_host(net, std::span(x)), on_host(net, std::span(y));
+      EXPECT_EQ(bits(std::span<const float>(a.read(works[0]))), bits(std::span<const float>(x))) << seed;
+      EXPECT_EQ(bits(std::span<const float>(b.read(works[1]))), bits(std::span<const float>(y))) << seed;
+      return 0;
+    });
+  }
+}
+
+TEST_F(feedback, writes_a_sum_that_has_turned_dense) {
+  cuda_double::reset(3);
+  compare<float>(3, 500, spar::compose(exact_topk{.density = 1}, spar::split_allgather{}));
+  compare<float>(3, 500, spar::compose(exact_topk{.density = 0.9}, spar::recursive_doubling{}));
+}
+
+TEST_F(feedback, refuses_what_it_cannot_do) {
+  const auto errors = on_ranks(1, [](spar::threads& net) {
+    std::vector<std::string> all;
+    const auto call = [&](auto& reduce, std::size_t n) {
+      const device_array<float> x(std::vector<float>(n, 1));
+      try {
+        reduce(net, spar::device_span(x.data(), n));
+        all.emplace_back();
+      } catch (const spar::invalid_argument& e) {
+        all.emplace_back(e.what());
+      }
+    };
+    auto reduce = spar::with_device_feedback<float>(spar::compose(exact_topk{.k = 10}, spar::recursive_doubling{}));
+    call(reduce, 5), call(reduce, 20), call(reduce, 30), call(reduce, 20);
+    return all;
+  });
+  ASSERT_EQ(errors[0].size(), 4U);
+  EXPECT_EQ(errors[0][0], "the selector's k is 10; expected at most n = 5");
+  EXPECT_EQ(errors[0][1], "");
+  EXPECT_EQ(errors[0][2], "the vector has length 30, but the residual has length 20");
+  EXPECT_EQ(errors[0][3], "");
+}
+
+/// Each call of the runtime fails once, on one rank: no rank hangs, and the residual of a failed call stays.
+TEST_F(feedback, ends_on_every_rank_if_cuda_fails_on_one) {
+  constexpr std::size_t n = 300;
+  std::uint64_t failed = 0;
+  for (std::uint64_t call = 1;; ++call) {
+    cuda_double::reset(call);
+    std::atomic<bool> reached = false;
+    const auto errors = on_ranks(3, [&](spar::threads& net) -> std::string {
+      net.set_deadline(20);
+      const stream work;
+      const device_array<float> x(gradient<float>(net.rank(), 0, n));
+      auto reduce = spar::with_device_feedback<float>(spar::compose(exact_topk{.k = 20}, spar::recursive_doubling{}));
+      reduce(net, spar::device_span(x.data(), n, work));
+      const auto before = values_on_device(reduce.residual(), n, work);
+      const std::uint64_t calls = cuda_double::calls();
+      if (net.rank() == 1) cuda_double::fail_at(call);
+      std::string error;
+      try {
+        reduce(net, spar::device_span(x.data(), n, work));
+      } catch (const spar::cuda_error& e) {
+        error = e.what();
+      } catch (const spar::peer_failed& e) {
+        error = std::string("peer: ") + e.what();
+      }
+      if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
+      if (!error.empty()) {
+        EXPECT_EQ(values_on_device(reduce.residual(), n, work), before) << "call " << call;
+      }
+      return error;
+    });
+    if (!reached) break;
+    ++failed;
+    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+  }
+  EXPECT_GE(failed, 8U);
+}
+
+TEST_F(feedback, frees_its_memory) { EXPECT_EQ(cuda_double::pinned_bytes(), 0U); }
+
+} // namespace
