@@ -71,13 +71,13 @@ class device_feedback {
       return pinned_.take(sizeof(std::uint64_t) + static_cast<std::size_t>(most) * (sizeof(T) + sizeof(Index)));
     });
     const selected_entries mine(host.data(), most);
-    detail::or_abort(net, [&] {
+    on_device(net, x.stream, [&] {
       select(mine, x);
       detail::wait_for_device(net, host, x.stream);
     });
     const auto view = stream_view<T, Index>::sparse(x.size, {mine.indices, *mine.count}, {mine.values, *mine.count});
     const sparse_stream<T, Index> all = allreduce(net, view, reduce_, op);
-    detail::or_abort(net, [&] { write(all.view(), x); });
+    on_device(net, x.stream, [&] { write(all.view(), x); });
     residual_.swap(accumulated_);
     length_ = x.size;
     has_residual_ = true;
@@ -95,6 +95,20 @@ class device_feedback {
       raise<invalid_argument>(
           {n, " values are too many for the ", 8 * sizeof(Index), "-bit indices of this device_feedback object"});
     }
+  }
+
+  /// Calls `work()`. If it throws, waits for the stream, whose copies may still use a pinned buffer, and aborts the
+  /// communicator.
+  template <communicates Net, class Work>
+  static void on_device(Net& net, cudaStream_t stream, Work work) {
+    detail::or_abort(net, [&] {
+      try {
+        work();
+      } catch (...) {
+        cudaStreamSynchronize(stream);
+        throw;
+      }
+    });
   }
 
   /// A pinned buffer that contains the number of selected entries, and has room for k values and k indices.
@@ -130,7 +144,7 @@ class device_feedback {
   void write(const stream_view<T, Index>& sum, device_span<T> x) {
     if (x.size == 0) return;
     const std::size_t entries = static_cast<std::size_t>(sum.count());
-    detail::pinned_memory::lease host = pinned_.take(entries * (sizeof(T) + sizeof(Index)));
+    detail::pinned_memory::lease host = pinned_.take(std::max<std::size_t>(1, entries * (sizeof(T) + sizeof(Index))));
     T* const values = static_cast<T*>(host.data());
     std::copy(sum.values().begin(), sum.values().end(), values);
     if (entries < x.size) detail::clear(x.data, static_cast<std::size_t>(x.size) * sizeof(T), x.stream);
