@@ -26,11 +26,13 @@ std::size_t train(spar::threads& net) {
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < n; ++i)
       values[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(step)) % 1000);
-    cudaMemcpyAsync(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream);
+    spar::detail::check_cuda(cudaMemcpyAsync(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream),
+                             "cudaMemcpyAsync");
     reduce(net, spar::device_span(pointer, n, stream)); // the values become the sum, in the order of the stream
   }
 
-  cudaMemcpyAsync(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost, stream);
+  spar::detail::check_cuda(cudaMemcpyAsync(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost, stream),
+                           "cudaMemcpyAsync");
   spar::detail::check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   cudaFree(pointer);
   cudaStreamDestroy(stream);

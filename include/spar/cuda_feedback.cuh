@@ -27,9 +27,10 @@ namespace spar {
 
 /// Error feedback around a composition, for vectors in device memory. A call adds the residual to the values, moves the
 /// k largest entries of the sum to the host, reduces them there over any transport, and writes the result to the
-/// device. The bits are those of `error_feedback` with the same composition. The selector must be `exact_topk`, the
-/// storage must not round, and the schedule must reduce streams. One object for each rank, used by one thread at a
-/// time, while its device is the current one.
+/// device. The bits are those of `error_feedback` with the same composition, except those of a NaN that arithmetic
+/// makes. The selector must be `exact_topk`, the storage must not round, and the schedule must reduce streams. All
+/// ranks of a call must use `device_feedback`. One object for each rank, used by one thread at a time, while its device
+/// is the current one; it cannot be moved.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
 class device_feedback {
   using selector_type = typename Composition::selector_type;
@@ -50,15 +51,16 @@ class device_feedback {
   static constexpr std::string_view name = Composition::name;
 
   explicit device_feedback(Composition parts = {})
-      : select_(parts.select), reduce_{{}, parts.store, parts.over, parts.by} {}
+      : select_(parts.select), reduce_{{{}, parts.store, parts.over, parts.by}, parts.select} {}
 
   /// Reduces `x` in place, in the order of its stream: adds the residual, sums the selected entries of all ranks, and
   /// writes the sum, with zeros where it has no entry. Returns as soon as the last copy is in the stream: work that is
   /// put into the stream afterwards sees the sum. Waits once for the device; meanwhile the rank takes part in the
-  /// rounds of partial collectives. The residual changes only if the call succeeds; the values of `x` are then
-  /// unspecified. Throws `invalid_argument` before anything is sent if an option is invalid, or if `x` and the residual
-  /// have different lengths. If CUDA fails, aborts the communicator, because other ranks may wait, and throws
-  /// `cuda_error`.
+  /// rounds of partial collectives. The residual changes only if the call succeeds; otherwise the values of `x` are
+  /// unspecified. (If CUDA fails on this rank after the collective has ended, the other ranks' sums contain entries
+  /// that are still in this rank's residual.) Throws `invalid_argument` before anything is sent if an option is
+  /// invalid, or if `x` and the residual have different lengths. If CUDA fails, aborts the communicator, because other
+  /// ranks may wait, and throws `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
     static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
@@ -67,10 +69,9 @@ class device_feedback {
     check_length(x.size);
     select_.validate(x.size);
     const std::uint64_t most = select_.bounds(x.size).k;
-    detail::pinned_memory::lease host = detail::or_abort(net, [&] {
-      return pinned_.take(sizeof(std::uint64_t) + static_cast<std::size_t>(most) * (sizeof(T) + sizeof(Index)));
-    });
-    const selected_entries mine(host.data(), most);
+    detail::pinned_memory::lease host = detail::or_abort(net, [&] { return pinned_.take(entry_buffer::bytes(most)); });
+    const entry_buffer mine(host.data(), most);
+    *mine.count = 0;
     on_device(net, x.stream, [&] {
       select(mine, x);
       detail::wait_for_device(net, host, x.stream);
@@ -80,16 +81,15 @@ class device_feedback {
     on_device(net, x.stream, [&] { write(all.view(), x); });
     residual_.swap(accumulated_);
     length_ = x.size;
-    has_residual_ = true;
   }
 
   /// The residual in device memory: the values that this rank has not sent yet, in the order of the last call's stream.
-  /// Null before the first call.
-  [[nodiscard]] const T* residual() const noexcept { return has_residual_ ? residual_.data() : nullptr; }
+  /// Null before the first call. The next call uses this memory for other values.
+  [[nodiscard]] const T* residual() const noexcept { return length_ > 0 ? residual_.data() : nullptr; }
 
  private:
   void check_length(std::uint64_t n) const {
-    if (has_residual_ && length_ != n)
+    if (length_ > 0 && length_ != n)
       raise<invalid_argument>({"the vector has length ", n, ", but the residual has length ", length_});
     if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
       raise<invalid_argument>(
@@ -111,22 +111,38 @@ class device_feedback {
     });
   }
 
-  /// A pinned buffer that contains the number of selected entries, and has room for k values and k indices.
-  struct selected_entries {
-    selected_entries(void* buffer, std::uint64_t most)
-        : count(static_cast<std::uint64_t*>(buffer)), values(reinterpret_cast<T*>(count + 1)),
-          indices(reinterpret_cast<Index*>(values + most)) {
-      *count = 0;
+  /// The parts of a pinned buffer for up to `most` entries: their number, the indices, and the values.
+  struct entry_buffer {
+    static_assert(alignof(Index) <= alignof(std::uint64_t) && alignof(T) <= alignof(std::uint64_t));
+
+    static std::size_t index_bytes(std::uint64_t most) { // in whole words, so that the values are aligned
+      return (static_cast<std::size_t>(most) * sizeof(Index) + 7) / 8 * 8;
     }
+    static std::size_t bytes(std::uint64_t most) {
+      return sizeof(std::uint64_t) + index_bytes(most) + static_cast<std::size_t>(most) * sizeof(T);
+    }
+    entry_buffer(void* buffer, std::uint64_t most)
+        : count(static_cast<std::uint64_t*>(buffer)), indices(reinterpret_cast<Index*>(count + 1)),
+          values(reinterpret_cast<T*>(reinterpret_cast<std::byte*>(indices) + index_bytes(most))) {}
+
     std::uint64_t* count;
-    T* values;
     Index* indices;
+    T* values;
+  };
+  /// The composition without its selector. Ranks also compare the selector's options, as in error feedback on the host.
+  struct reduction_of_streams : composition<selector::everything, storage_type, topology_type, schedule_type> {
+    selector_type selected_by;
+
+    template <class F>
+    void options(F&& f) const {
+      composition<selector::everything, storage_type, topology_type, schedule_type>::options(f);
+      f("selected_by", selected_by);
+    }
   };
 
   /// Starts to accumulate and to select, and to copy the selected entries to the host.
-  void select(const selected_entries& to, device_span<T> x) {
-    if (x.stream != last_stream_) last_.wait(); // the work of the last call was ordered by another stream
-    last_stream_ = x.stream;
+  void select(const entry_buffer& to, device_span<T> x) {
+    last_.order(x.stream); // the last call may have had another stream
     const std::uint64_t n = x.size, most = select_.bounds(n).k;
     accumulated_.reserve(n), cut_.reserve(1), count_.reserve(1), values_.reserve(most), indices_.reserve(most);
     search_.reserve(kernel::largest_bytes<T>(n, most)), words_.reserve(kernel::take_words(n));
@@ -144,18 +160,17 @@ class device_feedback {
   void write(const stream_view<T, Index>& sum, device_span<T> x) {
     if (x.size == 0) return;
     const std::size_t entries = static_cast<std::size_t>(sum.count());
-    detail::pinned_memory::lease host = pinned_.take(std::max<std::size_t>(1, entries * (sizeof(T) + sizeof(Index))));
-    T* const values = static_cast<T*>(host.data());
-    std::copy(sum.values().begin(), sum.values().end(), values);
+    detail::pinned_memory::lease host = pinned_.take(entry_buffer::bytes(entries));
+    const entry_buffer from(host.data(), entries);
+    std::copy(sum.values().begin(), sum.values().end(), from.values);
     if (entries < x.size) detail::clear(x.data, static_cast<std::size_t>(x.size) * sizeof(T), x.stream);
     if (sum.is_dense()) {
-      to_device(x.data + sum.first(), values, entries, x.stream);
+      to_device(x.data + sum.first(), from.values, entries, x.stream);
     } else if (entries > 0) {
-      Index* const indices = reinterpret_cast<Index*>(values + entries);
-      std::copy(sum.indices().begin(), sum.indices().end(), indices);
+      std::copy(sum.indices().begin(), sum.indices().end(), from.indices);
       values_.reserve(entries), indices_.reserve(entries);
-      to_device(values_.data(), values, entries, x.stream);
-      to_device(indices_.data(), indices, entries, x.stream);
+      to_device(values_.data(), from.values, entries, x.stream);
+      to_device(indices_.data(), from.indices, entries, x.stream);
       kernel::start_scatter_assign(indices_.data(), values_.data(), entries, x.data, x.stream);
     }
     host.used_by(x.stream);
@@ -176,12 +191,10 @@ class device_feedback {
   }
 
   selector_type select_;
-  composition<selector::everything, storage_type, topology_type, schedule_type> reduce_;
+  reduction_of_streams reduce_;
   detail::pinned_memory pinned_;
-  detail::cuda_event last_; // the end of the last call's work on the device
-  cudaStream_t last_stream_ = nullptr;
-  std::uint64_t length_ = 0; // of the residual
-  bool has_residual_ = false;
+  detail::cuda_event last_;  // the end of the last call's work on the device
+  std::uint64_t length_ = 0; // of the residual; 0 before the first call
   detail::device_array<T> residual_;
   detail::device_array<T> accumulated_; // residual plus values of the call; the next residual if the call succeeds
   detail::device_array<T> values_;      // of selected entries, or of the sum

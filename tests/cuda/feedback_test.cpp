@@ -48,7 +48,8 @@ std::vector<T> gradient(spar::rank_t rank, int step, std::size_t n) {
   std::student_t_distribution<float> heavy(2);
   std::vector<T> x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = i % 7 == 0 ? T(-0.0F) : i % 5 == 0 ? T(1.5F) : T(heavy(random));
-  if (step == 2 && n > 3) x[3] = std::numeric_limits<T>::quiet_NaN();
+  if (n > 3) x[2] = std::numeric_limits<T>::max(); // the sums of integers wrap
+  if (step == 2 && n > 3 && std::numeric_limits<T>::has_quiet_NaN) x[3] = std::numeric_limits<T>::quiet_NaN();
   return x;
 }
 
@@ -85,12 +86,12 @@ std::vector<T> values_on_device(const T* from, std::size_t n, cudaStream_t work)
   return values;
 }
 
-template <class T, class Composition, class Op = spar::sum>
+template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
 void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
   SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
   constexpr int steps = 4;
   const auto expected = on_ranks(ranks, [&](spar::threads& net) {
-    auto reduce = spar::with_error_feedback<T>(parts);
+    auto reduce = spar::with_error_feedback<T, Index>(parts);
     result all;
     for (int step = 0; step < steps; ++step) {
       auto x = gradient<T>(net.rank(), step, n);
@@ -101,7 +102,7 @@ void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op 
     return all;
   });
   const auto got = on_ranks(ranks, [&](spar::threads& net) {
-    auto reduce = spar::with_device_feedback<T>(parts);
+    auto reduce = spar::with_device_feedback<T, Index>(parts);
     EXPECT_EQ(reduce.residual(), nullptr);
     const stream works[2];
     const device_array<T> x(std::vector<T>(n, -1));
@@ -125,6 +126,8 @@ TEST_F(feedback, has_the_bits_of_the_host) {
     compare<float>(ranks, 5000, spar::compose(exact_topk{.k = 40}, spar::split_allgather{}));
     compare<float>(ranks, 300, spar::compose(exact_topk{.density = 0.4}, spar::recursive_doubling{}), spar::average{});
     compare<double>(ranks, 1000, spar::compose(exact_topk{.k = 30}, spar::gather_and_merge{}));
+    compare<float, std::uint64_t>(ranks, 700, spar::compose(exact_topk{.k = 7}, spar::recursive_doubling{}));
+    compare<std::int32_t>(ranks, 300, spar::compose(exact_topk{.k = 31}, spar::recursive_doubling{}));
     compare<float>(ranks, 1, spar::compose(exact_topk{.k = 1}, spar::recursive_doubling{}));
     compare<float>(ranks, 100, spar::compose(exact_topk{}, spar::recursive_doubling{})); // selects nothing
     compare<float>(ranks, 0, spar::compose(exact_topk{.density = 0.5}, spar::recursive_doubling{}));
@@ -173,13 +176,31 @@ TEST_F(feedback, refuses_what_it_cannot_do) {
     };
     auto reduce = spar::with_device_feedback<float>(spar::compose(exact_topk{.k = 10}, spar::recursive_doubling{}));
     call(reduce, 5), call(reduce, 20), call(reduce, 30), call(reduce, 20);
+    auto share = spar::with_device_feedback<float>(spar::compose(exact_topk{.density = 1}, spar::recursive_doubling{}));
+    call(share, 0), call(share, 3);
     return all;
   });
-  ASSERT_EQ(errors[0].size(), 4U);
+  ASSERT_EQ(errors[0].size(), 6U);
+  EXPECT_EQ(errors[0][5], "") << "after a call without values, any length";
   EXPECT_EQ(errors[0][0], "the selector's k is 10; expected at most n = 5");
   EXPECT_EQ(errors[0][1], "");
   EXPECT_EQ(errors[0][2], "the vector has length 30, but the residual has length 20");
   EXPECT_EQ(errors[0][3], "");
+}
+
+TEST_F(feedback, compares_the_options_of_the_selector) {
+  const auto errors = on_ranks(2, [](spar::threads& net) -> std::string {
+    const device_array<float> x(std::vector<float>(50, 1));
+    auto reduce = spar::with_device_feedback<float>(
+        spar::compose(exact_topk{.k = 5U + static_cast<unsigned>(net.rank())}, spar::recursive_doubling{}));
+    try {
+      reduce(net, spar::device_span(x.data(), 50));
+    } catch (const spar::error& e) {
+      return e.what();
+    }
+    return "";
+  });
+  EXPECT_NE((errors[0] + errors[1]).find("selected_by.k"), std::string::npos) << errors[0] << "\n" << errors[1];
 }
 
 /// Each call of the runtime fails once, on one rank: no rank hangs, and the residual of a failed call stays.
@@ -209,6 +230,7 @@ TEST_F(feedback, ends_on_every_rank_if_cuda_fails_on_one) {
       if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
       if (!error.empty()) {
         EXPECT_EQ(values_on_device(reduce.residual(), n, work), before) << "call " << call;
+        EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "call " << call;
       }
       return error;
     });

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -13,7 +14,15 @@
 #include <utility>
 
 struct CUstream_st {
-  std::deque<std::function<void()>> steps;
+  struct step {
+    std::function<void()> work;
+    std::shared_ptr<bool> after; // what must be true before the work begins; null if nothing
+  };
+  [[nodiscard]] bool can_go_on() const {
+    return !steps.empty() && (steps.front().after == nullptr || *steps.front().after);
+  }
+
+  std::deque<step> steps;
   bool stalled = false;
 };
 struct CUevent_st {
@@ -40,7 +49,7 @@ void protect(int access) {
   }
 }
 void step(CUstream_st& stream) {
-  const auto work = std::move(stream.steps.front());
+  const auto work = std::move(stream.steps.front().work);
   stream.steps.pop_front();
   protect(PROT_READ | PROT_WRITE);
   work();
@@ -49,14 +58,17 @@ void step(CUstream_st& stream) {
 /// Other streams go on while the processor does something.
 void advance() {
   if (held) return;
+  const bool needed = std::any_of(streams.begin(), streams.end(), // by a stream that waits for an event
+                                  [](const CUstream_st* s) { return !s->steps.empty() && !s->can_go_on(); });
   for (CUstream_st* stream : streams) {
-    while (!stream->stalled && !stream->steps.empty() && random_progress() % 3 == 0) step(*stream);
+    while ((needed || !stream->stalled) && stream->can_go_on() && random_progress() % 3 == 0) step(*stream);
   }
 }
 /// Counts a call; returns the error with which it must fail, or cudaSuccess.
 cudaError_t begin_call() {
   advance();
-  return ++calls_made == call_that_fails ? cudaErrorUnknown : cudaSuccess;
+  if (++calls_made != call_that_fails) return cudaSuccess;
+  return last_error = cudaErrorUnknown;
 }
 bool is_within(const std::map<char*, std::size_t>& memory, const void* p, std::size_t bytes) {
   const char* const begin = static_cast<const char*>(p);
@@ -87,11 +99,19 @@ void stall(cudaStream_t stream) {
 }
 void put(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(all);
-  of(stream).steps.push_back(std::move(work));
+  of(stream).steps.push_back({std::move(work), nullptr});
 }
 void finish(cudaStream_t stream) {
   const std::lock_guard lock(all);
-  while (!of(stream).steps.empty()) step(of(stream));
+  while (!of(stream).steps.empty()) {
+    if (of(stream).can_go_on()) {
+      step(of(stream));
+      continue;
+    }
+    for (CUstream_st* other : streams) { // the stream waits for an event in another stream
+      if (other->can_go_on()) step(*other);
+    }
+  }
 }
 std::size_t pinned_bytes() {
   const std::lock_guard lock(all);
@@ -192,6 +212,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   cuda_double::put(stream, [done = event->done] { *done = true; });
   return cudaSuccess;
 }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  of(stream).steps.push_back({[] {}, event->done});
+  return cudaSuccess;
+}
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
@@ -202,7 +228,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(all);
   while (!*event->done) {
     for (CUstream_st* stream : streams) {
-      if (!stream->steps.empty()) step(*stream);
+      if (stream->can_go_on()) step(*stream);
     }
   }
   return cudaSuccess;

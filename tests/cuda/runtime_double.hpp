@@ -22,7 +22,7 @@ void fail_at(std::uint64_t call);
 std::uint64_t calls();
 /// While streams are held, only `finish` and waits for them advance them.
 void hold(bool on);
-/// From now on, only `finish` and waits advance this stream.
+/// From now on, only `finish` and waits, also those of other streams, advance this stream.
 void stall(cudaStream_t stream);
 /// Puts work of the device into a stream.
 void put(cudaStream_t stream, std::function<void()> work);

@@ -18,6 +18,7 @@ namespace detail {
 /// Throws `cuda_error` unless `code` is cudaSuccess.
 inline void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
+  cudaGetLastError(); // otherwise a later call that asks for the last error would find this one
   raise<cuda_error>({call, " failed: ", cudaGetErrorString(code)});
 }
 
@@ -40,6 +41,8 @@ class cuda_event {
     check_cuda(code, "cudaEventQuery");
     return true;
   }
+  /// Work that is put into `stream` from now on begins after the event.
+  void order(cudaStream_t stream) const { check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
   /// Waits, and ignores errors.
   void wait() const noexcept { cudaEventSynchronize(event_); }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/op.hpp>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/rows.cuh>
 
@@ -16,7 +17,7 @@ namespace detail {
 template <class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     add(const T* a, const T* b, std::uint64_t n, T* out) {
-  spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = a == nullptr ? b[at] : static_cast<T>(a[at] + b[at]); });
+  spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = a == nullptr ? b[at] : sum{}(a[at], b[at]); });
 }
 
 template <class T, class Index>

@@ -52,8 +52,12 @@ void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned thread
   if (blocks == 0) return;
   constexpr std::uint64_t most = 0x7fffffff;
   if (blocks > most) raise<invalid_argument>({"a kernel needs ", blocks, " blocks; CUDA allows at most ", most});
-  kernel<<<static_cast<unsigned>(blocks), threads, shared, stream>>>(static_cast<Parameters>(arguments)...);
-  check_cuda(cudaGetLastError(), "a kernel launch");
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(blocks);
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "a kernel launch");
 }
 
 #endif
