@@ -135,7 +135,7 @@ class device_feedback {
 
     template <class F>
     void options(F&& f) const {
-      composition<selector::everything, storage_type, topology_type, schedule_type>::options(f);
+      reduction_of_streams::composition::options(f);
       f("selected_by", selected_by);
     }
   };

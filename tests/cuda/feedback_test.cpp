@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Error feedback on the device against error feedback on the host: kernels run by fibres, in the streams of a double of
 // the CUDA runtime.
+#include "on_ranks.hpp"
 #include "runtime_double.hpp"
 
 #include "on_host.hpp"
@@ -21,24 +22,13 @@
 
 namespace {
 
-using cuda_double::device_array;
+using cuda_double::device_array, cuda_double::stream;
 using spar::selector::exact_topk;
 
 class feedback : public testing::Test {
  protected:
   void SetUp() override { on_host::put = cuda_double::put; }
   void TearDown() override { on_host::put = nullptr; }
-};
-
-class stream {
- public:
-  stream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
-  stream(const stream&) = delete;
-  ~stream() { cudaStreamDestroy(stream_); }
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
 };
 
 /// A gradient: few large values, ties and zeros of both signs, and a NaN in step 2.
@@ -68,24 +58,6 @@ std::vector<std::uint64_t> bits(std::span<const T> values) {
 /// The bits of the sums of all steps, then those of the residual.
 using result = std::vector<std::vector<std::uint64_t>>;
 
-/// Runs `program(net)` on P ranks, and returns what it returns on each.
-template <class Program>
-auto on_ranks(spar::rank_t ranks, Program program) {
-  std::vector<decltype(program(std::declval<spar::threads&>()))> results(static_cast<std::size_t>(ranks));
-  spar::thread_group group(ranks);
-  group.run([&](spar::threads& net) { results[static_cast<std::size_t>(net.rank())] = program(net); });
-  return results;
-}
-
-/// The values that are in device memory once all work in the stream has ended.
-template <class T>
-std::vector<T> values_on_device(const T* from, std::size_t n, cudaStream_t work) {
-  std::vector<T> values(n);
-  cuda_double::put(work, [&] { std::copy_n(from, n, values.data()); });
-  cuda_double::finish(work);
-  return values;
-}
-
 template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
 void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
   SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
@@ -113,7 +85,7 @@ void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op 
       reduce(net, spar::device_span(x.data(), n, work), op);
       all.push_back(bits(std::span<const T>(x.read(work)))); // not before the last copy
     }
-    all.push_back(bits(std::span<const T>(values_on_device(reduce.residual(), n, works[1]))));
+    all.push_back(bits(std::span<const T>(cuda_double::values_at(reduce.residual(), n, works[1]))));
     return all;
   });
   EXPECT_EQ(got, expected);
@@ -216,7 +188,7 @@ TEST_F(feedback, ends_on_every_rank_if_cuda_fails_on_one) {
       const device_array<float> x(gradient<float>(net.rank(), 0, n));
       auto reduce = spar::with_device_feedback<float>(spar::compose(exact_topk{.k = 20}, spar::recursive_doubling{}));
       reduce(net, spar::device_span(x.data(), n, work));
-      const auto before = values_on_device(reduce.residual(), n, work);
+      const auto before = cuda_double::values_at(reduce.residual(), n, work);
       const std::uint64_t calls = cuda_double::calls();
       if (net.rank() == 1) cuda_double::fail_at(call);
       std::string error;
@@ -229,7 +201,7 @@ TEST_F(feedback, ends_on_every_rank_if_cuda_fails_on_one) {
       }
       if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
       if (!error.empty()) {
-        EXPECT_EQ(values_on_device(reduce.residual(), n, work), before) << "call " << call;
+        EXPECT_EQ(cuda_double::values_at(reduce.residual(), n, work), before) << "call " << call;
         EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "call " << call;
       }
       return error;

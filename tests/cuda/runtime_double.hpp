@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <new>
@@ -31,6 +32,26 @@ void finish(cudaStream_t stream);
 /// The bytes of page-locked host memory.
 std::size_t pinned_bytes();
 
+/// The values in device memory after all work in the stream.
+template <class T>
+std::vector<T> values_at(const T* from, std::size_t n, cudaStream_t stream) {
+  std::vector<T> values(n);
+  put(stream, [&] { std::copy_n(from, n, values.data()); });
+  finish(stream);
+  return values;
+}
+
+class stream {
+ public:
+  stream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  stream(const stream&) = delete;
+  ~stream() { cudaStreamDestroy(stream_); }
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 /// An array in device memory.
 template <class T>
 class device_array {
@@ -49,12 +70,7 @@ class device_array {
     put(stream, [to = data_, values] { std::copy(values.begin(), values.end(), to); });
   }
   /// The values after all work in the stream.
-  [[nodiscard]] std::vector<T> read(cudaStream_t stream) const {
-    std::vector<T> values(size_);
-    put(stream, [&values, from = data_] { std::copy_n(from, values.size(), values.data()); });
-    finish(stream);
-    return values;
-  }
+  [[nodiscard]] std::vector<T> read(cudaStream_t stream) const { return values_at(data_, size_, stream); }
 
  private:
   std::size_t size_;

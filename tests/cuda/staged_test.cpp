@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collectives on device memory through the host, on a double of the CUDA runtime.
+#include "on_ranks.hpp"
 #include "runtime_double.hpp"
 
 #include <spar/cuda.hpp>
@@ -17,18 +18,7 @@
 
 namespace {
 
-using cuda_double::device_array;
-
-class stream {
- public:
-  stream() { cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
-  stream(const stream&) = delete;
-  ~stream() { cudaStreamDestroy(stream_); }
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
+using cuda_double::device_array, cuda_double::stream;
 
 std::vector<float> values_of(spar::rank_t rank, std::size_t n) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(n));
@@ -36,15 +26,6 @@ std::vector<float> values_of(spar::rank_t rank, std::size_t n) {
   std::vector<float> x(n);
   for (float& v : x) v = normal(random);
   return x;
-}
-
-/// Runs `program(net)` on P ranks, and returns what it returns on each.
-template <class Program>
-auto on_ranks(spar::rank_t ranks, Program program) {
-  std::vector<decltype(program(std::declval<spar::threads&>()))> results(static_cast<std::size_t>(ranks));
-  spar::thread_group group(ranks);
-  group.run([&](spar::threads& net) { results[static_cast<std::size_t>(net.rank())] = program(net); });
-  return results;
 }
 
 /// Calls an algorithm on the host and on device memory, several times, and compares the bits.
