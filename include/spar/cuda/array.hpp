@@ -15,7 +15,7 @@ template <class T>
 class device_array {
  public:
   device_array() = default;
-  device_array(device_array&& other) noexcept { swap(other); }
+  device_array(const device_array&) = delete;
   ~device_array() { cudaFree(data_); } // waits for the work that uses the memory
 
   void swap(device_array& other) noexcept { std::swap(data_, other.data_), std::swap(size_, other.size_); }
