@@ -11,23 +11,23 @@ import tree
 LEVEL = {
     "core": 0,
     "runtime": 1,
-    "transport": 2,
-    "storage": 2,
-    "topology": 2,
-    "selector": 3,
-    "model": 3,
-    "collective": 4,
-    "cuda": 5,
-    "optimizer": 6,
-    "system": 7,
+    "cuda": 2,
+    "transport": 3,
+    "storage": 3,
+    "topology": 3,
+    "selector": 4,
+    "model": 4,
+    "collective": 5,
+    "cuda/kernel": 6,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
+    "optimizer": 7,
+    "system": 8,
 }
 # The levels of the subfolders of a layer; headers directly in the layer have the level of "".
 WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
-    "transport": {"in_process": 0, "mpi": 1, "sim": 1, "": 2},
+    "transport": {"in_process": 0, "mpi": 1, "sim": 1, "nccl": 1, "": 2},
     "storage": {"kernel": 0, "": 1},
-    "cuda": {"": 0, "kernel": 1},
     "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk": 4, "tree": 4, "partial": 4},
 }
 MOST_HEADERS = 16
@@ -43,12 +43,14 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTIL
 
 
 def layer_of(header):
-    return header.split("/")[0] if "/" in header else None
+    """The folder of LEVEL that contains a header; None if the header is directly in include/spar."""
+    folder = header.rpartition("/")[0]
+    return folder if folder in LEVEL else folder.split("/")[0] or None
 
 
 def room_of(header):
     """The subfolder of the layer that contains a header; "" if the header is directly in the layer."""
-    return "/".join(header.split("/")[1:-1])
+    return header.rpartition("/")[0].removeprefix(layer_of(header) or "").lstrip("/")
 
 
 def violations(header, source):

@@ -16,10 +16,10 @@
 struct CUstream_st {
   struct step {
     std::function<void()> work;
-    std::shared_ptr<bool> after; // what must be true before the work begins; null if nothing
+    std::function<bool()> can_begin; // null if nothing must be true before the work begins
   };
   [[nodiscard]] bool can_go_on() const {
-    return !steps.empty() && (steps.front().after == nullptr || *steps.front().after);
+    return !steps.empty() && (steps.front().can_begin == nullptr || steps.front().can_begin());
   }
 
   std::deque<step> steps;
@@ -97,9 +97,21 @@ void stall(cudaStream_t stream) {
   const std::lock_guard lock(all);
   of(stream).stalled = true;
 }
-void put(cudaStream_t stream, std::function<void()> work) {
+void put(cudaStream_t stream, std::function<void()> work) { put_when(stream, nullptr, std::move(work)); }
+void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::function<void()> work) {
   const std::lock_guard lock(all);
-  of(stream).steps.push_back({std::move(work), nullptr});
+  of(stream).steps.push_back({std::move(work), std::move(can_begin)});
+}
+std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(all); }
+bool is_accessible(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(all);
+  return is_within(pinned_memory, p, bytes) || is_within(device_memory, p, bytes);
+}
+void copy(void* to, const void* from, std::size_t bytes) {
+  const std::lock_guard lock(all);
+  protect(PROT_READ | PROT_WRITE);
+  std::memcpy(to, from, bytes);
+  protect(PROT_NONE);
 }
 void finish(cudaStream_t stream) {
   const std::lock_guard lock(all);
@@ -181,10 +193,12 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *stream = streams.emplace_back(new CUstream_st);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (stream == nullptr) return cudaErrorInvalidValue;
   const std::lock_guard lock(all);
   cuda_double::finish(stream);
   std::erase(streams, stream);
@@ -215,7 +229,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  of(stream).steps.push_back({[] {}, event->done});
+  cuda_double::put_when(stream, [done = event->done] { return *done; }, [] {});
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <vector>
 
@@ -27,8 +28,16 @@ void hold(bool on);
 void stall(cudaStream_t stream);
 /// Puts work of the device into a stream.
 void put(cudaStream_t stream, std::function<void()> work);
+/// Puts work into a stream that begins once it is the next work of the stream and `can_begin()` is true.
+void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::function<void()> work);
 /// Does all work of a stream without counting as a call.
 void finish(cudaStream_t stream);
+/// The lock under which streams advance, for other doubles that put work into streams.
+std::unique_lock<std::recursive_mutex> lock();
+/// Whether a device can access the memory: it is page-locked or in device memory.
+bool is_accessible(const void* p, std::size_t bytes);
+/// A copy that a device makes.
+void copy(void* to, const void* from, std::size_t bytes);
 /// The bytes of page-locked host memory.
 std::size_t pinned_bytes();
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <utility>
 
 namespace spar::detail {
 
@@ -27,12 +28,23 @@ class pinned_memory {
   };
 
  public:
-  /// A buffer that no other call uses until the end of the scope.
+  /// A buffer that no other call uses while the lease exists. An empty lease has no buffer.
   class lease {
    public:
+    lease() = default;
     explicit lease(buffer& taken) noexcept : buffer_(&taken) { taken.in_use = true; }
-    lease(const lease&) = delete;
-    ~lease() { buffer_->in_use = false; }
+    lease(lease&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
+    lease& operator=(lease&& other) noexcept {
+      std::swap(buffer_, other.buffer_);
+      return *this;
+    }
+    ~lease() {
+      if (buffer_ != nullptr) give_back(buffer_);
+    }
+
+    /// Leaves the buffer in use until the caller passes the returned pointer to `give_back`.
+    [[nodiscard]] void* detach() noexcept { return std::exchange(buffer_, nullptr); }
+    static void give_back(void* detached) noexcept { static_cast<buffer*>(detached)->in_use = false; }
 
     [[nodiscard]] void* data() const noexcept { return buffer_->data; }
     /// Notes that the work in `stream` uses the buffer. If CUDA cannot note it, waits for this work, because nothing
@@ -48,7 +60,7 @@ class pinned_memory {
     [[nodiscard]] bool idle() const { return buffer_->last.complete(); }
 
    private:
-    buffer* buffer_;
+    buffer* buffer_ = nullptr;
   };
 
   /// Returns a buffer of at least `bytes` bytes: the smallest that is free, otherwise a new one. Throws `cuda_error` if

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The transport over NCCL (experimental): large payloads travel by NCCL, everything else over another transport. Host
+// code: any C++20 compiler with the headers of CUDA and NCCL; link CUDA's runtime and NCCL.
+#pragma once
+
+#include <spar/core/memory/record_queue.hpp>
+#include <spar/core/memory/slab.hpp>
+#include <spar/core/util/fnv1a.hpp>
+#include <spar/cuda/pinned.hpp>
+#include <spar/cuda/runtime.hpp>
+#include <spar/runtime/abort.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/runtime/pending.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/transport/decorator.hpp>
+#include <spar/transport/nccl/agreement.hpp>
+#include <spar/transport/nccl/communicator.hpp>
+#include <spar/transport/nccl/transfer.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sched.h>
+
+namespace spar {
+
+/// Options of the transport `nccl`.
+struct nccl_options {
+  std::size_t eager_bytes = 4096; ///< payloads of at most this size travel over the control transport
+};
+
+namespace detail {
+
+/// A collective by which all ranks get the NCCL id of rank 0.
+struct share_nccl_id {
+  template <transport Net>
+  task<void> operator()(channel<Net> net, ncclUniqueId* id) const {
+    const std::span<ncclUniqueId> all(id, 1);
+    if (net.rank() == 0) {
+      for (rank_t peer = 1; peer < net.size(); ++peer) {
+        auto sending = net.send(peer, {.format = wire_format::encoded, .count = 1, .pieces = {std::as_bytes(all)}});
+        co_await sending;
+      }
+    } else {
+      message_buffer in(net.memory());
+      in.place(0, all);
+      auto receiving = net.receive(0, in);
+      co_await receiving;
+    }
+  }
+  static constexpr signature agreed{
+      .digest = fnv1a("spar::nccl"), .element = element_code::uint32, .dimension = sizeof(ncclUniqueId)};
+};
+
+} // namespace detail
+
+/// The transport of `nccl`. A payload of more than `eager_bytes` bytes is announced over the transport Control; then
+/// both ends agree on an epoch (see transport/nccl/agreement.hpp) by control messages, and submit the transfer to NCCL.
+/// The payload travels from a page-locked buffer of the sender to a page-locked buffer of the receiver.
+template <transport Control>
+class nccl_port : public decorated_port<Control> {
+  using transfer = detail::nccl_transfer;
+  using decorated_port<Control>::inner;
+
+ public:
+  using decorated_port<Control>::node;
+  using decorated_port<Control>::now;
+  using decorated_port<Control>::rank;
+  using decorated_port<Control>::scheduler;
+  using decorated_port<Control>::size;
+
+  nccl_port(Control& control, const nccl_options& options)
+      : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()) {
+    const detail::rank_lock lock(node().shared());
+    try {
+      if (node().dead()) node().failure().raise_peer_failed();
+      device_.emplace();
+      ncclUniqueId id{};
+      if (rank() == 0) id = detail::nccl_communicator::new_id();
+      run_collective(inner(), detail::share_nccl_id::agreed, detail::share_nccl_id{}, &id);
+      device_->join(id, rank(), size());
+      wait_for([this] { return device_->settled(); }, "all ranks to create their spar::nccl");
+      subscriber_.self = this;
+      subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
+        static_cast<nccl_port*>(self)->on_message(source, detail::nccl_note::read(text));
+      };
+      node().subscribers().add(subscriber_); // the last step, so that no message reaches an unfinished object
+    } catch (...) {
+      abort_and_rethrow(inner());
+    }
+  }
+  nccl_port(const nccl_port&) = delete;
+  ~nccl_port() {
+    const detail::rank_lock lock(node().shared());
+    try {
+      if (std::uncaught_exceptions() > exceptions_)
+        detail::abort(inner(), "an exception has left the scope of a spar::nccl");
+      if (!node().dead()) close();
+    } catch (...) {
+      detail::abort(inner(), message_of(std::current_exception()));
+    }
+    end_device_work();
+    node().subscribers().remove(subscriber_);
+  }
+
+  void share() = delete; // deleted because a progress thread would have another current device
+
+  auto send(const message_pieces& out, rank_t peer, tag_t tag) { return started(ship(out, peer, tag)); }
+  auto receive(message_buffer& in, rank_t peer, tag_t tag) { return started(fetch(in, peer, tag)); }
+
+  /// Does not block while this rank has work for NCCL or transfers in flight, because only polling completes them.
+  void progress(bool block) {
+    const bool poll = block && has_device_work();
+    inner().progress(block && !poll);
+    work_on_transfers();
+    scheduler().run();
+    if (poll && has_device_work()) sched_yield();
+  }
+
+  /// Called by an operation that is destroyed. A cancelled transfer goes on without its coroutine, because the peer may
+  /// already count on it; only the failure of the communicator ends it.
+  void abandon(transfer* t) {
+    if (!t->done && !node().dead()) {
+      t->cancelled = true;
+      return;
+    }
+    if (!t->done) end_device_work();
+    recycle(t);
+  }
+
+ private:
+  /// The transfers that this rank has submitted as one group, which ends when `ended` is complete.
+  struct group {
+    std::uint64_t epoch = 0;
+    detail::cuda_event ended;
+    group* next = nullptr;
+  };
+
+  /// A send or a receive, which is a coroutine. Awaited through constant references by the awaiters that wrap it.
+  class [[nodiscard]] started {
+   public:
+    explicit started(task<void>&& work) noexcept : work_(std::move(work)) {}
+    [[nodiscard]] bool await_ready() const noexcept { return work_.await_ready(); }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
+    void await_resume() const { work_.await_resume(); }
+
+   private:
+    mutable task<void> work_;
+  };
+
+  task<void> ship(message_pieces out, rank_t peer, tag_t tag) {
+    if (out.head.payload_bytes() <= options_.eager_bytes) {
+      auto sending = inner().send(out, peer, tag);
+      co_await sending;
+      co_return;
+    }
+    transfer* const t = begin(false, peer, tag, padded_bytes(out.pieces));
+    operation<nccl_port, transfer> sent(*this, t);
+    pack(out.pieces, static_cast<std::byte*>(t->host.data()));
+    transfers_.announce(*t, rank());
+
+    detail::nccl_announcement announcement{.head = out.head, .id = t->id};
+    announcement.checksum = announcement.expected_checksum();
+    message_pieces envelope{out.head, {std::as_bytes(std::span(&announcement, 1))}};
+    envelope.head.format = announcement.format;
+    envelope.head.lengths = {sizeof(announcement), 0, 0};
+    auto announcing = inner().send(envelope, peer, tag);
+    co_await announcing;
+    co_await sent;
+  }
+
+  task<void> fetch(message_buffer& in, rank_t peer, tag_t tag) {
+    message_buffer envelope(this->memory());
+    auto receiving = inner().receive(envelope, peer, tag);
+    co_await receiving;
+    in.arrived() = envelope.head();
+    if (envelope.head().format != detail::nccl_announcement::format) {
+      const payload_views pieces{envelope.piece<std::byte>(0), envelope.piece<std::byte>(1),
+                                 envelope.piece<std::byte>(2)};
+      if (in.fits()) in.copy_from(pieces);
+      co_return;
+    }
+    const std::uint64_t id = read_announcement(envelope, in.arrived());
+    envelope.release();
+    if (!in.fits()) co_return; // the channel aborts the communicator
+    transfer* const t = begin(true, peer, tag, padded_bytes(in.head().lengths, max_pieces));
+    operation<nccl_port, transfer> received(*this, t);
+    transfers_.offer(*t, id);
+    notify_peer(detail::nccl_note::kind::offer, *t);
+    co_await received;
+    deliver(*t, in);
+  }
+
+  /// Stores in `head` the header of the announced message, and returns the number of its transfer.
+  std::uint64_t read_announcement(const message_buffer& envelope, header& head) {
+    try {
+      const auto announcement = detail::nccl_announcement::read(envelope.piece<std::byte>(0));
+      head = announcement.head;
+      return announcement.id;
+    } catch (...) {
+      abort_and_rethrow(inner());
+    }
+  }
+
+  /// Returns the record of a new transfer, with a page-locked buffer. Aborts if CUDA fails: the caller may have to
+  /// wait for another message before it awaits this operation, and would wait for ever.
+  transfer* begin(bool receives, rank_t peer, tag_t tag, std::size_t bytes) {
+    try {
+      detail::pinned_memory::lease host = pinned_.take(bytes);
+      transfer* const t = records_.acquire();
+      t->begin(receives, peer, tag);
+      t->cancelled = false;
+      t->bytes = bytes;
+      t->host = std::move(host);
+      return t;
+    } catch (...) {
+      abort_and_rethrow(inner());
+    }
+  }
+  void recycle(transfer* t) noexcept {
+    t->host = {};
+    records_.recycle(t);
+  }
+
+  /// Copies the payload to the places that the receiver has chosen, or lends it the page-locked buffer.
+  static void deliver(transfer& t, message_buffer& in) {
+    payload_views pieces{};
+    const auto* at = static_cast<const std::byte*>(t.host.data());
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      pieces[i] = {at, in.head().lengths[i]};
+      at += padded_bytes(pieces[i].size());
+    }
+    if (in.placed())
+      in.copy_from(pieces);
+    else
+      in.borrow(pieces, &detail::pinned_memory::lease::give_back, t.host.detach());
+  }
+
+  void notify_peer(detail::nccl_note::kind what, const transfer& t) {
+    const detail::nccl_note note{.subscriber = subscriber_.number, .what = what, .id = t.id, .epoch = t.epoch};
+    inner().post(part_of(control_message::purpose::round, rank(), note.text(), 0), t.peer);
+  }
+
+  /// Called when this rank makes progress, whatever its coroutines wait for.
+  void on_message(rank_t source, const detail::nccl_note& note) {
+    if (node().dead()) return;
+    if (note.what == detail::nccl_note::kind::offer)
+      notify_peer(detail::nccl_note::kind::decision, transfers_.decide(source, note.id, note.epoch));
+    else
+      transfers_.learn(source, note.id, note.epoch);
+    // Ends a blocking `progress` of the control transport, which over MPI otherwise waits for a message.
+    scheduler().post(std::noop_coroutine());
+  }
+
+  [[nodiscard]] bool has_device_work() const noexcept {
+    return launching_ != nullptr || !in_flight_.empty() || transfers_.has_due();
+  }
+
+  /// Submits epochs and completes transfers. If NCCL or CUDA fails, aborts, and all transfers end in the error.
+  void work_on_transfers() noexcept {
+    if (node().dead()) return end_device_work();
+    try {
+      const bool any = launching_ != nullptr || !in_flight_.empty();
+      if (any && !device_->settled()) return;
+      end_launch();
+      while (!in_flight_.empty() && in_flight_.first()->ended.complete()) end(in_flight_.pop_front());
+      while (launching_ == nullptr && transfers_.has_due()) launch();
+    } catch (...) {
+      transfers_.set_error(std::current_exception());
+      detail::abort(inner(), message_of(std::current_exception()));
+      end_device_work();
+    }
+  }
+  void launch() {
+    group* const g = groups_.acquire();
+    launching_ = g;
+    transfers_.submit_due(due_);
+    g->epoch = due_.front()->epoch;
+    device_->submit(due_);
+    if (device_->settled()) end_launch();
+  }
+  /// Records the event of the group that NCCL has put into the stream; recorded earlier, it would be complete before
+  /// the transfers.
+  void end_launch() {
+    if (launching_ == nullptr) return;
+    launching_->ended.record(device_->stream());
+    in_flight_.push_back(std::exchange(launching_, nullptr));
+  }
+  void end(group* g) {
+    transfers_.end(g->epoch, [this](transfer& t) {
+      t.complete(scheduler());
+      if (t.cancelled) recycle(&t);
+    });
+    groups_.recycle(g);
+  }
+
+  /// Aborts the NCCL communicator, unless it is already freed. Afterwards the device uses no buffer of a transfer.
+  void end_device_work() noexcept {
+    device_->abort();
+    transfers_.end_all([this](transfer& t) {
+      if (t.cancelled) recycle(&t);
+    });
+    if (launching_ != nullptr) groups_.recycle(std::exchange(launching_, nullptr));
+    while (group* g = in_flight_.pop_front()) groups_.recycle(g);
+  }
+
+  /// Frees the NCCL communicator once no rank has transfers in flight.
+  void close() {
+    wait_for([this] { return transfers_.empty(); }, "the transfers of cancelled operations to end");
+    device_->finalize();
+    wait_for([this] { return device_->settled(); }, "all ranks to destroy their spar::nccl");
+    device_->destroy();
+  }
+  /// Makes progress until `done()` is true. Throws `peer_failed` if a rank fails, and `timeout` after the deadline.
+  template <class Done>
+  void wait_for(Done done, const char* what) {
+    for (const double begin = now(); !done(); sched_yield()) {
+      progress(false);
+      if (node().dead()) node().failure().raise_peer_failed();
+      if (now() - begin > node().deadline())
+        raise<timeout>({"rank ", rank(), " has waited for ", node().deadline(), " s for ", what});
+    }
+  }
+
+  nccl_options options_;
+  int exceptions_; // number of uncaught exceptions at the construction
+  detail::pinned_memory pinned_;
+  std::optional<detail::nccl_communicator> device_; // empty only at the beginning of the constructor
+  detail::slab<transfer> records_;
+  detail::slab<group> groups_;
+  detail::nccl_agreement transfers_;
+  std::vector<transfer*> due_; // the transfers of one group
+  group* launching_ = nullptr; // submitted, but perhaps not yet in the stream
+  detail::record_queue<group> in_flight_;
+  detail::control_subscriber subscriber_;
+};
+
+/// Runs all collectives of spar on a communicator whose large payloads travel between GPUs by NCCL. The wrapped
+/// communicator, for example an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank
+/// uses another GPU, which must be the current device whenever the rank uses this object. Construction and destruction
+/// are collective, except that after the failure of a rank, each rank may destroy its object alone. All ranks must
+/// create their objects in the same order, just as all ranks must start collectives in the same order.
+///
+/// If NCCL or CUDA fails on a rank, that rank's calls throw `nccl_error` or `cuda_error`, and all other ranks' calls
+/// throw `peer_failed` with the same text. Experimental: tested on a double of NCCL, never on a GPU.
+template <communicates Control>
+class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> {
+ public:
+  /// Creates an NCCL communicator of all ranks. Throws `nccl_error`, `cuda_error`, `peer_failed` if another rank fails,
+  /// and `timeout` if another rank does not create its object before the deadline.
+  explicit nccl(Control& control, const nccl_options& options = {})
+      : nccl::communicator_rank(detail::port_of(control), options) {}
+};
+
+} // namespace spar

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A handle that owns an NCCL communicator and its CUDA stream.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/cuda/runtime.hpp>
+#include <spar/transport/nccl/check.hpp>
+#include <spar/transport/nccl/transfer.hpp>
+
+#include <nccl.h>
+
+#include <span>
+#include <utility>
+
+namespace spar::detail {
+
+/// One rank of a non-blocking NCCL communicator, with a stream that contains nothing but the transfers of this
+/// communicator. Each function starts a call of NCCL, which may continue after the function has returned: the next
+/// function may be called only once `settled()` has returned true. The functions throw `nccl_error`.
+class nccl_communicator {
+ public:
+  nccl_communicator() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  nccl_communicator(const nccl_communicator&) = delete;
+  ~nccl_communicator() {
+    abort();
+    cudaStreamDestroy(stream_);
+  }
+  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
+
+  /// Returns the id by which the ranks of one communicator find each other.
+  [[nodiscard]] static ncclUniqueId new_id() {
+    ncclUniqueId id{};
+    check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    return id;
+  }
+  /// Joins the communicator `id` of `size` ranks, on the current device; collective.
+  void join(const ncclUniqueId& id, rank_t rank, rank_t size) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    call_ = "ncclCommInitRankConfig";
+    check_nccl(ncclCommInitRankConfig(&comm_, size, id, rank, &config), call_);
+  }
+
+  /// Whether the last call has ended, so that the work of the call is in the stream. Throws `nccl_error` if the call,
+  /// or a transfer in flight, has failed.
+  [[nodiscard]] bool settled() const {
+    ncclResult_t state = ncclSuccess;
+    check_nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+    check_nccl(state, call_);
+    return state == ncclSuccess;
+  }
+
+  /// Starts to put the transfers into the stream, as one group.
+  void submit(std::span<nccl_transfer* const> group) {
+    call_ = "ncclGroupEnd";
+    check_nccl(ncclGroupStart(), "ncclGroupStart");
+    ncclResult_t added = ncclSuccess;
+    const char* add = "";
+    for (const nccl_transfer* t : group) {
+      if (added != ncclSuccess && added != ncclInProgress) break;
+      add = t->receives ? "ncclRecv" : "ncclSend";
+      added = t->receives ? ncclRecv(t->host.data(), t->bytes, ncclUint8, t->peer, comm_, stream_)
+                          : ncclSend(t->host.data(), t->bytes, ncclUint8, t->peer, comm_, stream_);
+    }
+    const ncclResult_t ended = ncclGroupEnd(); // also after an error, because the thread would stay in the group
+    check_nccl(added, add);
+    check_nccl(ended, call_);
+  }
+
+  /// Starts to wait until no rank of the communicator has transfers in flight; collective.
+  void finalize() {
+    call_ = "ncclCommFinalize";
+    check_nccl(ncclCommFinalize(comm_), call_);
+  }
+  /// Frees the communicator, which must be finalized.
+  void destroy() { check_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); }
+  /// Frees the communicator, if there is one, and ends its transfers, so that the device does not use their buffers any
+  /// more. All ranks must abort, because transfers to this rank cannot end any more.
+  void abort() noexcept {
+    if (comm_ == nullptr) return;
+    ncclCommAbort(std::exchange(comm_, nullptr));
+    cudaStreamSynchronize(stream_);
+    cudaGetLastError(); // otherwise a later check of a kernel launch would find an error of the ended transfers
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  ncclComm_t comm_ = nullptr;
+  const char* call_ = ""; // the function of NCCL that was called last
+};
+
+} // namespace spar::detail

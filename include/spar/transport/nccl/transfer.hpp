@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A payload that travels by NCCL, and the two messages by which its ends agree on its epoch.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/core/util/crc32c.hpp>
+#include <spar/cuda/pinned.hpp>
+#include <spar/runtime/messages/message.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace spar::detail {
+
+/// One end of a payload that travels by NCCL. The record and its buffer outlive a cancelled operation.
+struct nccl_transfer : operation_record {
+  enum class stage : std::uint8_t {
+    announced, ///< the sender waits for the epoch that the receiver offers
+    offered,   ///< the receiver waits for the epoch that the sender decides
+    decided,   ///< both ends know the epoch, or will know it without any action of this rank
+    submitted  ///< NCCL has the transfer
+  };
+
+  stage at{};
+  bool cancelled = false; // no operation refers to this record any more
+  rank_t sender = 0;
+  std::uint64_t id = 0; // number of this transfer among those of its sender
+  std::uint64_t epoch = 0;
+  std::size_t bytes = 0;
+  pinned_memory::lease host; // the payload, packed as by `pack`
+  nccl_transfer* next = nullptr;
+};
+
+/// The payload of the message by which a sender announces a transfer over the control transport.
+struct nccl_announcement {
+  /// The format of messages that contain an announcement. No algorithm uses this format.
+  static constexpr auto format = static_cast<wire_format>(15);
+
+  header head; // of the message whose payload travels by NCCL
+  std::uint64_t id = 0;
+  std::uint32_t checksum = 0; // CRC-32C of the preceding bytes
+  std::uint32_t reserved = 0;
+
+  [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
+    return crc32c(this, offsetof(nccl_announcement, checksum));
+  }
+  /// Reads an announcement from the payload of a message. Throws `corrupt_message` if the announcement is damaged.
+  [[nodiscard]] static nccl_announcement read(std::span<const std::byte> bytes) {
+    nccl_announcement read;
+    if (bytes.size() == sizeof(read)) std::memcpy(static_cast<void*>(&read), bytes.data(), sizeof(read));
+    if (bytes.size() != sizeof(read) || read.checksum != read.expected_checksum()) {
+      raise<corrupt_message>({"the announcement of an NCCL transfer has ", bytes.size(), " bytes and the checksum ",
+                              read.checksum, "; expected ", sizeof(read), " bytes and the checksum ",
+                              read.expected_checksum()});
+    }
+    return read;
+  }
+};
+static_assert(sizeof(nccl_announcement) == sizeof(header) + 16);
+
+/// A control message about the epoch of a transfer: an offer of the receiver, or the decision of the sender.
+struct nccl_note {
+  enum class kind : std::uint32_t { offer = 1, decision = 2 };
+
+  std::uint32_t subscriber = 0; // its number
+  kind what{};
+  std::uint64_t id = 0;
+  std::uint64_t epoch = 0;
+
+  [[nodiscard]] std::string_view text() const noexcept { return {reinterpret_cast<const char*>(this), sizeof(*this)}; }
+  /// Throws `corrupt_message` if the text is malformed.
+  [[nodiscard]] static nccl_note read(std::string_view text) {
+    nccl_note read;
+    if (text.size() == sizeof(read)) std::memcpy(&read, text.data(), sizeof(read));
+    if (text.size() != sizeof(read) || (read.what != kind::offer && read.what != kind::decision)) {
+      raise<corrupt_message>({"a control message about an NCCL transfer has ", text.size(), " bytes and the kind ",
+                              static_cast<std::uint32_t>(read.what), "; expected ", sizeof(read),
+                              " bytes and the kind 1 (offer) or 2 (decision)"});
+    }
+    return read;
+  }
+};
+
+} // namespace spar::detail

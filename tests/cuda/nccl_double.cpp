@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "nccl_double.hpp"
+
+#include "runtime_double.hpp"
+
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+struct operation {
+  bool sends;
+  char* memory;
+  std::size_t bytes;
+  int peer;
+  bool done = false;
+};
+struct group {
+  ncclComm* comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<operation> operations;
+  bool aborted = false;
+  bool failed = false; // an operation was refused
+};
+struct clique { // the ranks of a communicator
+  std::vector<ncclComm*> ranks;
+  int joined = 0;
+  int finalized = 0;
+};
+
+std::mt19937_64 random_progress;
+bool refused = false;
+std::uint64_t ids = 0;
+std::map<std::uint64_t, std::shared_ptr<clique>> joining;
+std::size_t alive = 0;
+
+thread_local nccl_double::counts done_here;
+thread_local std::uint64_t call_that_fails = 0, poll_that_fails = 0;
+thread_local std::shared_ptr<group> open_group;
+thread_local std::string last_error;
+
+[[noreturn]] void die(const std::string& why) {
+  std::fprintf(stderr, "nccl_double: %s\n", why.c_str());
+  std::abort();
+}
+
+} // namespace
+
+struct ncclComm {
+  std::shared_ptr<clique> all;
+  int rank = 0;
+  ncclResult_t state = ncclSuccess;
+  std::function<bool()> call; // tries to end the call in progress
+  std::vector<std::shared_ptr<group>> groups;
+  group* next = nullptr; // the group that is the next work of the stream
+  bool finalizing = false;
+};
+
+namespace {
+
+/// Counts a call; returns the error with which it must fail, or ncclSuccess.
+ncclResult_t begin_call() { return ++done_here.calls == call_that_fails ? ncclSystemError : ncclSuccess; }
+/// A call on a communicator, on which no other call may be in progress.
+ncclResult_t begin_call(const ncclComm* comm) {
+  if (comm->state == ncclInProgress) die("a call began before the previous one had ended");
+  return comm->state != ncclSuccess ? comm->state : begin_call();
+}
+/// Ends a call now or later.
+ncclResult_t end_call(ncclComm* comm, std::function<bool()> call) {
+  if (random_progress() % 2 == 0 && call()) return ncclSuccess;
+  comm->call = std::move(call);
+  return comm->state = ncclInProgress;
+}
+
+void transfer(operation& one, operation& other) {
+  if (one.bytes != other.bytes)
+    die("a send and its receive have " + std::to_string(one.bytes) + " and " + std::to_string(other.bytes) + " bytes");
+  operation& from = one.sends ? one : other;
+  operation& to = one.sends ? other : one;
+  cuda_double::copy(to.memory, from.memory, from.bytes);
+  one.done = other.done = true;
+}
+/// Matches operations of a group that is the next work of its stream. Returns whether all have ended.
+bool match(group& g) {
+  if (g.aborted) return true;
+  g.comm->next = &g;
+  bool all = true;
+  for (operation& o : g.operations) {
+    const ncclComm* const peer = g.comm->all->ranks[static_cast<std::size_t>(o.peer)];
+    if (!o.done && peer != nullptr && peer->next != nullptr) {
+      for (operation& p : peer->next->operations) {
+        if (p.done || p.peer != g.comm->rank || p.sends == o.sends) continue;
+        transfer(o, p);
+        break;
+      }
+    }
+    all = all && o.done;
+  }
+  return all;
+}
+void end(group& g) {
+  if (g.aborted) return;
+  g.comm->next = nullptr;
+  std::erase_if(g.comm->groups, [&](const auto& other) { return other.get() == &g; });
+}
+
+ncclResult_t add(operation o, ncclComm* comm, cudaStream_t stream) {
+  const auto lock = cuda_double::lock();
+  if (done_here.open_groups == 0) die("a send or a receive is in no group");
+  if (!open_group) open_group = std::shared_ptr<group>(new group{.comm = comm, .stream = stream, .operations = {}});
+  ncclResult_t result = begin_call(comm);
+  if (open_group->comm != comm || open_group->stream != stream) die("a group uses several communicators or streams");
+  if (result == ncclSuccess && !cuda_double::is_accessible(o.memory, o.bytes)) result = ncclInvalidArgument;
+  if (o.peer < 0 || o.peer >= static_cast<int>(comm->all->ranks.size()) || o.peer == comm->rank)
+    result = ncclInvalidArgument;
+  if (result != ncclSuccess) {
+    open_group->failed = true;
+    return result;
+  }
+  ++(o.sends ? done_here.sends : done_here.receives);
+  if (o.sends) done_here.bytes_sent += o.bytes;
+  open_group->operations.push_back(o);
+  return random_progress() % 2 == 0 ? ncclSuccess : ncclInProgress;
+}
+void free(ncclComm* comm) {
+  for (const auto& g : comm->groups) g->aborted = true;
+  comm->all->ranks[static_cast<std::size_t>(comm->rank)] = nullptr;
+  --alive;
+  delete comm;
+}
+
+} // namespace
+
+namespace nccl_double {
+
+void reset(std::uint64_t seed) {
+  const auto lock = cuda_double::lock();
+  random_progress.seed(seed);
+  refused = false;
+  joining.clear();
+}
+void fail_at(std::uint64_t call) { call_that_fails = done_here.calls + call; }
+void fail_later_at(std::uint64_t poll) { poll_that_fails = done_here.polls + poll; }
+void refuse(bool on) {
+  const auto lock = cuda_double::lock();
+  refused = on;
+}
+counts of_this_thread() { return done_here; }
+std::size_t communicators() {
+  const auto lock = cuda_double::lock();
+  return alive;
+}
+
+} // namespace nccl_double
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t code) {
+  switch (code) {
+  case ncclSuccess:
+    return "no error";
+  case ncclSystemError:
+    return "a planned error of NCCL";
+  case ncclRemoteError:
+    return "a planned error of a transfer";
+  case ncclInvalidUsage:
+    return "invalid usage";
+  default:
+    return "invalid argument";
+  }
+}
+const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const auto lock = cuda_double::lock();
+  if (const ncclResult_t error = begin_call(); error != ncclSuccess) return error;
+  *id = {};
+  ++ids;
+  std::memcpy(id->internal, &ids, sizeof(ids));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  const auto lock = cuda_double::lock();
+  if (config->blocking != 0) die("a communicator would block");
+  if (const ncclResult_t error = begin_call(); error != ncclSuccess) return error;
+  std::uint64_t number = 0;
+  std::memcpy(&number, id.internal, sizeof(number));
+  auto& all = joining[number];
+  if (!all) all = std::shared_ptr<clique>(new clique{std::vector<ncclComm*>(static_cast<std::size_t>(size))});
+  ncclComm* const c = *comm = new ncclComm{.all = all, .rank = rank, .call = {}, .groups = {}};
+  all->ranks[static_cast<std::size_t>(rank)] = c;
+  ++alive;
+  ++done_here.joins;
+  if (++c->all->joined == size) joining.erase(number); // `all` refers to it no longer
+  c->call = [c] { return c->all->joined == static_cast<int>(c->all->ranks.size()); };
+  return c->state = ncclInProgress; // as NCCL does even if all ranks have joined
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  const auto lock = cuda_double::lock();
+  if (const ncclResult_t error = begin_call(); error != ncclSuccess) return error;
+  if (++done_here.polls == poll_that_fails) comm->state = ncclRemoteError;
+  if (refused) {
+    comm->state = ncclInvalidUsage;
+    last_error = "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000";
+  }
+  if (comm->state == ncclInProgress && random_progress() % 2 == 0 && comm->call()) comm->state = ncclSuccess;
+  *state = comm->state;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const auto lock = cuda_double::lock();
+  if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) return error;
+  return end_call(comm, [comm] {
+    if (!comm->groups.empty()) return false;
+    if (!std::exchange(comm->finalizing, true)) ++comm->all->finalized;
+    return comm->all->finalized == static_cast<int>(comm->all->ranks.size());
+  });
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const auto lock = cuda_double::lock();
+  if (!comm->finalizing) die("a communicator is destroyed before it is finalized");
+  if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) {
+    free(comm);
+    return error;
+  }
+  ++done_here.destroys;
+  free(comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const auto lock = cuda_double::lock();
+  ++done_here.aborts;
+  free(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  const auto lock = cuda_double::lock();
+  if (const ncclResult_t error = begin_call(); error != ncclSuccess) return error;
+  ++done_here.open_groups;
+  return ncclSuccess;
+}
+ncclResult_t ncclSend(const void* from, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add({true, static_cast<char*>(const_cast<void*>(from)), bytes, peer}, comm, stream);
+}
+ncclResult_t ncclRecv(void* to, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add({false, static_cast<char*>(to), bytes, peer}, comm, stream);
+}
+ncclResult_t ncclGroupEnd() {
+  const auto lock = cuda_double::lock();
+  if (--done_here.open_groups < 0) die("a group ends that has not begun");
+  const std::shared_ptr<group> g = std::exchange(open_group, nullptr);
+  if (const ncclResult_t error = begin_call(); error != ncclSuccess) return error;
+  if (!g) return ncclSuccess;
+  if (g->failed) return ncclInvalidArgument;
+  ++done_here.groups;
+  g->comm->groups.push_back(g);
+  return end_call(g->comm, [g] {
+    cuda_double::put_when(g->stream, [g] { return match(*g); }, [g] { end(*g); });
+    return true;
+  });
+}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Controls of a test double of NCCL, whose groups are work in the streams of the double of the CUDA runtime. A group
+// ends once each of its operations has met its match in a group that is the next work of the peer's stream, as on a
+// device. Calls end later at random. Sends and receives of different sizes, and calls that are not allowed, end the
+// program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nccl_double {
+
+/// Begins again with another seed for the random progress of calls.
+void reset(std::uint64_t seed);
+/// The call of NCCL with this number, from 1, fails; only calls of this thread count.
+void fail_at(std::uint64_t call);
+/// From this thread's poll with this number on, from 1, polls report that a transfer has failed.
+void fail_later_at(std::uint64_t poll);
+/// Whether NCCL refuses to create communicators because several ranks use one GPU.
+void refuse(bool on);
+
+/// What this thread has done.
+struct counts {
+  std::uint64_t calls = 0; // that could have failed
+  std::uint64_t polls = 0; // for the end of a call or a failed transfer
+  std::uint64_t joins = 0; // communicators created
+  std::uint64_t aborts = 0;
+  std::uint64_t destroys = 0;
+  std::uint64_t groups = 0;
+  std::uint64_t sends = 0;
+  std::uint64_t receives = 0;
+  std::uint64_t bytes_sent = 0;
+  int open_groups = 0; // ncclGroupStart without ncclGroupEnd
+};
+counts of_this_thread();
+/// The number of communicators that are neither destroyed nor aborted, of all threads.
+std::size_t communicators();
+
+} // namespace nccl_double
