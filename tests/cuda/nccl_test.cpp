@@ -5,21 +5,18 @@
 #include "runtime_double.hpp"
 
 #include <spar/nccl.hpp>
+#include <spar/system/partial_allreduce.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <exception>
 #include <functional>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
+
+#include <sched.h>
 
 namespace {
 
@@ -53,11 +50,13 @@ void reset(std::uint64_t seed) {
   nccl_double::reset(seed);
 }
 
-/// Everything that ended well on a rank: `program(net)` over NCCL, and the end of the communicator.
+/// Runs `program(net)` over NCCL on each rank, and checks that nothing of NCCL and CUDA is left. Returns what the
+/// threads of the ranks have done.
 template <class Program>
-void run(rank_t ranks, std::uint64_t seed, const spar::nccl_options& options, Program program) {
+std::vector<nccl_double::counts> run(rank_t ranks, std::uint64_t seed, const spar::nccl_options& options,
+                                     Program program) {
   reset(seed);
-  const auto counts = on_ranks(ranks, [&](spar::threads& control) {
+  auto counts = on_ranks(ranks, [&](spar::threads& control) {
     control.set_deadline(deadline);
     {
       net_type net(control, options);
@@ -65,14 +64,19 @@ void run(rank_t ranks, std::uint64_t seed, const spar::nccl_options& options, Pr
     }
     return nccl_double::of_this_thread();
   });
+  std::uint64_t sends = 0, receives = 0;
   for (const auto& c : counts) {
     EXPECT_EQ(c.joins, 1U);
     EXPECT_EQ(c.destroys, 1U);
     EXPECT_EQ(c.aborts, 0U);
-    EXPECT_EQ(c.receives, c.receives);
+    EXPECT_EQ(c.open_groups, 0);
+    sends += c.sends;
+    receives += c.receives;
   }
+  EXPECT_EQ(sends, receives);
   EXPECT_EQ(nccl_double::communicators(), 0U);
   EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
+  return counts;
 }
 
 /// Several collectives in flight, ended in a random order.
@@ -105,8 +109,120 @@ void many_in_flight(net_type& net, std::uint64_t seed) {
 TEST(nccl, reduces_in_every_schedule) {
   for (std::uint64_t seed = 1; seed <= 2000 && !testing::Test::HasFailure(); ++seed) {
     const spar::nccl_options options{.eager_bytes = seed % 3 == 0 ? 4096U : 0U};
-    run(static_cast<rank_t>(2 + seed % 4), seed, options, [&](net_type& net) { many_in_flight(net, seed); });
+    run(static_cast<rank_t>(2 + seed % 4), seed, options, [&](net_type& net) {
+      net.set_checksums(seed % 4 == 0);
+      many_in_flight(net, seed);
+    });
   }
+}
+
+/// Steps of Ok-Topk, whose residuals show every lost or repeated entry.
+template <class Net>
+std::vector<float> train(Net& net, std::uint64_t seed) {
+  spar::ok_topk<float> reduce(spar::ok_topk_allreduce<>{.select = {.k = 200}});
+  std::vector<float> all;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    auto x = values_of(net.rank(), 4000, seed + step, true);
+    reduce(net, std::span(x));
+    all.insert(all.end(), x.begin(), x.end());
+  }
+  return all;
+}
+
+TEST(nccl, has_the_bits_of_other_transports_with_error_feedback) {
+  for (std::uint64_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
+    const auto ranks = static_cast<rank_t>(2 + seed % 4);
+    const auto expected = on_ranks(ranks, [&](spar::threads& net) { return train(net, seed); });
+    run(ranks, seed, {.eager_bytes = seed % 2 * 512}, [&](net_type& net) {
+      EXPECT_EQ(train(net, seed), expected[static_cast<std::size_t>(net.rank())]) << "seed " << seed;
+    });
+  }
+}
+
+TEST(nccl, runs_partial_collectives) {
+  for (std::uint64_t seed = 1; seed <= 20 && !testing::Test::HasFailure(); ++seed) {
+    const auto ranks = static_cast<rank_t>(2 + seed % 4);
+    constexpr int calls = 6;
+    constexpr std::size_t n = 2000;
+    run(ranks, seed, {.eager_bytes = 0}, [&](net_type& net) {
+      auto reduce = spar::partial_allreduce<float>(net, n, spar::majority{});
+      std::vector<float> total(n), x(n);
+      for (int call = 0; call <= calls; ++call) {
+        std::fill(x.begin(), x.end(), call < calls ? 1.0F : 0.0F);
+        if (call < calls)
+          reduce(std::span(x));
+        else
+          reduce.drain(std::span(x));
+        std::transform(total.begin(), total.end(), x.begin(), total.begin(), std::plus<>());
+      }
+      // A rank sees each round once, but perhaps several rounds in one call; the last round contains the rest.
+      EXPECT_LE(*std::max_element(total.begin(), total.end()), static_cast<float>(calls * ranks)) << "seed " << seed;
+      EXPECT_EQ(std::count(total.begin(), total.end(), total[0]), static_cast<std::ptrdiff_t>(n)) << "seed " << seed;
+    });
+  }
+}
+
+TEST(nccl, communicators_do_not_mix) {
+  for (std::uint64_t seed = 1; seed <= 100 && !testing::Test::HasFailure(); ++seed) {
+    reset(seed);
+    const rank_t ranks = 3;
+    const auto destroyed = on_ranks(ranks, [&](spar::threads& control) {
+      control.set_deadline(deadline);
+      {
+        net_type first(control, {.eager_bytes = 0}), second(control, {.eager_bytes = 0});
+        auto x = values_of(control.rank(), 1000, seed, true), y = values_of(control.rank(), 1500, seed + 1, true);
+        auto one = spar::start_allreduce(first, std::span(x), spar::ring{});
+        auto other = spar::start_allreduce(second, std::span(y), spar::recursive_doubling{});
+        if (seed % 2 == 0) other.wait();
+        while (!one.done() || !other.done()) sched_yield();
+        EXPECT_EQ(x, sum_of(ranks, 1000, seed, true));
+        EXPECT_EQ(y, sum_of(ranks, 1500, seed + 1, true));
+      }
+      return nccl_double::of_this_thread().destroys;
+    });
+    EXPECT_EQ(destroyed, (std::vector<std::uint64_t>{2, 2, 2}));
+  }
+}
+
+/// The ring sends 2 (P - 1) messages of n / P values from each rank.
+TEST(nccl, sends_only_large_payloads_by_nccl) {
+  for (const rank_t ranks : {2, 3, 4, 5}) {
+    for (const bool large : {false, true}) {
+      const std::size_t n = static_cast<std::size_t>(ranks) * (large ? 1028 : 1024); // 4112 or 4096 bytes in a message
+      const auto counts = run(ranks, 1, {}, [&](net_type& net) {
+        auto x = values_of(net.rank(), n, 1, true);
+        spar::allreduce(net, std::span(x), spar::ring{});
+        EXPECT_EQ(x, sum_of(ranks, n, 1, true));
+      });
+      for (const auto& c : counts) {
+        const std::uint64_t messages = large ? 2 * static_cast<std::uint64_t>(ranks - 1) : 0;
+        EXPECT_EQ(c.sends, messages);
+        EXPECT_EQ(c.receives, messages);
+        EXPECT_EQ(c.bytes_sent, messages * 4112);
+        EXPECT_LE(c.groups, 2 * messages);
+        EXPECT_GE(c.groups, messages); // each step needs the previous one
+      }
+    }
+  }
+}
+
+/// A ring step holds one buffer to send from and one to receive into; a rank may be one step ahead of a peer.
+TEST(nccl, uses_pinned_buffers_again) {
+  run(3, 1, {.eager_bytes = 0}, [&](net_type& net) {
+    for (int call = 0; call < 30; ++call) {
+      auto x = values_of(net.rank(), 3000, 1, true);
+      spar::allreduce(net, std::span(x), spar::ring{});
+    }
+    EXPECT_LE(cuda_double::pinned_bytes(), 3 * 4 * 4000U);
+  });
+}
+
+TEST(nccl, works_on_one_rank) {
+  run(1, 1, {.eager_bytes = 0}, [](net_type& net) {
+    auto x = values_of(0, 100, 1, true);
+    spar::allreduce(net, std::span(x), spar::ring{});
+    EXPECT_EQ(x, sum_of(1, 100, 1, true));
+  });
 }
 
 } // namespace

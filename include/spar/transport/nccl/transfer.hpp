@@ -42,8 +42,8 @@ struct nccl_announcement {
 
   header head; // of the message whose payload travels by NCCL
   std::uint64_t id = 0;
-  std::uint32_t checksum = 0; // CRC-32C of the preceding bytes
   std::uint32_t reserved = 0;
+  std::uint32_t checksum = 0; // CRC-32C of the preceding bytes
 
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
     return crc32c(this, offsetof(nccl_announcement, checksum));
