@@ -11,6 +11,12 @@ if(NOT SPAR_NVCC OR NOT SPAR_CUDART)
   spar_missing("CUDA" "no nvcc, or no libcudart_static.a")
 endif()
 
+find_path(SPAR_NCCL_INCLUDE_DIR nccl.h HINTS "${SPAR_CUDA_INCLUDE_DIR}")
+find_library(SPAR_NCCL nccl HINTS /usr/local/cuda/lib64 "$ENV{CUDA_HOME}/lib64")
+if(SPAR_CUDA_INCLUDE_DIR AND NOT SPAR_NCCL_INCLUDE_DIR)
+  spar_missing("NCCL" "no nccl.h")
+endif()
+
 # spar_compile_cuda(variable source [LIBRARIES lib...]): sets `variable` to the object file that nvcc makes of `source`,
 # with the include directories and definitions of the libraries. Warnings of nvcc are errors, except 177: a function of
 # a test that only a static_assert uses counts as unused.

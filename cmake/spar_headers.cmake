@@ -15,10 +15,13 @@ set(spar_mpi_headers ${spar_headers})
 list(FILTER spar_headers EXCLUDE REGEX "/mpi[^/]*$|/mpi/")
 list(FILTER spar_mpi_headers INCLUDE REGEX "/mpi[^/]*$|/mpi/")
 
-# Host code for CUDA needs the toolkit's headers; the file with all headers checks it.
+# Host code for CUDA and NCCL needs their headers; the file with all headers checks it.
 set(spar_cuda_host_headers ${spar_headers})
-list(FILTER spar_cuda_host_headers INCLUDE REGEX "spar/cuda")
-list(FILTER spar_headers EXCLUDE REGEX "spar/cuda")
+list(FILTER spar_cuda_host_headers INCLUDE REGEX "spar/cuda|/nccl")
+list(FILTER spar_headers EXCLUDE REGEX "spar/cuda|/nccl")
+if(NOT SPAR_NCCL_INCLUDE_DIR)
+  list(FILTER spar_cuda_host_headers EXCLUDE REGEX "/nccl")
+endif()
 
 if(NOT nlohmann_json_FOUND)
   list(FILTER spar_headers EXCLUDE REGEX "_json")

@@ -184,6 +184,46 @@ TEST(nccl, communicators_do_not_mix) {
   }
 }
 
+/// Waits as `mpi` does: `progress(true)` returns only once a coroutine can resume, not after each control message.
+class patient_port : public spar::decorated_port<spar::threads_port> {
+ public:
+  using decorated_port::decorated_port;
+  auto send(const spar::message_pieces& out, rank_t peer, spar::tag_t tag) { return inner().send(out, peer, tag); }
+  auto receive(spar::message_buffer& in, rank_t peer, spar::tag_t tag) { return inner().receive(in, peer, tag); }
+  void progress(bool block) {
+    do {
+      const spar::scheduler::pause no_resumption(scheduler());
+      inner().progress(false);
+    } while (block && !has_ready() && !node().dead());
+    scheduler().run();
+  }
+
+ private:
+  bool has_ready() {
+    sched_yield();
+    return !scheduler().idle();
+  }
+};
+class patient : public spar::communicator_rank<patient_port> {
+ public:
+  explicit patient(spar::threads& net) : communicator_rank(net.port()) {}
+};
+
+TEST(nccl, needs_no_messages_of_the_control_transport_to_go_on) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    reset(seed);
+    on_ranks(3, [&](spar::threads& control) {
+      control.set_deadline(deadline);
+      patient waits(control);
+      spar::nccl net(waits, {.eager_bytes = 0});
+      auto x = values_of(net.rank(), 1000, seed, true);
+      spar::allreduce(net, std::span(x), spar::ring{});
+      EXPECT_EQ(x, sum_of(3, 1000, seed, true));
+      return 0;
+    });
+  }
+}
+
 /// The ring sends 2 (P - 1) messages of n / P values from each rank.
 TEST(nccl, sends_only_large_payloads_by_nccl) {
   for (const rank_t ranks : {2, 3, 4, 5}) {
