@@ -230,13 +230,10 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
   if (!comm->finalizing) die("a communicator is destroyed before it is finalized");
-  if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) {
-    free(comm);
-    return error;
-  }
-  ++done_here.destroys;
+  const ncclResult_t result = begin_call(comm);
+  ++done_here.destroys; // even if it fails
   free(comm);
-  return ncclSuccess;
+  return result;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
