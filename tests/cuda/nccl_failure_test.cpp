@@ -135,7 +135,7 @@ TEST(nccl_failure, to_create_a_communicator_says_why) {
 
 TEST(nccl_failure, names_a_rank_that_does_not_create_its_communicator) {
   reset(1);
-  const auto ended = outcomes(0.2, [](spar::threads& control) {
+  const auto ended = outcomes(0.5, [](spar::threads& control) {
     if (control.rank() != 2) net_type net(control);
     while (!control.dead()) control.progress(true);
   });
@@ -183,8 +183,9 @@ TEST(nccl_failure, of_a_payload_of_another_size_ends_the_sender) {
 
 TEST(nccl_failure, of_a_rank_that_does_not_receive_is_a_timeout) {
   reset(1);
-  const auto ended = outcomes(0.2, [](spar::threads& control) {
+  const auto ended = outcomes(20, [](spar::threads& control) {
     net_type net(control);
+    net.set_deadline(0.2);
     if (control.rank() == 0) send(net, 10'000, 10'000);
     while (!net.dead()) net.progress(true);
   });
@@ -194,9 +195,10 @@ TEST(nccl_failure, of_a_rank_that_does_not_receive_is_a_timeout) {
 
 TEST(nccl_failure, of_a_transfer_that_does_not_end_is_a_timeout) {
   reset(1);
-  const auto ended = outcomes(0.2, [](spar::threads& control) {
+  const auto ended = outcomes(20, [](spar::threads& control) {
     net_type net(control);
     send(net, 10'000, 10'000);
+    net.set_deadline(0.2);
     cuda_double::hold(true); // the device does nothing any more
     send(net, 10'000, 10'000);
     while (!net.dead()) net.progress(true);

@@ -348,8 +348,10 @@ class nccl_port : public decorated_port<Control> {
 /// are collective, except that after the failure of a rank, each rank may destroy its object alone. All ranks must
 /// create their objects in the same order, just as all ranks must start collectives in the same order.
 ///
-/// If NCCL or CUDA fails on a rank, that rank's calls throw `nccl_error` or `cuda_error`, and all other ranks' calls
-/// throw `peer_failed` with the same text. Experimental: tested on a double of NCCL, never on a GPU.
+/// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error with the same text: on that rank in
+/// `nccl_error`, `cuda_error` or `peer_failed`, on all others in `peer_failed`. Calls make progress only while the
+/// program waits for, or polls, calls on this object, or calls `progress`. Experimental: tested on a double of NCCL,
+/// never on a GPU.
 template <communicates Control>
 class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> {
  public:
