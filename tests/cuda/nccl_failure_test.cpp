@@ -195,11 +195,10 @@ TEST(nccl_failure, of_a_rank_that_does_not_receive_is_a_timeout) {
 
 TEST(nccl_failure, of_a_transfer_that_does_not_end_is_a_timeout) {
   reset(1);
+  cuda_double::hold(true); // the device does nothing
   const auto ended = outcomes(20, [](spar::threads& control) {
     net_type net(control);
-    send(net, 10'000, 10'000);
     net.set_deadline(0.2);
-    cuda_double::hold(true); // the device does nothing any more
     send(net, 10'000, 10'000);
     while (!net.dead()) net.progress(true);
   });
