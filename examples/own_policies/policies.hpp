@@ -89,7 +89,7 @@ struct there_and_back {
 
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                       Storage store, std::span<T> residual) const& {
+                                                       Storage store, spar::residual_view<T> residual) const& {
     const spar::binomial_reduce reduce;
     const spar::binomial_broadcast broadcast;
     const auto sum = co_await reduce(net, mine, 0, op, store, residual);

@@ -507,7 +507,7 @@ struct keeping_program {
     std::span<float> lost;
     template <class Net>
     spar::task<void> operator()(spar::channel<Net> net, std::span<float> mine, spar::sum op) const& {
-      return algorithm.by(net, mine, op, algorithm.store, lost);
+      return algorithm.by(net, mine, op, algorithm.store, spar::residual_view<float>(lost));
     }
   };
 };

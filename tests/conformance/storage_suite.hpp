@@ -24,7 +24,7 @@ struct storing : spar::algorithm_defaults {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
   Storage store{};
-  std::span<T> residual{};
+  spar::residual_view<T> residual{};
 
   template <spar::transport Net, spar::index_type Index, class Op>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
@@ -38,7 +38,7 @@ struct planned_flexreduce {
   static constexpr std::string_view name = spar::chains::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                       Storage store, std::span<T> residual) const& {
+                                                       Storage store, spar::residual_view<T> residual) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine.dimension());
     const spar::on_plan over(plan);
     const spar::chains algorithm;
@@ -49,7 +49,7 @@ struct planned_tree_sparcml {
   static constexpr std::string_view name = spar::quantile_owners::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                       Storage store, std::span<T> residual) const& {
+                                                       Storage store, spar::residual_view<T> residual) const& {
     const spar::tree_plans plans(two_hosts(net.size()));
     const spar::quantile_owners algorithm;
     co_return co_await algorithm(net, spar::on_tree(plans), mine, op, store, residual);
@@ -60,7 +60,7 @@ struct reduce_and_broadcast {
   static constexpr std::string_view name = spar::binomial_reduce::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                       Storage store, std::span<T> residual) const& {
+                                                       Storage store, spar::residual_view<T> residual) const& {
     const spar::rank_t root = net.size() / 2;
     const spar::binomial_reduce reduce;
     const spar::binomial_broadcast broadcast;
@@ -73,7 +73,7 @@ struct early_dense_doubling {
   static constexpr std::string_view name = spar::recursive_doubling::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                       Storage store, std::span<T> residual) const& {
+                                                       Storage store, spar::residual_view<T> residual) const& {
     const spar::recursive_doubling algorithm{.dense_from = 0.3};
     co_return co_await algorithm(net, mine, op, store, residual);
   }
@@ -97,7 +97,7 @@ struct storage_program {
     const auto rank = static_cast<std::size_t>(net.rank());
     for (std::size_t c = 0; c < cases->size(); ++c) {
       auto& out = (*results)[c];
-      const std::span<T> residual = keeps ? std::span<T>(out.residuals[rank]) : std::span<T>();
+      const spar::residual_view<T> residual = keeps ? std::span<T>(out.residuals[rank]) : std::span<T>();
       const storing<Algorithm, Storage, T> algorithm{{}, {}, {}, residual};
       auto pending = spar::start_allreduce(net, (*cases)[c].inputs[rank].view(), algorithm);
       out.sums[rank] = co_await std::move(pending);

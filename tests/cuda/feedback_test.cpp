@@ -1,95 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Error feedback on the device against error feedback on the host: kernels run by fibres, in the streams of a double of
-// the CUDA runtime.
-#include "on_ranks.hpp"
-#include "runtime_double.hpp"
-
-#include "on_host.hpp"
-
-#include <spar/cuda_feedback.cuh>
-#include <spar/spar.hpp>
-
-#include <gtest/gtest.h>
+// Error feedback on the device: bits, order of streams, bad input and errors of CUDA.
+#include "feedback_suite.hpp"
 
 #include <atomic>
-#include <bit>
-#include <cstdint>
-#include <random>
-#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
+namespace feedback_test {
 namespace {
-
-using cuda_double::device_array, cuda_double::stream;
-using spar::selector::exact_topk;
-
-class feedback : public testing::Test {
- protected:
-  void SetUp() override { on_host::put = cuda_double::put; }
-  void TearDown() override { on_host::put = nullptr; }
-};
-
-/// A gradient: few large values, ties and zeros of both signs, and a NaN in step 2.
-template <class T>
-std::vector<T> gradient(spar::rank_t rank, int step, std::size_t n) {
-  std::mt19937 random(static_cast<unsigned>(rank * 100 + step));
-  std::student_t_distribution<float> heavy(2);
-  std::vector<T> x(n);
-  for (std::size_t i = 0; i < n; ++i) x[i] = i % 7 == 0 ? T(-0.0F) : i % 5 == 0 ? T(1.5F) : T(heavy(random));
-  if (n > 3) x[2] = std::numeric_limits<T>::max(); // the sums of integers wrap
-  if (step == 2 && n > 3 && std::numeric_limits<T>::has_quiet_NaN) x[3] = std::numeric_limits<T>::quiet_NaN();
-  return x;
-}
-
-template <class T>
-std::vector<std::uint64_t> bits(std::span<const T> values) {
-  std::vector<std::uint64_t> all;
-  for (const T v : values) {
-    if constexpr (sizeof(T) == 4)
-      all.push_back(std::bit_cast<std::uint32_t>(v));
-    else
-      all.push_back(std::bit_cast<std::uint64_t>(v));
-  }
-  return all;
-}
-
-/// The bits of the sums of all steps, then those of the residual.
-using result = std::vector<std::vector<std::uint64_t>>;
-
-template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
-void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
-  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
-  constexpr int steps = 4;
-  const auto expected = on_ranks(ranks, [&](spar::threads& net) {
-    auto reduce = spar::with_error_feedback<T, Index>(parts);
-    result all;
-    for (int step = 0; step < steps; ++step) {
-      auto x = gradient<T>(net.rank(), step, n);
-      reduce(net, std::span(x), op);
-      all.push_back(bits(std::span<const T>(x)));
-    }
-    all.push_back(bits(reduce.residual()));
-    return all;
-  });
-  const auto got = on_ranks(ranks, [&](spar::threads& net) {
-    auto reduce = spar::with_device_feedback<T, Index>(parts);
-    EXPECT_EQ(reduce.residual(), nullptr);
-    const stream works[2];
-    const device_array<T> x(std::vector<T>(n, -1));
-    result all;
-    for (int step = 0; step < steps; ++step) {
-      const stream& work = works[step / 2];            // changes the stream once
-      x.write(work, gradient<T>(net.rank(), step, n)); // the call must wait for it
-      reduce(net, spar::device_span(x.data(), n, work), op);
-      all.push_back(bits(std::span<const T>(x.read(work)))); // not before the last copy
-    }
-    all.push_back(bits(std::span<const T>(cuda_double::values_at(reduce.residual(), n, works[1]))));
-    return all;
-  });
-  EXPECT_EQ(got, expected);
-}
 
 TEST_F(feedback, has_the_bits_of_the_host) {
   for (const spar::rank_t ranks : {1, 2, 3, 5}) {
@@ -172,7 +89,7 @@ TEST_F(feedback, compares_the_options_of_the_selector) {
     }
     return "";
   });
-  EXPECT_NE((errors[0] + errors[1]).find("selected_by.k"), std::string::npos) << errors[0] << "\n" << errors[1];
+  EXPECT_NE((errors[0] + errors[1]).find("select.k"), std::string::npos) << errors[0] << "\n" << errors[1];
 }
 
 /// Each call of the runtime fails once, on one rank: no rank hangs, and the residual of a failed call stays.
@@ -216,3 +133,4 @@ TEST_F(feedback, ends_on_every_rank_if_cuda_fails_on_one) {
 TEST_F(feedback, frees_its_memory) { EXPECT_EQ(cuda_double::pinned_bytes(), 0U); }
 
 } // namespace
+} // namespace feedback_test

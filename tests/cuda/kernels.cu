@@ -45,6 +45,14 @@ template void start_scatter_assign<float, std::uint32_t>(const std::uint32_t*, c
                                                          cudaStream_t);
 template void start_scatter_assign<double, std::uint64_t>(const std::uint64_t*, const double*, std::uint64_t, double*,
                                                           cudaStream_t);
+template void start_scatter_add<float, std::uint32_t>(const std::uint32_t*, const float*, std::uint64_t, float*,
+                                                      cudaStream_t);
+template void start_scatter_add<double, std::uint64_t>(const std::uint64_t*, const double*, std::uint64_t, double*,
+                                                       cudaStream_t);
+template void start_scatter_difference<std::uint32_t>(const std::uint32_t*, const float*, const float*, std::uint64_t,
+                                                      float*, cudaStream_t);
+template void start_scatter_difference<std::uint64_t>(const std::uint64_t*, const float*, const float*, std::uint64_t,
+                                                      float*, cudaStream_t);
 
 #define SPAR_INSTANTIATE_QSGD(Bits, T)                                                                                 \
   template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, std::uint64_t,          \

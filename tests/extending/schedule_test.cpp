@@ -31,7 +31,7 @@ struct star {
   /// If `residual` is not empty, adds to it what the storage loses when this rank encodes.
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
-                                                       Storage store, std::span<T> residual) const& {
+                                                       Storage store, spar::residual_view<T> residual) const& {
     const spar::index_range all{0, mine.dimension()};
     const std::uint64_t limit = spar::storage::delta<T, Index>(store, mine.dimension());
     spar::relayed<Storage, T, Index> result; // encoded once, so that all ranks decode the same bytes

@@ -37,13 +37,13 @@ auto verdict() {
                    "accepts<Selector, Storage, Topology>() that returns spar::nothing_against or spar::because<...>">();
 }
 
-/// A schedule that calls the selector itself (see `composition::selected`). A concept outside of `composition`, because
-/// nvcc 13.0 wrongly rejects the call in a requires-expression inside a member function.
-template <class Schedule, class Index, class Net, class Composition, class T, class Op, class Prepare>
-concept schedule_selects =
+/// A schedule that chooses the entries of the result itself (see `composition::reduce_selected`). A concept outside of
+/// `composition`, because nvcc 13.0 wrongly rejects the call in a requires-expression inside a member function.
+template <class Schedule, class Net, class Composition, class T, class Index, class Op>
+concept schedule_drops =
     requires(const Schedule& by, channel<Net> net, const Composition* parts, typename Composition::state* now,
-             typename Composition::report* last, std::span<T> x, Op op,
-             Prepare prepare) { by.template selected<Index>(net, parts, now, last, x, op, prepare); };
+             typename Composition::report* last, sparse_stream<T, Index> mine, residual_view<T> residual,
+             Op op) { by.reduce_selected(net, parts, now, last, std::move(mine), residual, op); };
 
 } // namespace detail
 
@@ -163,7 +163,7 @@ struct composition {
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires(!selects_entries && storage_policy<Storage, T, Index>)
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
-    return reduce_stream(net, mine, op, std::span<T>());
+    return reduce_stream(net, mine, op, residual_view<T>());
   }
 
   /// Reduces the dense values of all ranks in place: the result replaces `x`.
@@ -173,7 +173,7 @@ struct composition {
     if constexpr (selects_entries)
       return reduce_selected(net, x, op);
     else
-      return reduce_values<std::uint32_t>(net, x, op, std::span<T>());
+      return reduce_values<std::uint32_t>(net, x, op, residual_view<T>());
   }
 
   /// Moves the selected entries out of `x`, reduces the entries of all ranks, and returns the result. Values that are
@@ -183,12 +183,23 @@ struct composition {
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                         Prepare prepare) const& {
-    if constexpr (detail::schedule_selects<Schedule, Index, Net, composition, T, Op, Prepare>)
-      return by.template selected<Index>(net, this, now, last, x, op, prepare);
-    else if constexpr (selects_entries)
-      return select_and_reduce<Index>(net, now, last, x, op, prepare);
+    if constexpr (selects_entries)
+      return reduce_selected(net, now, last, select_for<Index>(net, *this, now, last, x, prepare), residual_view(x),
+                             op);
     else
-      return take_all<Index>(net, last, x, op, prepare);
+      return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), residual_view(x), op);
+  }
+  /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
+  /// selector `everything`, otherwise a sparse stream. Adds to `residual`, which is what these values have become, the
+  /// rounding errors of this rank's encodings, and moves back the entries that the schedule does not keep.
+  template <transport Net, element T, index_type Index, reduction<T> Op>
+    requires storage_policy<Storage, T, Index>
+  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op) const& {
+    if constexpr (detail::schedule_drops<Schedule, Net, composition, T, Index, Op>)
+      return by.reduce_selected(net, this, now, last, std::move(mine), residual, op);
+    else
+      return reduce_and_keep(net, std::move(mine), residual, op);
   }
 
   template <class... Args>
@@ -198,15 +209,13 @@ struct composition {
   // Whether the schedule can reduce an X (dense values or a stream). The schedule's overload may take the topology. An
   // overload without the topology runs on ranks that are numbered in the topology's order.
   template <transport Net, class X, class Op, class Store, class T>
-  static constexpr bool reduces =
-      requires(const Schedule& s, const Topology& t, channel<Net> net, X x, Op op, Store st, std::span<T> residual) {
-        s(net, t, x, op, st, residual);
-      } || requires(const Schedule& s, channel<Net> net, X x, Op op, Store st, std::span<T> residual) {
-        s(net, x, op, st, residual);
-      };
+  static constexpr bool reduces = requires(const Schedule& s, const Topology& t, channel<Net> net, X x, Op op, Store st,
+                                           residual_view<T> residual) { s(net, t, x, op, st, residual); } ||
+                                  requires(const Schedule& s, channel<Net> net, X x, Op op, Store st,
+                                           residual_view<T> residual) { s(net, x, op, st, residual); };
 
   template <transport Net, class X, class Op, class Store, class T>
-  auto call(channel<Net> net, X x, Op op, Store storing, std::span<T> residual) const& {
+  auto call(channel<Net> net, X x, Op op, Store storing, residual_view<T> residual) const& {
     if constexpr (requires { by(net, over, x, op, storing, residual); })
       return by(net, over, x, op, storing, residual);
     else
@@ -215,7 +224,7 @@ struct composition {
 
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> reduce_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
-                                              std::span<T> residual) const& {
+                                              residual_view<T> residual) const& {
     if constexpr (has_stream_codec<Storage>)
       return call(net, mine, op, store, residual);
     else if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
@@ -226,7 +235,7 @@ struct composition {
   /// Reduces dense values in place. If the schedule reduces only streams, the values are sent as a stream with indices
   /// of type `Index`.
   template <index_type Index, transport Net, element T, class Op>
-  task<void> reduce_values(channel<Net> net, std::span<T> x, Op op, std::span<T> residual) const& {
+  task<void> reduce_values(channel<Net> net, std::span<T> x, Op op, residual_view<T> residual) const& {
     if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
       return call(net, x, op, store, residual);
     else
@@ -235,7 +244,7 @@ struct composition {
 
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> as_values(channel<Net> net, stream_view<T, Index> mine, Op op,
-                                          std::span<T> residual) const& {
+                                          residual_view<T> residual) const& {
     sparse_stream<T, Index> sum = to_dense(mine, op, net.memory());
     auto running = call(net, sum.values(), op, store, residual);
     co_await std::move(running);
@@ -243,13 +252,13 @@ struct composition {
   }
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> as_dense_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
-                                                std::span<T> residual) const& {
+                                                residual_view<T> residual) const& {
     const sparse_stream<T, Index> all = to_dense(mine, op, net.memory());
     auto running = call(net, all.view(), op, store, residual);
     co_return co_await std::move(running);
   }
   template <index_type Index, transport Net, element T, class Op>
-  task<void> as_stream(channel<Net> net, std::span<T> x, Op op, std::span<T> residual) const& {
+  task<void> as_stream(channel<Net> net, std::span<T> x, Op op, residual_view<T> residual) const& {
     auto running = call(net, dense_view<Index>(std::span<const T>(x)), op, store, residual);
     const sparse_stream<T, Index> sum = co_await std::move(running);
     sum.to_dense(x, op.template neutral<T>());
@@ -264,25 +273,29 @@ struct composition {
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
     result.sum.to_dense(x, op.template neutral<T>());
   }
-  template <index_type Index, transport Net, element T, class Op, class Prepare>
-  task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
-                                                 Prepare prepare) const& {
-    sparse_stream<T, Index> mine = select_for<Index>(net, *this, now, last, x, prepare);
-    auto running = reduce_stream(net, mine.view(), op, x);
-    sparse_stream<T, Index> sum = co_await std::move(running);
-    co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+  template <transport Net, element T, index_type Index, class Op>
+  task<selected_sum<T, Index>> reduce_and_keep(channel<Net> net, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op) const& {
+    if constexpr (selects_entries) {
+      auto running = reduce_stream(net, mine.view(), op, residual);
+      sparse_stream<T, Index> sum = co_await std::move(running);
+      co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+    } else {
+      auto sum = sparse_stream<T, Index>::copy(net.memory(), mine.view());
+      auto running = reduce_values<Index>(net, sum.values(), op, residual);
+      co_await std::move(running);
+      co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+    }
   }
-  template <index_type Index, transport Net, element T, class Op, class Prepare>
-  task<selected_sum<T, Index>> take_all(channel<Net> net, report* last, std::span<T> x, Op op, Prepare prepare) const& {
+  /// Moves all values of `x` to a dense stream.
+  template <index_type Index, transport Net, element T, class Prepare>
+  static sparse_stream<T, Index> take_all(channel<Net> net, report* last, std::span<T> x, Prepare prepare) {
     prepare(0, x.size());
     *last = {.selected = x.size()};
-    auto sum = sparse_stream<T, Index>::dense(net.memory(), x.size(), 0, x.size());
-    std::copy(x.begin(), x.end(), sum.values().begin());
-    auto own = sparse_stream<T, Index>::copy(net.memory(), std::as_const(sum).view());
+    auto mine = sparse_stream<T, Index>::dense(net.memory(), x.size(), 0, x.size());
+    std::copy(x.begin(), x.end(), mine.values().begin());
     std::fill(x.begin(), x.end(), T{});
-    auto running = reduce_values<Index>(net, sum.values(), op, x);
-    co_await std::move(running);
-    co_return selected_sum<T, Index>(std::move(sum), std::move(own));
+    return mine;
   }
 };
 

@@ -6,6 +6,7 @@
 #include <spar/core/memory/pool.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/selector/selector.hpp>
+#include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 
 #include <cstddef>
@@ -32,8 +33,9 @@ struct selected_sum {
 /// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
 /// them. The entries whose indices are in `sum` stay in `mine`.
 template <element T, index_type Index>
-void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, std::span<T> x, pool& memory) {
-  auto dropped = sparse_stream<T, Index>::sparse(memory, x.size(), mine.count());
+void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, residual_view<T> x,
+                      pool& memory) {
+  auto dropped = sparse_stream<T, Index>::sparse(memory, mine.dimension(), mine.count());
   Index* const indices = mine.indices().data();
   T* const values = mine.values().data();
   Index* const lost_indices = dropped.indices().data();
@@ -59,8 +61,8 @@ void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>
     w += static_cast<std::size_t>(winner <= own);
   }
   const kernel::coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
-  kernel::scatter_assign(kernel::coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}}, 0, x.data());
-  kernel::scatter_assign(behind, 0, x.data());
+  x.assign(kernel::coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}});
+  x.assign(behind);
   mine.shrink(kept);
 }
 

@@ -9,6 +9,7 @@
 #include <spar/selector/selector.hpp>
 #include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/largest.hpp>
+#include <spar/storage/residual_view.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,13 @@ struct threshold_reuse {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }
 
+  /// Whether the next call uses the threshold of `now`.
+  [[nodiscard]] bool reuses(const state& now) const noexcept { return now.calls != 0 && now.calls < period; }
+  /// Whether a threshold that `count` of the entries reach may be used; otherwise a call finds a new threshold.
+  [[nodiscard]] static bool suits(std::uint64_t threshold, std::uint64_t count, const topk_bounds& bounds) noexcept {
+    return count <= bounds.k + bounds.most && (count >= bounds.least || threshold <= 1);
+  }
+
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
@@ -94,16 +102,16 @@ struct threshold_reuse {
     auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms);
     Index* const indices = selected.indices().data();
     T* const values = selected.values().data();
-    if (now.calls != 0 && now.calls < period) {
+    if (reuses(now)) {
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
       const auto pass = [&](std::size_t begin, std::size_t end, Index* out_i, T* out_v) {
         return take_part(x.data(), begin, end, threshold, out_i, out_v, room, prepare);
       };
       const kernel::taken taken = kernel::in_parts(sharing, n, room, pass, indices, values);
-      if (taken.seen == n && taken.count <= limit && (taken.count >= bounds.least || threshold <= 1)) {
+      if (taken.seen == n && suits(now.threshold, taken.count, bounds)) {
         ++now.calls;
         selected.shrink(taken.count);
-        if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, x, memory, now);
+        if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, residual_view(x), memory, now);
         return selected;
       }
       const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
@@ -117,6 +125,19 @@ struct threshold_reuse {
     selected.shrink(kernel::take_largest(x, where, 0, indices, values, sharing));
     now = {where.threshold, 1};
     return selected;
+  }
+
+  /// Corrects a selection whose threshold was too low: keeps the `wanted` largest of the selected entries, moves the
+  /// other entries back to the values `x` from which they come, and stores the least magnitude kept as the new
+  /// threshold.
+  template <kernel::ranked T, index_type Index>
+  static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, residual_view<T> x, pool& memory,
+                              state& now) {
+    const auto dropped = keep_largest(selected, wanted, memory);
+    x.assign(dropped.view().entries());
+    auto least = kernel::greatest_magnitude<T>;
+    for (const T value : selected.values()) least = std::min(least, kernel::magnitude_of(value));
+    now = {least, 1};
   }
 
  private:
@@ -141,18 +162,6 @@ struct threshold_reuse {
       fits = some.seen == next - begin;
     }
     return all;
-  }
-
-  /// Corrects a selection whose threshold was too low: keeps the `wanted` largest of the selected entries, moves the
-  /// other entries back to `x`, and stores the least magnitude kept as the new threshold.
-  template <kernel::ranked T, index_type Index>
-  static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, std::span<T> x, pool& memory,
-                              state& now) {
-    const auto dropped = keep_largest(selected, wanted, memory);
-    kernel::scatter_assign(dropped.view().entries(), 0, x.data());
-    auto least = kernel::greatest_magnitude<T>;
-    for (const T value : selected.values()) least = std::min(least, kernel::magnitude_of(value));
-    now = {least, 1};
   }
 };
 

@@ -81,7 +81,7 @@ struct cheapest {
   /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     std::uint64_t k = mine.count();
     co_await find_largest(net.template with_element<std::uint64_t>(), k);
 
@@ -112,7 +112,7 @@ struct cheapest {
   /// `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
-                        std::span<T> residual = {}) const& {
+                        residual_view<T> residual = {}) const& {
     if constexpr (storage::plain_blocks<Storage>)
       return plain(net, x, op);
     else
@@ -126,7 +126,7 @@ struct cheapest {
       cheapest_over(net, over, x, op, store, x);
     }
   task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
-                        std::span<T> residual) const& {
+                        residual_view<T> residual) const& {
     return cheapest_over(net, over, x, op, store, residual);
   }
 
@@ -178,7 +178,7 @@ struct cheapest {
   }
 
   template <transport Net, element T, class Op, class Codec>
-  task<void> compressed(channel<Net> net, std::span<T> x, Op op, Codec codec, std::span<T> residual) const& {
+  task<void> compressed(channel<Net> net, std::span<T> x, Op op, Codec codec, residual_view<T> residual) const& {
     const auto chosen = compression<T>(codec, model_of(net), net.size(), x.size()).chosen;
     const ring around;
     const recursive_doubling doubling;

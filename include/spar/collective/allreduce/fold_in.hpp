@@ -42,7 +42,7 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
 /// Adds the rounding errors of this rank's encoding to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> fold_in(channel<Net> net, folded_ranks folded, stream_view<T, Index> mine,
-                                      std::uint64_t limit, Op op, Storage store, std::span<T> residual) {
+                                      std::uint64_t limit, Op op, Storage store, residual_view<T> residual) {
   const index_range all{0, mine.dimension()};
   if (!folded.active()) {
     outgoing<Storage, T, Index> out;

@@ -37,7 +37,7 @@ struct gather_and_merge {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     pool& memory = net.memory();
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {

@@ -39,7 +39,7 @@ struct rabenseifner {
   /// composition passes dense values to the overload for streams, as a dense stream.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
     requires storage::plain_blocks<Storage>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage = {}, std::span<T> = {}) const& {
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage = {}, residual_view<T> = {}) const& {
     const folded_ranks folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const uniform_ownership owner{x.size(), active};
@@ -91,7 +91,7 @@ struct rabenseifner {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const folded_ranks folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const std::uint64_t n = mine.dimension();
@@ -144,7 +144,7 @@ struct rabenseifner {
   template <transport Net, element T, index_type Index, class Storage>
     requires storage::copies_nothing<Storage, T, Index>
   static task<sparse_stream<T, Index>> gather(channel<Net> net, folded_ranks folded, sparse_stream<T, Index> sum,
-                                              uniform_ownership owner, T absent, Storage store, std::span<T>) {
+                                              uniform_ownership owner, T absent, Storage store, residual_view<T>) {
     const std::uint64_t n = owner.n;
     if (!folded.active()) {
       incoming<Storage, T, Index> whole(net.memory());
@@ -177,7 +177,8 @@ struct rabenseifner {
   template <transport Net, element T, index_type Index, class Storage>
     requires(!storage::copies_nothing<Storage, T, Index>)
   static task<sparse_stream<T, Index>> gather(channel<Net> net, folded_ranks folded, sparse_stream<T, Index> sum,
-                                              uniform_ownership owner, T absent, Storage store, std::span<T> residual) {
+                                              uniform_ownership owner, T absent, Storage store,
+                                              residual_view<T> residual) {
     const auto number = static_cast<std::size_t>(folded.number());
     const auto active = static_cast<std::size_t>(folded.active_ranks());
     encoded_parts<Storage, T, Index> parts(net.memory(), active, 1);

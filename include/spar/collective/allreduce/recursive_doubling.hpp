@@ -58,7 +58,7 @@ struct recursive_doubling {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, mine.dimension()};
     const auto delta = storage::delta<T, Index>(store, mine.dimension());
@@ -83,7 +83,7 @@ struct recursive_doubling {
     const auto group = [&](rank_t ranks) {
       return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
     };
-    const auto kept = [&](rank_t ranks) { return folded.number() % ranks == 0 ? residual : std::span<T>(); };
+    const auto kept = [&](rank_t ranks) { return folded.number() % ranks == 0 ? residual : residual_view<T>(); };
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       outgoing<Storage, T, Index> out;
@@ -119,7 +119,7 @@ struct recursive_doubling {
   /// `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
-                        std::span<T> residual = {}) const& {
+                        residual_view<T> residual = {}) const& {
     if constexpr (storage::plain_blocks<Storage>)
       return plain(net, x, op);
     else

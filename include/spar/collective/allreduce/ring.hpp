@@ -56,7 +56,7 @@ struct ring_reduce_scatter : algorithm_defaults {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
@@ -120,7 +120,7 @@ struct ring_allgather : algorithm_defaults {
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
@@ -176,7 +176,7 @@ struct ring {
   /// `residual` is empty.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store = {},
-                        std::span<T> residual = {}) const& {
+                        residual_view<T> residual = {}) const& {
     if constexpr (storage::plain_blocks<Storage>)
       return plain(net, x, op);
     else
@@ -187,7 +187,7 @@ struct ring {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const ring_reduce_scatter reduce_scatter;
     const ring_allgather allgather;
     const sparse_stream<T, Index> block = co_await reduce_scatter(net, mine, op, store, residual);

@@ -34,7 +34,7 @@ namespace spar {
 /// `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
 task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
-                                          T* dense, Storage store = {}, std::span<T> residual = {}) {
+                                          T* dense, Storage store = {}, residual_view<T> residual = {}) {
   using codec = storage::slices_type<Storage>;
   constexpr std::size_t bucket = 16;
   pool& memory = net.memory();
@@ -117,7 +117,7 @@ struct split_reduce_scatter : algorithm_defaults {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const uniform_ownership owner{mine.dimension(), net.size()};
     return split_phase(net, mine, owner, op, static_cast<T*>(nullptr), store, residual);
   }

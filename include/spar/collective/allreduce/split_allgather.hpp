@@ -62,7 +62,7 @@ struct split_allgather {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           std::span<T> residual = {}) const& {
+                                           residual_view<T> residual = {}) const& {
     const uniform_ownership owner{mine.dimension(), net.size()};
     const index_range own = owner[net.rank()];
     if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
@@ -111,12 +111,12 @@ struct split_allgather {
 
   /// Gathers the dense blocks of all ranks in `values`, which at first contains only this rank's block.
   template <transport Net, element T>
-  static task<void> gather_dense(channel<Net> net, std::span<T> values, storage::dense, std::span<T>) {
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, storage::dense, residual_view<T>) {
     static constexpr bruck_allgather allgather;
     return allgather(net, values);
   }
   template <transport Net, element T, class Codec>
-  static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, std::span<T> residual) {
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, residual_view<T> residual) {
     const uniform_ownership owner{values.size(), net.size()};
     const auto bytes_of = [&](std::uint64_t values_in_it) { return codec.template encoded_bytes<T>(values_in_it); };
     const block_sizes sizes(owner, bytes_of);
@@ -136,8 +136,7 @@ struct split_allgather {
       // Also decodes this rank's own block, so that all ranks continue with the same values.
       coder.decode(std::span<const std::byte>(encoded(r)), block(r));
     }
-    kernel::add_difference(residual.data() + (residual.empty() ? 0 : own.begin), std::as_const(exact).data(),
-                           values.data() + own.begin, exact.size());
+    if (!residual.empty()) residual.add_error(own.begin, std::as_const(exact).span(), values.data() + own.begin);
   }
 };
 

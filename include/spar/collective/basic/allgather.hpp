@@ -105,7 +105,7 @@ struct bruck_allgather : algorithm_defaults {
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
-                                      Storage store = {}, std::span<T> residual = {}) const& {
+                                      Storage store = {}, residual_view<T> residual = {}) const& {
     gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), net.memory());
     co_await streams(net, parts, owned, storage::streams_of(store), residual);
     co_return parts;
@@ -115,7 +115,7 @@ struct bruck_allgather : algorithm_defaults {
   /// the streams of all ranks. The caller must await the task at once, because the task refers to `have`.
   template <transport Net, element T, index_type Index, class Codec = storage::coo>
     requires lending_codec<Codec, T, Index>
-  task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, std::span<T> = {}) const& {
+  task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, residual_view<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
     // The streams are stored in order of arrival: the stream of this rank, then the streams of all higher ranks, then
@@ -146,7 +146,7 @@ struct bruck_allgather : algorithm_defaults {
   template <transport Net, element T, index_type Index, class Codec>
     requires(!lending_codec<Codec, T, Index>)
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec codec,
-                     std::span<T> residual = {}) const& {
+                     residual_view<T> residual = {}) const& {
     const rank_t p = net.size();
     if (p == 1) co_return;
     const uniform_ownership owner{have.dimension(), p};

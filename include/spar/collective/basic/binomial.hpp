@@ -48,7 +48,7 @@ struct binomial_reduce : algorithm_defaults {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root, Op op,
-                                           Storage store = {}, std::span<T> residual = {}) const& {
+                                           Storage store = {}, residual_view<T> residual = {}) const& {
     const rank_t p = net.size();
     const rank_t relative = (net.rank() + p - root) % p;
     const index_range all{0, mine.dimension()};
@@ -104,7 +104,7 @@ struct binomial_broadcast : algorithm_defaults {
   template <transport Net, element T, index_type Index, class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, rank_t root,
-                                           Storage store = {}, std::span<T> residual = {}) const& {
+                                           Storage store = {}, residual_view<T> residual = {}) const& {
     const index_range all{0, mine.dimension()};
     const rank_t p = net.size();
     const rank_t relative = (net.rank() + p - root) % p;

@@ -35,7 +35,7 @@ namespace spar {
 /// the same values, only the lowest of these ranks adds the errors.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
 task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
-                                         std::span<T> residual) {
+                                         residual_view<T> residual) {
   if (net.size() == 1) co_return;
   const folded_ranks folded(net.rank(), net.size());
   const rank_t partner = folded.has_partner() ? folded.partner() : net.rank();
@@ -53,7 +53,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   const auto encode = [&](std::size_t i, std::uint64_t step, bool first) {
     const std::span<const T> mine = part(x, all[i]);
     out[i].message = coder.message(mine, all[i].begin, step, out[i].room);
-    if (first) coder.keep_error(out[i].message, mine, part(residual, all[i]), scratch.span());
+    if (first) coder.keep_error(out[i].message, mine, all[i].begin, residual, scratch.span());
   };
 
   if (!folded.active()) {

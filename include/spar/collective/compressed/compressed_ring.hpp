@@ -30,11 +30,10 @@ namespace spar {
 /// Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, block_codec<T> Codec>
 task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec, std::uint64_t piece,
-                           std::span<T> residual) {
+                           residual_view<T> residual) {
   const rank_t p = net.size();
   if (p == 1) co_return;
   const uniform_ownership owner{x.size(), p};
-  const auto of = [](std::span<T> all, index_range r) { return all.empty() ? all : all.subspan(r.begin, r.size()); };
   const rank_t right = (net.rank() + 1) % p, left = (net.rank() + p - 1) % p;
   // The pieces of the block that this rank handles in a hop. In hop 0, the rank only sends a block; in each later hop,
   // the rank receives a block, which is a partial sum or, from hop P on, a final sum.
@@ -75,7 +74,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
         slot.message = hop < p ? coder.message(std::span<const T>(mine), range.begin, step, slot.room)
                                : coder.pass_on(message, slot.room);
         slot.send(net, right);
-        if (hop < p) coder.keep_error(slot.message, std::span<const T>(mine), of(residual, range), scratch.span());
+        if (hop < p) coder.keep_error(slot.message, std::span<const T>(mine), range.begin, residual, scratch.span());
         if (hop == p - 1) coder.decode(slot.message, mine);
       }
       if (hop >= p) coder.decode(message, mine);

@@ -72,7 +72,7 @@ inline bool balancing_pays(std::span<const std::uint64_t> bounds) {
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, Index> mine,
                                              std::span<const std::uint64_t> bounds, Storage store = {},
-                                             std::span<T> residual = {}) {
+                                             residual_view<T> residual = {}) {
   using codec = storage::streams_type<Storage>;
   const codec streams = storage::streams_of(store);
   const index_range all{0, mine.dimension()};
@@ -132,7 +132,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_stream<T, Index> mine,
                                                     std::span<const std::uint64_t> bounds, bool& balanced,
-                                                    Storage store = {}, std::span<T> residual = {}) {
+                                                    Storage store = {}, residual_view<T> residual = {}) {
   balanced = balancing_pays(bounds);
   if (balanced) mine = co_await balance_shares(net, mine.view(), bounds, store, residual);
   const bruck_allgather allgather;

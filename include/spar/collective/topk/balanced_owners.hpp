@@ -27,7 +27,7 @@ namespace spar {
 /// keeps the sums that reach a threshold. The threshold is the same on all ranks, and leaves about k sums in all, which
 /// an allgather gives to every rank. The selector's `bounds(n)` contain k; the selector's optional `period` (the
 /// paper's tau') is the number of calls from one search for the threshold to the next. A selected entry returns to the
-/// rank's `x` if the index of the entry is not in the result.
+/// rank's residual if the index of the entry is not in the result.
 ///
 /// The following bounds hold if each call of the selector stays within its `bounds(n)`; `epsilon` is the selector's
 /// tolerance:
@@ -87,20 +87,21 @@ struct balanced_owners {
     f("tau", tau);
   }
 
-  template <index_type Index, transport Net, class Composition, element T, reduction<T> Op, class Prepare>
-  task<selected_sum<T, Index>>
-  selected(channel<Net> net, const Composition* parts, typename Composition::state* state_now,
-           typename Composition::report* report_now, std::span<T> x, Op op, Prepare prepare) const& {
+  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
+                                               typename Composition::state* state_now,
+                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op) const& {
     using Topology = typename Composition::topology_type;
     using Storage = typename Composition::storage_type;
     if constexpr (straight_topology<Topology>) net = net.in_order(parts->over.order());
     const auto ranks = static_cast<std::size_t>(net.size());
-    const selector::topk_bounds bounds = parts->select.bounds(x.size());
+    const std::uint64_t n = mine.dimension();
+    const selector::topk_bounds bounds = parts->select.bounds(n);
     state& now = state_now->by;
     report& last = report_now->by;
 
-    sparse_stream<T, Index> mine = select_for<Index>(net, *parts, state_now, report_now, x, prepare);
-    const auto owners = parts->over.owners(x.size(), net.size());
+    const auto owners = parts->over.owners(n, net.size());
     now.boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
     // The maximum number of entries in a block of average size.
     const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1);
@@ -108,31 +109,34 @@ struct balanced_owners {
                                                       now.calls % tau == 0, most);
 
     // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
-    // errors at indices of the result go into the residual `x`. At any other index all ranks put their exact
-    // contributions back, so the rounding lost nothing.
+    // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
+    // back, so the rounding lost nothing.
     constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
-    buffer<T> lost(net.memory(), rounds_on_the_way ? x.size() : 0);
+    buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
     std::fill_n(lost.data(), lost.size(), T{});
-    const std::span<T> residual = rounds_on_the_way ? lost.span() : x;
+    const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : residual;
     sparse_stream<T, Index> reduced =
-        co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, residual);
+        co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors);
     if (reduced.is_dense()) reduced = to_sparse(reduced.view(), op, net.memory());
     // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
     buffer<std::uint64_t> shares(net.memory(), ranks + 1);
     last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
                                                       now.global_threshold, shares.span());
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
-                                                         shares.span(), last.evened_out, parts->store, x);
-    put_back_dropped(mine, sum.view(), x, net.memory());
-    if constexpr (rounds_on_the_way) add_at(sum.view().indices(), std::as_const(lost).span(), x);
+                                                         shares.span(), last.evened_out, parts->store, residual);
+    put_back_dropped(mine, sum.view(), residual, net.memory());
+    if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 
  private:
+  /// Adds the values of `lost` at `indices` to `residual`. Overwrites `lost`.
   template <class Index, class T>
-  static void add_at(std::span<const Index> indices, std::span<const T> from, std::span<T> to) {
-    for (const Index i : indices) to[i] = static_cast<T>(to[i] + from[i]);
+  static void add_at(std::span<const Index> indices, std::span<T> lost, residual_view<T> residual) {
+    std::size_t count = 0; // the indices ascend, so no value is overwritten before it is read
+    for (const Index i : indices) lost[count++] = lost[i];
+    residual.add(kernel::coo_span<T, Index>{indices, lost.first(count)});
   }
   /// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`,
   /// because such a selector also computes its own threshold in every call.

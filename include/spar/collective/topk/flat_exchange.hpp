@@ -22,7 +22,7 @@ namespace spar {
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
-                                               std::span<T> residual) {
+                                               residual_view<T> residual) {
   return split_phase(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr), store, residual);
 }
 
@@ -32,7 +32,7 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&
 template <transport Net, straight_topology Topology, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>> gather_shares(channel<Net> net, const Topology&, sparse_stream<T, Index> mine,
                                             std::span<const std::uint64_t>, std::span<const std::uint64_t> shares,
-                                            bool& balanced, Storage store, std::span<T> residual) {
+                                            bool& balanced, Storage store, residual_view<T> residual) {
   return balance_and_allgather(net, std::move(mine), shares, balanced, store, residual);
 }
 
@@ -42,7 +42,7 @@ task<sparse_stream<T, Index>> gather_shares(channel<Net> net, const Topology&, s
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,
                                             std::span<const std::uint64_t>, Op op, Storage store,
-                                            std::span<T> residual) {
+                                            residual_view<T> residual) {
   gathered<T, Index> parts(block, static_cast<std::size_t>(net.size()), net.memory());
   const bruck_allgather allgather;
   co_await allgather.streams(net, parts, false, storage::streams_of(store), residual);

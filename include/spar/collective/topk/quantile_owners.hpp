@@ -42,7 +42,7 @@ struct quantile_owners {
 
   template <transport Net, class Topology, element T, index_type Index, reduction<T> Op, class Storage>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, Topology over, stream_view<T, Index> mine, Op op,
-                                           Storage store, std::span<T> residual) const& {
+                                           Storage store, residual_view<T> residual) const& {
     if constexpr (straight_topology<Topology>) net = net.in_order(over.order());
     const std::uint64_t n = mine.dimension();
     sparse_stream<T, Index> sparse_copy;

@@ -23,17 +23,14 @@
 namespace spar {
 
 /// Merges `left` and `right` and returns the k entries of the sum with the largest magnitudes; among entries with equal
-/// magnitudes, those with lower indices have priority. Adds the other entries to `residual`, by `op`.
+/// magnitudes, those with lower indices have priority. Adds the other entries to `residual`.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
-                                   std::uint64_t k, std::span<T> residual, Op op, pool& memory) {
+                                   std::uint64_t k, residual_view<T> residual, Op op, pool& memory) {
   constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
   auto both = merge(left, right, {0, left.dimension()}, never_dense, op, memory);
   const auto dropped = selector::keep_largest(both, k, memory);
-  dropped.for_each([&](Index i, T value) {
-    T& x = residual[i];
-    x = op(x, value);
-  });
+  residual.add(dropped.view().entries());
   return both;
 }
 
@@ -56,25 +53,25 @@ struct tree_of_topk {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
-  template <index_type Index, transport Net, class Composition, element T, reduction<T> Op, class Prepare>
-  task<selected_sum<T, Index>> selected(channel<Net> net, const Composition* parts, typename Composition::state* now,
-                                        typename Composition::report* last, std::span<T> x, Op op,
-                                        Prepare prepare) const& {
+  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts, typename Composition::state*,
+                                               typename Composition::report*, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op) const& {
     using Storage = typename Composition::storage_type;
     net = net.in_order(parts->over.order());
     const Storage store = parts->store;
-    const index_range all{0, x.size()};
+    const index_range all{0, mine.dimension()};
     const rank_t p = net.size();
-    const std::uint64_t k = parts->select.bounds(x.size()).k;
+    const std::uint64_t k = parts->select.bounds(mine.dimension()).k;
     selected_sum<T, Index> result;
-    result.contributed = select_for<Index>(net, *parts, now, last, x, prepare);
+    result.contributed = std::move(mine);
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = result.contributed.view();
     for (rank_t distance = 1; distance < p; distance *= 2) {
       if ((net.rank() & distance) != 0) {
         outgoing<Storage, T, Index> out;
         co_await net.send(net.rank() - distance, out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_error(net, store, have, all, x);
+        out.keep_error(net, store, have, all, residual);
         break;
       }
       if (net.rank() + distance >= p) continue;
@@ -84,12 +81,12 @@ struct tree_of_topk {
       if (theirs.is_dense())
         raise<corrupt_message>({"a dense stream of ", theirs.count(), " values arrived; expected the ", k,
                                 " largest entries as a sparse stream"});
-      sum = merge_topk(have, theirs, k, x, op, net.memory());
+      sum = merge_topk(have, theirs, k, residual, op, net.memory());
       net.compute(have.count() + theirs.count());
       have = sum.view();
     }
     const binomial_broadcast broadcast;
-    result.sum = co_await broadcast(net, have, 0, store, x);
+    result.sum = co_await broadcast(net, have, 0, store, residual);
     co_return result;
   }
 

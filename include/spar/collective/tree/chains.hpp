@@ -55,7 +55,7 @@ struct chains {
   /// rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, planned_topology Topology, element T, reduction<T> Op, class Storage>
   task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
-                        std::span<T> residual) const& {
+                        residual_view<T> residual) const& {
     if constexpr (storage::plain_blocks<Storage>)
       return plain(net, &over.plan(x.size()), x, op);
     else
@@ -63,14 +63,14 @@ struct chains {
   }
   template <transport Net, planned_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, const Topology& over, stream_view<T, Index> mine, Op op,
-                                           Storage store, std::span<T> residual) const& {
+                                           Storage store, residual_view<T> residual) const& {
     return streams(net, &over.plan(mine.dimension()), mine, op, store, residual);
   }
 
   /// On a topology without plans, runs the ring over the ranks in the topology's order.
   template <transport Net, class Topology, class X, class Op, class Storage, element T>
     requires(!planned_topology<Topology>)
-  auto operator()(channel<Net> net, const Topology& over, X x, Op op, Storage store, std::span<T> residual) const& {
+  auto operator()(channel<Net> net, const Topology& over, X x, Op op, Storage store, residual_view<T> residual) const& {
     static constexpr ring around{};
     return around(net.in_order(over.order()), x, op, store, residual);
   }
@@ -84,7 +84,7 @@ struct chains {
   }
   template <transport Net, element T, class Op, class Codec>
   static task<void> compressed(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, Codec codec,
-                               std::span<T> residual) {
+                               residual_view<T> residual) {
     if (net.size() == 1) co_return;
     co_await flex_reduce_scatter(net, plan, x, op, &codec, residual);
     if constexpr (requires(std::span<const T> values) { codec.carries(values); }) {
@@ -105,7 +105,7 @@ struct chains {
  private:
   template <transport Net, element T, index_type Index, class Op, class Storage>
   static task<sparse_stream<T, Index>> streams(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
-                                               Op op, Storage store, std::span<T> residual) {
+                                               Op op, Storage store, residual_view<T> residual) {
     const std::span<const std::uint64_t> no_bounds; // empty, because the plan's ranges are ranges of indices
     const sparse_stream<T, Index> block = co_await flex_reduce_scatter(net, plan, mine, op, no_bounds, store, residual);
     co_return co_await flex_allgather(net, plan, block.view(), op.template neutral<T>(), no_bounds, store, residual);

@@ -33,7 +33,7 @@ class flex_coded_sum {
   using arrival = message_buffer;
 
   flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op,
-                 std::span<T> residual) noexcept
+                 residual_view<T> residual) noexcept
       : memory_(&net.memory()), coder_(net, codec), rank_(net.rank()), plan_(&plan), x_(x), op_(op),
         residual_(residual) {}
   void begin_level(std::span<const flex_plan::part> parts) {
@@ -49,7 +49,7 @@ class flex_coded_sum {
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
     const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
-    coder_.keep_error(message, own, range, residual_, *memory_);
+    coder_.keep_error(message, own, range.begin, residual_, *memory_);
     return message;
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
@@ -79,7 +79,7 @@ class flex_coded_sum {
   const flex_plan* plan_;
   std::span<T> x_;
   Op op_;
-  std::span<T> residual_;
+  residual_view<T> residual_;
   std::span<const flex_plan::part> parts_;
   std::optional<fixed_vector<buffer<std::byte>>> rooms_; // for each chain of this rank, the encoded message
   std::uint64_t level_ = 0;
@@ -120,7 +120,7 @@ class flex_encoded_copy {
 /// values or of ranks.
 template <transport Net, element T, class Codec, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec,
-                               std::span<T> residual = {}) {
+                               residual_view<T> residual = {}) {
   plan->check(x.size(), net.size());
   detail::flex_coded_sum<Net, T, Codec, Op> work(net, *plan, x, *codec, op, residual);
   co_await detail::flex_execute(net, plan, true, &work);
@@ -133,7 +133,7 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
 /// ranks.
 template <transport Net, element T, class Codec>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
-                          std::span<T> residual = {}) {
+                          residual_view<T> residual = {}) {
   plan->check(x.size(), net.size());
   const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
   const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
@@ -148,7 +148,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
     const std::span<const T> values = x.subspan(cell.begin, cell.size());
     const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
     coder.encode(values, cell.begin, bytes, step);
-    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell, residual, net.memory());
+    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());
   co_await detail::flex_execute(net, plan, false, &work);

@@ -179,7 +179,7 @@ class flex_stream_sum : public flex_streams<T, Index> {
   using arrival = incoming<Storage, T, Index>;
 
   flex_stream_sum(channel<Net> net, const flex_ranges& ranges, const stream_view<T, Index>& mine, Op op,
-                  const Storage& store, std::span<T> residual)
+                  const Storage& store, residual_view<T> residual)
       : base(ranges, mine, op.template neutral<T>(), net.memory()), net_(net), op_(op), store_(store),
         residual_(residual) {}
   void begin_level(std::span<const flex_plan::part> parts) {
@@ -245,7 +245,7 @@ class flex_stream_sum : public flex_streams<T, Index> {
   channel<Net> net_;
   Op op_;
   [[no_unique_address]] Storage store_;
-  std::span<T> residual_;
+  residual_view<T> residual_;
   std::uint64_t level_ = 0;
   std::optional<outgoing_list<Storage, T, Index>> out_;
   std::optional<buffer<std::size_t>> first_; // for each chain of this rank, the offset of its streams in `views_`
@@ -323,7 +323,7 @@ template <transport Net, element T, index_type Index, reduction<T> Op, class Sto
   requires storage_policy<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                                   Op op, std::span<const std::uint64_t> bounds = {}, Storage store = {},
-                                                  std::span<T> residual = {}) {
+                                                  residual_view<T> residual = {}) {
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check(mine.dimension(), net.size());
   detail::flex_stream_sum<Net, T, Index, Op, Storage> work(net, ranges, mine, op, store, residual);
@@ -340,7 +340,7 @@ template <transport Net, element T, index_type Index, class Storage = storage::c
   requires storage::copies_nothing<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                              T absent, std::span<const std::uint64_t> bounds = {}, Storage = {},
-                                             std::span<T> = {}) {
+                                             residual_view<T> = {}) {
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check(mine.dimension(), net.size());
   detail::flex_stream_copy<T, Index> work(ranges, mine, absent, net.memory());
@@ -354,7 +354,7 @@ template <transport Net, element T, index_type Index, class Storage>
   requires storage_policy<Storage, T, Index> && (!storage::copies_nothing<Storage, T, Index>)
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                              T absent, std::span<const std::uint64_t> bounds, Storage store,
-                                             std::span<T> residual = {}) {
+                                             residual_view<T> residual = {}) {
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check(mine.dimension(), net.size());
   const std::uint64_t n = mine.dimension();

@@ -56,7 +56,7 @@ class on_tree {
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& over, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
-                                               std::span<T> residual) {
+                                               residual_view<T> residual) {
   return flex_reduce_scatter(net, &over.plans().cells().plan(), mine, op, bounds, store, residual);
 }
 
@@ -67,7 +67,7 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& 
 template <transport Net, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>>
 gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std::span<const std::uint64_t> bounds,
-              std::span<const std::uint64_t> shares, bool& balanced, Storage store, std::span<T> residual) {
+              std::span<const std::uint64_t> shares, bool& balanced, Storage store, residual_view<T> residual) {
   balanced = false;
   const T absent{};
   sparse_stream<T, Index> all =
@@ -84,7 +84,7 @@ gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std:
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& over, stream_view<T, Index> block,
                                             std::span<const std::uint64_t> bounds, Op op, Storage store,
-                                            std::span<T> residual) {
+                                            residual_view<T> residual) {
   return flex_allgather(net, &over.plans().cells().plan(), block, op.template neutral<T>(), bounds, store, residual);
 }
 
@@ -93,7 +93,8 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& ove
 /// the cheapest allreduce, otherwise those of FlexReduce's plan. Adds the rounding errors of this rank's encodings to
 /// `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, class Storage>
-task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, Storage store, std::span<T> residual) {
+task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, Storage store,
+                         residual_view<T> residual) {
   const tree_choice chosen = over.plans().choice(x.size_bytes());
   const bool halves = storage::plain_blocks<Storage> && chosen == tree_choice::rabenseifner;
   const flex_plan* plan = nullptr;

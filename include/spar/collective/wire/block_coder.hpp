@@ -9,6 +9,7 @@
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/codec.hpp>
+#include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
 
 #include <cstddef>
@@ -114,22 +115,21 @@ class block_coder {
       kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
   }
   /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
-  /// If `residual` is not empty, `residual` and `scratch` must be at least as long as `values`.
+  /// `values` are the values of a vector from the index `first` on; `scratch` must be at least as long as `values`.
   template <element T>
-  void keep_error(const payload& message, std::span<const T> values, std::span<T> residual,
+  void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
                   std::span<T> scratch) const {
     if (residual.empty() || message.format != wire_format::encoded) return;
     decode(message, scratch.first(values.size()));
-    kernel::add_difference(residual.data(), values.data(), std::as_const(scratch).data(), values.size());
+    residual.add_error(first, values, std::as_const(scratch).data());
   }
-  /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
-  /// `residual` covers a whole vector, and `values` are the vector's values in `range`.
+  /// Does the same, with memory for the decoded values from `memory`.
   template <element T>
-  void keep_error(const payload& message, std::span<const T> values, index_range range, std::span<T> residual,
+  void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
                   pool& memory) const {
     if (residual.empty() || values.empty()) return;
     buffer<T> scratch(memory, values.size());
-    keep_error(message, values, residual.subspan(range.begin, range.size()), scratch.span());
+    keep_error(message, values, first, residual, scratch.span());
   }
 
  private:

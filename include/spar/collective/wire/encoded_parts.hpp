@@ -52,7 +52,7 @@ class encoded_parts {
   /// unless `residual` is empty.
   template <transport Net>
   void encode(channel<Net> net, const Storage& store, std::size_t i, const stream_view<T, Index>& v, index_range range,
-              std::span<T> residual) {
+              residual_view<T> residual) {
     if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
       if (!v.is_dense()) { // several parts share one message, so even a lending codec must copy entries
         buffer<std::byte> room;

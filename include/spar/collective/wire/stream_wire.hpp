@@ -7,6 +7,7 @@
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/storage/residual_view.hpp>
 #include <spar/storage/storage.hpp>
 
 #include <cstddef>
@@ -110,13 +111,11 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
 
 /// Adds the rounding errors of an encoding, `exact` - `decoded`, to `residual` at the indices of the stream.
 template <element T, index_type Index>
-void add_lost(std::span<T> residual, const stream_view<T, Index>& exact, const stream_view<T, Index>& decoded) {
+void add_lost(residual_view<T> residual, const stream_view<T, Index>& exact, const stream_view<T, Index>& decoded) {
   if (exact.is_dense())
-    kernel::add_difference(residual.data() + exact.first(), exact.values().data(), decoded.values().data(),
-                           exact.count());
+    residual.add_error(exact.first(), exact.values(), decoded.values().data());
   else
-    kernel::scatter_difference(residual.data(), exact.indices().data(), exact.values().data(), decoded.values().data(),
-                               exact.count());
+    residual.add_error(exact.entries(), decoded.values().data());
 }
 
 } // namespace detail
@@ -138,7 +137,7 @@ class outgoing {
   /// `residual`, unless `residual` is empty.
   template <transport Net>
   stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
-                                index_range range, std::span<T> residual) {
+                                index_range range, residual_view<T> residual) {
     const bool lossy = message_.format == wire_format::encoded ||
                        (message_.format == wire_format::coded && !storage::streams_type<Storage>::exact);
     if (!lossy) return v;
@@ -150,7 +149,7 @@ class outgoing {
   /// the stream after the send calls this function instead of `settled`.
   template <transport Net>
   void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-                  std::span<T> residual) {
+                  residual_view<T> residual) {
     if (!storage::is_exact<Storage> && !residual.empty()) (void)settled(net, store, v, range, residual);
   }
   [[nodiscard]] const payload& message() const noexcept { return message_; }
@@ -171,12 +170,12 @@ class outgoing<Storage, T, Index> {
   }
   template <transport Net>
   stream_view<T, Index> settled(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
-                                std::span<T>) const noexcept {
+                                residual_view<T>) const noexcept {
     return v;
   }
   template <transport Net>
   void keep_error(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range,
-                  std::span<T>) const noexcept {}
+                  residual_view<T>) const noexcept {}
 };
 
 /// Messages that may be in flight at the same time, of streams that this rank does not use after the sends.
@@ -191,7 +190,7 @@ class outgoing_list {
   /// `residual`, unless `residual` is empty.
   template <transport Net>
   payload add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-              std::uint64_t step, std::span<T> residual) {
+              std::uint64_t step, residual_view<T> residual) {
     if constexpr (copies_nothing) {
       return outgoing<Storage, T, Index>()(net, store, v, range, step);
     } else {
@@ -259,7 +258,7 @@ class relayed {
   /// `residual`, unless `residual` is empty.
   template <transport Net>
   void bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-             std::span<T> residual) {
+             residual_view<T> residual) {
     message_ = own_(net, store, v, range, 0);
     view_ = own_.settled(net, store, v, range, residual);
   }

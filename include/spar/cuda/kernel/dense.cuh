@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Adds vectors in device memory, and writes entries into one. The device's versions of `kernel::combine` with `sum` and
-// of `kernel::scatter_assign`.
+// Adds vectors in device memory, and writes or adds entries to one. The device's versions of `kernel::combine` and
+// `kernel::scatter` with `sum`, of `kernel::scatter_assign` and of `kernel::scatter_difference`.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -26,6 +26,26 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
   spar::detail::for_rows(count, [&](std::uint64_t e) { dense[indices[e]] = values[e]; });
 }
 
+template <class T, class Index>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    scatter_add(const Index* indices, const T* values, std::uint64_t count, T* dense) {
+  spar::detail::for_rows(count, [&](std::uint64_t e) {
+    T& value = dense[indices[e]];
+    value = sum{}(value, values[e]);
+  });
+}
+
+template <class Index>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    scatter_difference(const Index* indices, const float* exact, const float* decoded, std::uint64_t count,
+                       float* dense) {
+  spar::detail::for_rows(count, [&](std::uint64_t e) {
+    const double lost = static_cast<double>(exact[e]) - static_cast<double>(decoded[e]);
+    float& value = dense[indices == nullptr ? e : indices[e]];
+    if (lost - lost == 0) value = static_cast<float>(static_cast<double>(value) + lost);
+  });
+}
+
 } // namespace detail
 
 /// Starts a kernel that sets out[i] to a[i] + b[i] for i < n, or to b[i] if `a` is null. All pointers point to device
@@ -40,6 +60,22 @@ void start_add(const T* a, const T* b, std::uint64_t n, T* out, cudaStream_t str
 template <element T, index_type Index>
 void start_scatter_assign(const Index* indices, const T* values, std::uint64_t count, T* dense, cudaStream_t stream) {
   spar::detail::launch_rows(detail::scatter_assign<T, Index>, count, stream, indices, values, count, dense);
+}
+
+/// Starts a kernel that adds values[e] to dense[indices[e]] for e < count. The indices must be different. All pointers
+/// point to device memory.
+template <element T, index_type Index>
+void start_scatter_add(const Index* indices, const T* values, std::uint64_t count, T* dense, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::scatter_add<T, Index>, count, stream, indices, values, count, dense);
+}
+
+/// Starts a kernel that adds exact[e] - decoded[e], if it is finite, to dense[indices[e]], or to dense[e] if `indices`
+/// is null, for e < count, rounded once. The indices must be different. All pointers point to device memory. For float
+/// only: the difference of two doubles needs long double, which devices do not have.
+template <index_type Index>
+void start_scatter_difference(const Index* indices, const float* exact, const float* decoded, std::uint64_t count,
+                              float* dense, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::scatter_difference<Index>, count, stream, indices, exact, decoded, count, dense);
 }
 
 } // namespace spar::kernel

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Error feedback on the device with schedules that drop entries of the sum, and with storages that round.
+#include "feedback_suite.hpp"
+
+#include "support/collectives.hpp"
+#include "support/varint.hpp"
+
+namespace feedback_test {
+namespace {
+
+TEST_F(feedback, keeps_what_the_schedule_drops) {
+  for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+    cuda_double::reset(static_cast<std::uint64_t>(ranks));
+    const threshold_reuse reuse{.k = 30, .period = 4};
+    compare<float>(ranks, 2000, spar::compose(reuse, spar::balanced_owners{.tau = 2}), spar::average{});
+    compare<double, std::uint64_t>(ranks, 500, spar::compose(reuse, spar::balanced_owners{.tau = 2}));
+    compare<float>(ranks, 500, spar::compose(threshold_reuse{.k = 50, .epsilon = 0}, spar::recursive_doubling{}));
+    compare<float>(ranks, 500, spar::compose(threshold_reuse{}, spar::recursive_doubling{})); // selects nothing
+    compare<float>(ranks, 500, spar::compose(exact_topk{.k = 20}, spar::tree_of_topk{}));
+  }
+}
+
+TEST_F(feedback, keeps_what_the_storage_rounds) {
+  using rounding = spar_test::gap_codec<false>;
+  using spar::storage::bfloat16, spar::storage::qsgd, spar::storage::then, spar::storage::coo;
+  for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+    cuda_double::reset(static_cast<std::uint64_t>(ranks));
+    const exact_topk select{.k = 50};
+    compare<float>(ranks, 600, spar::compose(select, then<coo, qsgd<4>>{}, spar::dsar_split{}), spar::average{});
+    compare<float>(ranks, 600, spar::compose(select, rounding{}, spar::recursive_doubling{}));
+    const spar::tree_plans plans(spar_test::two_hosts(ranks));
+    const threshold_reuse reuse{.k = 50, .period = 3};
+    compare<float>(ranks, 600, spar::compose(reuse, rounding{}, spar::on_tree(plans), spar::balanced_owners{}));
+    compare<float>(ranks, 600, spar::compose(bfloat16{}, spar::ring{.piece = 64}));
+  }
+}
+
+/// A rank changes its accumulated values, and then finds that the other rank has another k. The next call has another
+/// communicator and another stream, and begins after the changes.
+TEST_F(feedback, orders_a_call_after_a_call_that_has_failed) {
+  constexpr std::size_t n = 40;
+  const auto parts_of = [](std::uint64_t k) {
+    return spar::compose(exact_topk{.k = k}, spar_test::gap_codec<false>{}, spar::split_allgather{});
+  };
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    cuda_double::reset(seed);
+    const stream works[2];
+    const device_array<float> x(gradient<float>(0, 0, n));
+    auto reduce = spar::with_device_feedback<float>(parts_of(10));
+    on_ranks(2, [&](spar::threads& net) {
+      if (net.rank() == 0) {
+        EXPECT_THROW(reduce(net, spar::device_span(x.data(), n, works[0])), spar::error);
+      } else {
+        auto other = spar::with_error_feedback<float>(parts_of(11));
+        std::vector<float> values(n, 1);
+        EXPECT_THROW(other(net, std::span(values)), spar::error);
+      }
+      return 0;
+    });
+    on_ranks(1, [&](spar::threads& net) {
+      x.write(works[1], gradient<float>(0, 1, n));
+      reduce(net, spar::device_span(x.data(), n, works[1]));
+      auto expected = gradient<float>(0, 1, n);
+      auto on_host = spar::with_error_feedback<float>(parts_of(10));
+      on_host(net, std::span(expected));
+      EXPECT_EQ(bits(std::span<const float>(x.read(works[1]))), bits(std::span<const float>(expected))) << seed;
+      EXPECT_EQ(bits(std::span<const float>(cuda_double::values_at(reduce.residual(), n, works[1]))),
+                bits(on_host.residual()));
+      return 0;
+    });
+  }
+}
+
+} // namespace
+} // namespace feedback_test
