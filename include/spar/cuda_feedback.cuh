@@ -14,10 +14,13 @@
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace spar {
 
@@ -89,7 +92,33 @@ class device_feedback {
   /// What the last call did on this rank, for example how many entries it selected.
   [[nodiscard]] const report_type& report() const noexcept { return report_; }
 
+  /// Returns the residual and the state as bytes, from which another run with the same number of ranks can resume, also
+  /// with `error_feedback` around the same composition. Waits for the work of the last call.
+  [[nodiscard]] std::vector<std::byte> save() const {
+    std::vector<T> residual(static_cast<std::size_t>(length_));
+    entries_.wait();
+    copy(residual.data(), residual_.data(), residual.size(), cudaMemcpyDeviceToHost);
+    return detail::save_reducer<T>(algorithm_, state_, residual);
+  }
+  /// Restores a residual and a state that `save`, also of `error_feedback`, returned. Waits for the work of the last
+  /// call. Throws `invalid_argument`, and changes nothing, if `saved` is damaged or comes from a different value type,
+  /// selector, storage, topology or schedule.
+  void load(std::span<const std::byte> saved) {
+    state loaded = state_;
+    const std::vector<T> residual = detail::load_reducer<T>(algorithm_, loaded, saved);
+    entries_.wait();
+    accumulated_.reserve(residual.size());
+    copy(accumulated_.data(), residual.data(), residual.size(), cudaMemcpyHostToDevice);
+    residual_.swap(accumulated_);
+    length_ = residual.size();
+    state_ = std::move(loaded);
+    hash_state();
+  }
+
  private:
+  static void copy(T* to, const T* from, std::size_t count, cudaMemcpyKind kind) {
+    if (count > 0) detail::check_cuda(cudaMemcpy(to, from, count * sizeof(T), kind), "cudaMemcpy");
+  }
   void check_length(std::uint64_t n) const {
     if (length_ > 0 && length_ != n)
       raise<invalid_argument>({"the vector has length ", n, ", but the residual has length ", length_});

@@ -35,6 +35,45 @@ TEST_F(feedback, keeps_what_the_storage_rounds) {
   }
 }
 
+/// Two steps, then a reducer on the other side resumes for two more, in both directions.
+TEST_F(feedback, resumes_what_was_saved_on_the_host_and_on_the_device) {
+  constexpr std::size_t n = 200;
+  cuda_double::reset(9);
+  const spar::ok_topk_allreduce<> parts{.select = {.k = 10, .period = 3}};
+  on_ranks(3, [&](spar::threads& net) {
+    const stream work;
+    const device_array<float> memory(std::vector<float>(n, 0));
+    auto reference = spar::with_error_feedback<float>(parts), host = spar::with_error_feedback<float>(parts);
+    auto device = spar::with_device_feedback<float>(parts), late_device = spar::with_device_feedback<float>(parts);
+    const auto on_device = [&](auto& reduce, int step) {
+      memory.write(work, gradient<float>(net.rank(), step, n));
+      reduce(net, spar::device_span(memory.data(), n, work));
+      return bits(std::span<const float>(memory.read(work)));
+    };
+    const auto on_the_host = [&](auto& reduce, int step) {
+      auto x = gradient<float>(net.rank(), step, n);
+      reduce(net, std::span(x));
+      return bits(std::span<const float>(x));
+    };
+    for (int step = 0; step < 2; ++step) {
+      EXPECT_EQ(on_device(device, step), on_the_host(reference, step));
+    }
+    EXPECT_EQ(device.save(), reference.save());
+    host.load(device.save());
+    late_device.load(reference.save());
+    for (int step = 2; step < 6; ++step) {
+      const auto expected = on_the_host(reference, step);
+      EXPECT_EQ(on_the_host(host, step), expected);
+      EXPECT_EQ(on_device(late_device, step), expected);
+    }
+    auto damaged = device.save();
+    damaged[damaged.size() / 2] ^= std::byte{1};
+    EXPECT_THROW(device.load(damaged), spar::invalid_argument);
+    EXPECT_EQ(device.save().size(), damaged.size());
+    return 0;
+  });
+}
+
 /// A rank changes its accumulated values, and then finds that the other rank has another k. The next call has another
 /// communicator and another stream, and begins after the changes.
 TEST_F(feedback, orders_a_call_after_a_call_that_has_failed) {

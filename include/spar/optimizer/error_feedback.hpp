@@ -143,31 +143,14 @@ class error_feedback {
   /// Throws `invalid_argument` if a call has not ended.
   [[nodiscard]] std::vector<std::byte> save() const {
     check_idle();
-    detail::state_writer words;
-    state now = state_;
-    visit_state(now, words);
-    return detail::to_bytes<T>(words.words, residual_, detail::names_of(algorithm_));
+    return detail::save_reducer<T>(algorithm_, state_, residual_);
   }
   /// Restores a residual and a state that `save` returned. Throws `invalid_argument`, and changes nothing, if `saved`
   /// is damaged, if `saved` comes from a different value type, selector, storage, topology or schedule, if `saved` has
   /// an old layout that lacks their names, or if a call has not ended.
   void load(std::span<const std::byte> saved) {
     check_idle();
-    detail::saved_state<T> loaded = detail::from_bytes<T>(saved);
-    if (loaded.names.empty()) {
-      raise<invalid_argument>({"the saved state has an old layout without the names of its selector, storage, topology "
-                               "and schedule, so load() cannot check them: call take_over() to restore only the "
-                               "residual; the next calls then compute new thresholds and boundaries"});
-    }
-    detail::check_names(loaded.names, detail::names_of(algorithm_));
-    state now = state_;
-    detail::state_reader words{loaded.words};
-    visit_state(now, words);
-    if (!words.words.empty())
-      raise<invalid_argument>(
-          {"the saved state has ", words.words.size(), " more 64-bit words than the state of this reducer"});
-    residual_ = std::move(loaded.residual);
-    state_ = std::move(now);
+    residual_ = detail::load_reducer<T>(algorithm_, state_, saved);
     hash_state();
   }
   /// Adds the residual in `saved`, which a rank of an earlier job saved, to this rank's residual. If the new job has a
@@ -186,12 +169,6 @@ class error_feedback {
   }
 
  private:
-  template <class F>
-  static void visit_state(state& now, F& f) {
-    now.shared_state(f);
-    now.own_state(f);
-  }
-
   /// Marks the `error_feedback` object as busy from the construction of a call until the call ends or, if the call
   /// never begins, until the call's handle is destroyed. While the object is busy, another call of the object throws
   /// `invalid_argument`.

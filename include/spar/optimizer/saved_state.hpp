@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace spar::detail {
@@ -175,6 +176,39 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
   read(state.residual);
   state.names.resize(std::min(state.names.find('\0'), state.names.size()));
   return state;
+}
+
+/// Returns the residual and the state `now` of a reducer that calls `algorithm` as bytes.
+template <element T, class Algorithm>
+std::vector<std::byte> save_reducer(const Algorithm& algorithm, typename Algorithm::state now,
+                                    std::span<const T> residual) {
+  state_writer words;
+  now.shared_state(words);
+  now.own_state(words);
+  return to_bytes<T>(words.words, residual, names_of(algorithm));
+}
+/// Replaces the state `now` of a reducer that calls `algorithm` by what `save_reducer` has saved, and returns the
+/// residual. Throws `invalid_argument`, and changes nothing, if `saved` is damaged, if it comes from a different value
+/// type, selector, storage, topology or schedule, or if it has an old layout that lacks their names.
+template <element T, class Algorithm>
+std::vector<T> load_reducer(const Algorithm& algorithm, typename Algorithm::state& now,
+                            std::span<const std::byte> saved) {
+  saved_state<T> loaded = from_bytes<T>(saved);
+  if (loaded.names.empty()) {
+    raise<invalid_argument>({"the saved state has an old layout without the names of its selector, storage, topology "
+                             "and schedule, so load() cannot check them: call take_over() to restore only the "
+                             "residual; the next calls then compute new thresholds and boundaries"});
+  }
+  check_names(loaded.names, names_of(algorithm));
+  typename Algorithm::state next = now;
+  state_reader words{loaded.words};
+  next.shared_state(words);
+  next.own_state(words);
+  if (!words.words.empty())
+    raise<invalid_argument>(
+        {"the saved state has ", words.words.size(), " more 64-bit words than the state of this reducer"});
+  now = std::move(next);
+  return std::move(loaded.residual);
 }
 
 } // namespace spar::detail

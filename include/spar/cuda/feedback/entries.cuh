@@ -35,6 +35,9 @@ class device_entries {
     x_ = x;
   }
 
+  /// Waits for the work on the device so far, and ignores its errors.
+  void wait() const noexcept { last_.wait(); }
+
   // Selectors: each has the result and the next state of the selector on the host. Waits for the device; meanwhile the
   // rank takes part in the rounds of partial collectives.
 
