@@ -9,7 +9,6 @@
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/feedback/entries.cuh>
-#include <spar/cuda/kernel/dense.cuh>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/runtime/pending.hpp>
 
@@ -28,9 +27,9 @@ namespace spar {
 /// selected entries of the sum to the host, reduces them there over any transport, and writes the result to the device.
 /// Rounding errors, and entries that the schedule does not keep, return to the residual on the device. The bits are
 /// those of `error_feedback` with the same composition, except those of a NaN that arithmetic makes. The selector must
-/// be `exact_topk`, `threshold_reuse` or `everything`; with a storage that rounds, the values must be floats. All ranks
-/// of a call must use `device_feedback`. One object for each rank, used by one thread at a time, while its device is
-/// the current one; it cannot be moved.
+/// be `exact_topk`, `threshold_reuse` or `everything`; with a storage that rounds, the values must be floats. Ranks
+/// with `error_feedback` around the same composition may take part in the same call. One object for each rank, used by
+/// one thread at a time, while its device is the current one. The object cannot be moved.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
 class device_feedback {
   using selector_type = typename Composition::selector_type;
@@ -53,11 +52,12 @@ class device_feedback {
   /// Reduces `x` in place, in the order of its stream: adds the residual, sums the selected entries of all ranks, and
   /// writes the sum, with zeros where it has no entry. Returns as soon as the last copy is in the stream: work that is
   /// put into the stream afterwards sees the sum. Waits for the device once, or twice if `threshold_reuse` needs a new
-  /// threshold; meanwhile the rank takes part in the rounds of partial collectives. The residual and the composition's
-  /// state change only if the call succeeds; otherwise the values of `x` are unspecified. (If CUDA fails on this rank
-  /// after the collective has ended, the other ranks' sums contain entries that are still in this rank's residual.)
-  /// Throws `invalid_argument` before anything is sent if an option is invalid, or if `x` and the residual have
-  /// different lengths. If CUDA fails, aborts the communicator, because other ranks may wait, and throws `cuda_error`.
+  /// threshold, and whenever a call needs more device memory than the calls before; meanwhile the rank takes part in
+  /// the rounds of partial collectives. The residual and the composition's state change only if the call succeeds;
+  /// otherwise the values of `x` are unspecified. (If CUDA fails on this rank after the collective has ended, the other
+  /// ranks' sums contain entries that are still in this rank's residual.) Throws `invalid_argument` before anything is
+  /// sent if an option is invalid, or if `x` and the residual have different lengths. If CUDA fails, aborts the
+  /// communicator, because other ranks may wait, and throws `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
     static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
@@ -89,7 +89,8 @@ class device_feedback {
   [[nodiscard]] const T* residual() const noexcept { return length_ > 0 ? residual_.data() : nullptr; }
   /// The state after the last successful call: the thresholds, boundaries and counters that the next call uses.
   [[nodiscard]] const state& current_state() const noexcept { return state_; }
-  /// What the last call did on this rank, for example how many entries it selected.
+  /// What the last call did on this rank, for example how many entries it selected. The seconds for the selection
+  /// include the wait for what was in the stream before the call.
   [[nodiscard]] const report_type& report() const noexcept { return report_; }
 
   /// Returns the residual and the state as bytes, from which another run with the same number of ranks can resume, also
@@ -133,9 +134,8 @@ class device_feedback {
   sparse_stream<T, Index> select(Net& net, device_span<T> x) {
     const double begin = endpoint::now();
     accumulated_.reserve(x.size);
-    entries_.begin({accumulated_.data(), x.size, x.stream});
-    kernel::start_add(residual(), x.data, x.size, accumulated_.data(), x.stream);
-    sparse_stream<T, Index> mine = entries_.take(net, algorithm_.select, next_.select);
+    sparse_stream<T, Index> mine =
+        entries_.select(net, algorithm_.select, next_.select, x, residual(), accumulated_.data());
     report_ = {.selected = mine.count(), .select_seconds = endpoint::now() - begin};
     return mine;
   }

@@ -5,6 +5,9 @@
 #include "support/collectives.hpp"
 #include "support/varint.hpp"
 
+#include <atomic>
+#include <string>
+
 namespace feedback_test {
 namespace {
 
@@ -16,6 +19,7 @@ TEST_F(feedback, keeps_what_the_schedule_drops) {
     compare<double, std::uint64_t>(ranks, 500, spar::compose(reuse, spar::balanced_owners{.tau = 2}));
     compare<float>(ranks, 500, spar::compose(threshold_reuse{.k = 50, .epsilon = 0}, spar::recursive_doubling{}));
     compare<float>(ranks, 500, spar::compose(threshold_reuse{}, spar::recursive_doubling{})); // selects nothing
+    compare<float>(ranks, 0, spar::compose(threshold_reuse{.density = 0.5}, spar::recursive_doubling{}));
     compare<float>(ranks, 500, spar::compose(exact_topk{.k = 20}, spar::tree_of_topk{}));
   }
 }
@@ -74,6 +78,61 @@ TEST_F(feedback, resumes_what_was_saved_on_the_host_and_on_the_device) {
   });
 }
 
+/// Each call of the runtime fails once, on one rank, also those inside the collective: no rank hangs, and the residual
+/// and the state of a failed call stay.
+TEST_F(feedback, ends_on_every_rank_if_cuda_fails_in_the_collective) {
+  constexpr std::size_t n = 200;
+  const auto parts =
+      spar::compose(threshold_reuse{.k = 20, .period = 4}, spar_test::gap_codec<false>{}, spar::balanced_owners{});
+  std::uint64_t failed = 0;
+  for (std::uint64_t call = 1;; ++call) {
+    cuda_double::reset(call);
+    std::atomic<bool> reached = false;
+    const auto errors = on_ranks(2, [&](spar::threads& net) -> std::string {
+      net.set_deadline(20);
+      const stream work;
+      const device_array<float> x(gradient<float>(net.rank(), 0, n));
+      auto reduce = spar::with_device_feedback<float>(parts);
+      reduce(net, spar::device_span(x.data(), n, work));
+      const auto before = reduce.save();
+      const std::uint64_t calls = cuda_double::calls();
+      if (net.rank() == 1) cuda_double::fail_at(call);
+      std::string error;
+      try {
+        reduce(net, spar::device_span(x.data(), n, work)); // reuses the threshold
+      } catch (const spar::error& e) {
+        error = e.what();
+      }
+      if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
+      if (!error.empty()) {
+        EXPECT_EQ(reduce.save(), before) << "call " << call;
+      }
+      return error;
+    });
+    if (!reached) break;
+    ++failed;
+    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+  }
+  EXPECT_GE(failed, 30U);
+}
+
+TEST_F(feedback, takes_part_in_a_call_with_ranks_on_the_host) {
+  constexpr std::size_t n = 300;
+  const spar::ok_topk_allreduce<> parts{.select = {.k = 20}};
+  const auto sums = on_ranks(3, [&](spar::threads& net) {
+    auto x = gradient<float>(net.rank(), 0, n);
+    if (net.rank() != 1) {
+      spar::with_error_feedback<float>(parts)(net, std::span(x));
+      return bits(std::span<const float>(x));
+    }
+    const device_array<float> memory(x);
+    spar::with_device_feedback<float>(parts)(net, spar::device_span(memory.data(), n));
+    return bits(std::span<const float>(memory.read(nullptr)));
+  });
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+}
+
 /// A rank changes its accumulated values, and then finds that the other rank has another k. The next call has another
 /// communicator and another stream, and begins after the changes.
 TEST_F(feedback, orders_a_call_after_a_call_that_has_failed) {
@@ -81,16 +140,17 @@ TEST_F(feedback, orders_a_call_after_a_call_that_has_failed) {
   const auto parts_of = [](std::uint64_t k) {
     return spar::compose(exact_topk{.k = k}, spar_test::gap_codec<false>{}, spar::split_allgather{});
   };
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     cuda_double::reset(seed);
+    const std::uint64_t k = seed % 2 == 0 ? 10 : 0; // with 0, a call does not wait for the device
     const stream works[2];
     const device_array<float> x(gradient<float>(0, 0, n));
-    auto reduce = spar::with_device_feedback<float>(parts_of(10));
+    auto reduce = spar::with_device_feedback<float>(parts_of(k));
     on_ranks(2, [&](spar::threads& net) {
       if (net.rank() == 0) {
         EXPECT_THROW(reduce(net, spar::device_span(x.data(), n, works[0])), spar::error);
       } else {
-        auto other = spar::with_error_feedback<float>(parts_of(11));
+        auto other = spar::with_error_feedback<float>(parts_of(k + 1));
         std::vector<float> values(n, 1);
         EXPECT_THROW(other(net, std::span(values)), spar::error);
       }
@@ -100,7 +160,7 @@ TEST_F(feedback, orders_a_call_after_a_call_that_has_failed) {
       x.write(works[1], gradient<float>(0, 1, n));
       reduce(net, spar::device_span(x.data(), n, works[1]));
       auto expected = gradient<float>(0, 1, n);
-      auto on_host = spar::with_error_feedback<float>(parts_of(10));
+      auto on_host = spar::with_error_feedback<float>(parts_of(k));
       on_host(net, std::span(expected));
       EXPECT_EQ(bits(std::span<const float>(x.read(works[1]))), bits(std::span<const float>(expected))) << seed;
       EXPECT_EQ(bits(std::span<const float>(cuda_double::values_at(reduce.residual(), n, works[1]))),

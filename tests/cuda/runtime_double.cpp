@@ -142,6 +142,7 @@ const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess 
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   constexpr std::size_t page = 4096;
   bytes = (bytes + page - 1) / page * page;
   *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

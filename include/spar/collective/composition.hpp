@@ -190,8 +190,9 @@ struct composition {
       return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), residual_view(x), op);
   }
   /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
-  /// selector `everything`, otherwise a sparse stream. Adds to `residual`, which is what these values have become, the
-  /// rounding errors of this rank's encodings, and moves back the entries that the schedule does not keep.
+  /// selector `everything`, otherwise a sparse stream. `residual` refers to the values that were not selected: this
+  /// function adds the rounding errors of this rank's encodings to them, and moves back the entries that the schedule
+  /// does not keep.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires storage_policy<Storage, T, Index>
   task<selected_sum<T, Index>> reduce_selected(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,

@@ -74,7 +74,8 @@ struct threshold_reuse {
 
   /// Whether the next call uses the threshold of `now`.
   [[nodiscard]] bool reuses(const state& now) const noexcept { return now.calls != 0 && now.calls < period; }
-  /// Whether a threshold that `count` of the entries reach may be used; otherwise a call finds a new threshold.
+  /// Whether `threshold`, which `count` entries reach, selects neither too few nor too many entries; otherwise a call
+  /// finds a new threshold.
   [[nodiscard]] static bool suits(std::uint64_t threshold, std::uint64_t count, const topk_bounds& bounds) noexcept {
     return count <= bounds.k + bounds.most && (count >= bounds.least || threshold <= 1);
   }

@@ -28,7 +28,7 @@ struct residual_change {
   };
 
   kind what;
-  const void* indices; // different; of the index type of the call, which has `index_bytes` bytes
+  const void* indices; // distinct; of the index type of the call, which has `index_bytes` bytes
   std::size_t index_bytes;
   std::uint64_t begin;
   const T* values;
@@ -56,25 +56,26 @@ class residual_view {
   template <index_type Index>
   void assign(kernel::coo_span<T, Index> entries) const {
     if (make_ != nullptr) return put(kind::assign, entries, nullptr);
-    kernel::scatter_assign(entries, 0, values_.data());
+    if (!values_.empty()) kernel::scatter_assign(entries, 0, values_.data());
   }
   /// Adds the values of `entries`.
   template <index_type Index>
   void add(kernel::coo_span<T, Index> entries) const {
     if (make_ != nullptr) return put(kind::add, entries, nullptr);
-    kernel::scatter(entries, 0, values_.data(), sum{});
+    if (!values_.empty()) kernel::scatter(entries, 0, values_.data(), sum{});
   }
   /// Adds the rounding errors exact - decoded of an encoding; `decoded` points to one value for each of `exact`.
   template <index_type Index>
   void add_error(kernel::coo_span<T, Index> exact, const T* decoded) const {
     if (make_ != nullptr) return put(kind::add_error, exact, decoded);
+    if (values_.empty()) return;
     kernel::scatter_difference(values_.data(), exact.indices.data(), exact.values.data(), decoded, exact.size());
   }
   /// Adds the rounding errors exact[i] - decoded[i] to the value at the index `begin` + i.
   void add_error(std::uint64_t begin, std::span<const T> exact, const T* decoded) const {
     if (make_ != nullptr)
       return make_(self_, {kind::add_error, nullptr, 0, begin, exact.data(), decoded, exact.size()});
-    kernel::add_difference(values_.data() + begin, exact.data(), decoded, exact.size());
+    if (!values_.empty()) kernel::add_difference(values_.data() + begin, exact.data(), decoded, exact.size());
   }
 
  private:

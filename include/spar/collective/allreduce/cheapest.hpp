@@ -123,7 +123,7 @@ struct cheapest {
   /// `cheapest_over`, as `on_tree` does.
   template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
     requires requires(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store) {
-      cheapest_over(net, over, x, op, store, x);
+      cheapest_over(net, over, x, op, store, residual_view<T>());
     }
   task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
                         residual_view<T> residual) const& {

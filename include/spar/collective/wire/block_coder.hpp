@@ -123,7 +123,7 @@ class block_coder {
     decode(message, scratch.first(values.size()));
     residual.add_error(first, values, std::as_const(scratch).data());
   }
-  /// Does the same, with memory for the decoded values from `memory`.
+  /// Like the other overload, but takes the room for the decoded values from `memory`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
                   pool& memory) const {

@@ -55,14 +55,14 @@ void start_add(const T* a, const T* b, std::uint64_t n, T* out, cudaStream_t str
   spar::detail::launch_rows(detail::add<T>, n, stream, a, b, n, out);
 }
 
-/// Starts a kernel that sets dense[indices[e]] to values[e] for e < count. The indices must be different. All pointers
+/// Starts a kernel that sets dense[indices[e]] to values[e] for e < count. The indices must be distinct. All pointers
 /// point to device memory.
 template <element T, index_type Index>
 void start_scatter_assign(const Index* indices, const T* values, std::uint64_t count, T* dense, cudaStream_t stream) {
   spar::detail::launch_rows(detail::scatter_assign<T, Index>, count, stream, indices, values, count, dense);
 }
 
-/// Starts a kernel that adds values[e] to dense[indices[e]] for e < count. The indices must be different. All pointers
+/// Starts a kernel that adds values[e] to dense[indices[e]] for e < count. The indices must be distinct. All pointers
 /// point to device memory.
 template <element T, index_type Index>
 void start_scatter_add(const Index* indices, const T* values, std::uint64_t count, T* dense, cudaStream_t stream) {
@@ -70,7 +70,7 @@ void start_scatter_add(const Index* indices, const T* values, std::uint64_t coun
 }
 
 /// Starts a kernel that adds exact[e] - decoded[e], if it is finite, to dense[indices[e]], or to dense[e] if `indices`
-/// is null, for e < count, rounded once. The indices must be different. All pointers point to device memory. For float
+/// is null, for e < count, rounded once. The indices must be distinct. All pointers point to device memory. For float
 /// only: the difference of two doubles needs long double, which devices do not have.
 template <index_type Index>
 void start_scatter_difference(const Index* indices, const float* exact, const float* decoded, std::uint64_t count,
