@@ -46,6 +46,7 @@ class pinned_memory {
     [[nodiscard]] void* detach() noexcept { return std::exchange(buffer_, nullptr); }
     static void give_back(void* detached) noexcept { static_cast<buffer*>(detached)->in_use = false; }
 
+    [[nodiscard]] bool empty() const noexcept { return buffer_ == nullptr; }
     [[nodiscard]] void* data() const noexcept { return buffer_->data; }
     /// Notes that the work in `stream` uses the buffer. If CUDA cannot note it, waits for this work, because nothing
     /// else would keep the buffer from being freed, and throws `cuda_error`.
@@ -66,13 +67,17 @@ class pinned_memory {
   /// Returns a buffer of at least `bytes` bytes: the smallest that is free, otherwise a new one. Throws `cuda_error` if
   /// there is no memory.
   [[nodiscard]] lease take(std::size_t bytes) {
+    lease taken = take_free(bytes);
+    return taken.empty() ? lease(buffers_.emplace_back(bytes)) : std::move(taken);
+  }
+  /// Returns the smallest free buffer of at least `bytes` bytes, or an empty lease if there is none.
+  [[nodiscard]] lease take_free(std::size_t bytes) {
     buffer* best = nullptr;
     for (buffer& b : buffers_) {
       if (b.bytes < bytes || b.in_use || !b.last.complete()) continue;
       if (best == nullptr || b.bytes < best->bytes) best = &b;
     }
-    if (best == nullptr) best = &buffers_.emplace_back(bytes);
-    return lease(*best);
+    return best == nullptr ? lease() : lease(*best);
   }
   [[nodiscard]] std::size_t count() const noexcept { return buffers_.size(); }
 

@@ -78,8 +78,11 @@ class nccl_port : public decorated_port<Control> {
 
   nccl_port(Control& control, const nccl_options& options)
       : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()) {
-    const detail::rank_lock lock(node().shared());
     try {
+      if (node().shared() != nullptr) {
+        raise<invalid_argument>({"spar::nccl cannot wrap a communicator with a progress_thread, whose current device "
+                                 "may differ from that of this thread"});
+      }
       if (node().dead()) node().failure().raise_peer_failed();
       device_.emplace();
       ncclUniqueId id{};
@@ -98,7 +101,6 @@ class nccl_port : public decorated_port<Control> {
   }
   nccl_port(const nccl_port&) = delete;
   ~nccl_port() {
-    const detail::rank_lock lock(node().shared());
     try {
       if (std::uncaught_exceptions() > exceptions_)
         detail::abort(inner(), "an exception has left the scope of a spar::nccl");
@@ -127,7 +129,7 @@ class nccl_port : public decorated_port<Control> {
   /// Called by an operation that is destroyed. A cancelled transfer goes on without its coroutine, because the peer may
   /// already count on it; only the failure of the communicator ends it.
   void abandon(transfer* t) {
-    if (!t->done && !node().dead()) {
+    if (!t->done && !node().dead() && keep_payload(*t)) {
       t->cancelled = true;
       return;
     }
@@ -163,7 +165,7 @@ class nccl_port : public decorated_port<Control> {
     }
     transfer* const t = begin(false, peer, tag, padded_bytes(out.pieces));
     operation<nccl_port, transfer> sent(*this, t);
-    pack(out.pieces, static_cast<std::byte*>(t->host.data()));
+    t->pieces = out.pieces;
     transfers_.announce(*t, rank());
 
     detail::nccl_announcement announcement{.head = out.head, .id = t->id};
@@ -209,23 +211,31 @@ class nccl_port : public decorated_port<Control> {
     }
   }
 
-  /// Returns the record of a new transfer, with a page-locked buffer. Aborts if CUDA fails: the caller may have to
-  /// wait for another message before it awaits this operation, and would wait for ever.
+  /// Returns the record of a new transfer, which gets its page-locked buffer when it is submitted.
   transfer* begin(bool receives, rank_t peer, tag_t tag, std::size_t bytes) {
+    transfer* const t = records_.acquire();
+    t->begin(receives, peer, tag);
+    t->cancelled = false;
+    t->bytes = bytes;
+    return t;
+  }
+  /// Copies the payload of a transfer that is not submitted yet, because its operation is destroyed. Returns false, and
+  /// aborts, if there is no memory.
+  bool keep_payload(transfer& t) noexcept {
+    if (t.receives || t.at == transfer::stage::submitted) return true;
     try {
-      detail::pinned_memory::lease host = pinned_.take(bytes);
-      transfer* const t = records_.acquire();
-      t->begin(receives, peer, tag);
-      t->cancelled = false;
-      t->bytes = bytes;
-      t->host = std::move(host);
-      return t;
+      buffer<std::byte> copy(this->memory(), t.bytes);
+      t.pieces = pack(t.pieces, copy.data());
+      t.kept = std::move(copy);
+      return true;
     } catch (...) {
-      abort_and_rethrow(inner());
+      detail::abort(inner(), message_of(std::current_exception()));
+      return false;
     }
   }
   void recycle(transfer* t) noexcept {
     t->host = {};
+    t->kept.reset();
     records_.recycle(t);
   }
 
@@ -267,21 +277,39 @@ class nccl_port : public decorated_port<Control> {
   void work_on_transfers() noexcept {
     if (node().dead()) return end_device_work();
     try {
-      const bool any = launching_ != nullptr || !in_flight_.empty();
-      if (any && !device_->settled()) return;
-      end_launch();
+      if (!is_idle() && device_->settled()) end_launch(); // also finds errors of transfers in flight
       while (!in_flight_.empty() && in_flight_.first()->ended.complete()) end(in_flight_.pop_front());
-      while (launching_ == nullptr && transfers_.has_due()) launch();
+      while (launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
     } catch (...) {
       transfers_.set_error(std::current_exception());
       detail::abort(inner(), message_of(std::current_exception()));
       end_device_work();
     }
   }
+  [[nodiscard]] bool is_idle() const noexcept { return launching_ == nullptr && in_flight_.empty(); }
+
+  /// Gives a page-locked buffer to each transfer of the next epoch. Returns false if the epoch must wait: new buffers
+  /// are allocated only while NCCL works on no transfer of this rank, because an allocation may wait for the device,
+  /// and then this rank would not answer the offers on which other ranks' parts of these transfers may depend.
+  bool get_buffers() {
+    transfers_.get_next(due_);
+    for (transfer* t : due_) {
+      t->host = is_idle() ? pinned_.take(t->bytes) : pinned_.take_free(t->bytes);
+      if (t->host.empty()) {
+        for (transfer* other : due_) other->host = {};
+        return false;
+      }
+    }
+    return true;
+  }
+  /// Submits the next epoch, whose transfers are in `due_` and have buffers.
   void launch() {
     group* const g = groups_.acquire();
     launching_ = g;
-    transfers_.submit_due(due_);
+    for (transfer* t : due_) {
+      if (!t->receives) pack(t->pieces, static_cast<std::byte*>(t->host.data()));
+    }
+    transfers_.submit(due_);
     g->epoch = due_.front()->epoch;
     device_->submit(due_);
     if (device_->settled()) end_launch();
@@ -303,12 +331,23 @@ class nccl_port : public decorated_port<Control> {
 
   /// Aborts the NCCL communicator, unless it is already freed. Afterwards the device uses no buffer of a transfer.
   void end_device_work() noexcept {
+    if (device_->joined()) send_last_messages();
     device_->abort();
     transfers_.end_all([this](transfer& t) {
       if (t.cancelled) recycle(&t);
     });
     if (launching_ != nullptr) groups_.recycle(std::exchange(launching_, nullptr));
     while (group* g = in_flight_.pop_front()) groups_.recycle(g);
+  }
+
+  /// Lets the control transport send the reason of a failure, because ncclCommAbort may wait for the peers, which abort
+  /// once they have this reason.
+  void send_last_messages() noexcept {
+    const scheduler::pause none_resumed(scheduler());
+    try {
+      for (int polls = 0; polls < 100; ++polls) inner().progress(false);
+    } catch (...) { // the communicator has failed already
+    }
   }
 
   /// Frees the NCCL communicator once no rank has transfers in flight.
@@ -342,21 +381,23 @@ class nccl_port : public decorated_port<Control> {
   detail::control_subscriber subscriber_;
 };
 
-/// Runs all collectives of spar on a communicator whose large payloads travel between GPUs by NCCL. The wrapped
-/// communicator, for example an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank
-/// uses another GPU, which must be the current device whenever the rank uses this object. Construction and destruction
-/// are collective, except that after the failure of a rank, each rank may destroy its object alone. All ranks must
-/// create their objects in the same order, just as all ranks must start collectives in the same order.
+/// Runs all collectives of spar on a communicator whose large payloads travel by NCCL, from page-locked memory to
+/// page-locked memory. The wrapped communicator, for example an `mpi` or a `threads`, carries everything else, and must
+/// outlive this object. Each rank uses a GPU of its own, which must be the current device whenever the rank uses this
+/// object. Construction and destruction are collective, except after the failure of a rank. All ranks must create their
+/// objects in the same order, just as all ranks must start collectives in the same order.
 ///
-/// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error with the same text: on that rank in
-/// `nccl_error`, `cuda_error` or `peer_failed`, on all others in `peer_failed`. Calls make progress only while the
-/// program waits for, or polls, calls on this object, or calls `progress`. Experimental: tested on a double of NCCL,
+/// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error: on that rank in `nccl_error`, `cuda_error`
+/// or `peer_failed`, on all others in `peer_failed`, or in the error by which their own NCCL notices the failure. Calls
+/// make progress only while the program waits for, or polls, calls on this object, or calls `progress`. The deadline of
+/// an operation begins when it starts, not when an algorithm first awaits it. Experimental: tested on a double of NCCL,
 /// never on a GPU.
 template <communicates Control>
 class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> {
  public:
   /// Creates an NCCL communicator of all ranks. Throws `nccl_error`, `cuda_error`, `peer_failed` if another rank fails,
-  /// and `timeout` if another rank does not create its object before the deadline.
+  /// `timeout` if another rank does not create its object before the deadline, and `invalid_argument` if `control` has
+  /// a progress thread, or if the environment makes the calls of NCCL blocking.
   explicit nccl(Control& control, const nccl_options& options = {})
       : nccl::communicator_rank(detail::port_of(control), options) {}
 };

@@ -78,7 +78,7 @@ class nccl_agreement {
     return next != none && least(stage::offered) > next;
   }
   /// Replaces the contents of `group` by the transfers of the next epoch, in their order. Only if `has_due()`.
-  void submit_due(std::vector<nccl_transfer*>& group) {
+  void get_next(std::vector<nccl_transfer*>& group) const {
     group.clear();
     const std::uint64_t next = least(stage::decided);
     for (nccl_transfer* t : all_) {
@@ -87,8 +87,11 @@ class nccl_agreement {
     std::sort(group.begin(), group.end(), [](const nccl_transfer* a, const nccl_transfer* b) {
       return std::tie(a->sender, a->id) < std::tie(b->sender, b->id);
     });
+  }
+  /// Notes that NCCL gets the transfers of the next epoch, which `get_next` has returned.
+  void submit(const std::vector<nccl_transfer*>& group) noexcept {
     for (nccl_transfer* t : group) t->at = stage::submitted;
-    open_ = next + 1;
+    open_ = group.front()->epoch + 1;
   }
 
   /// Removes the submitted transfers of an epoch that has ended, and calls `end(transfer)` for each.

@@ -9,6 +9,8 @@
 
 #include <nccl.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -28,6 +30,7 @@ class nccl_communicator {
     cudaStreamDestroy(stream_);
   }
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
+  [[nodiscard]] bool joined() const noexcept { return comm_ != nullptr; }
 
   /// Returns the id by which the ranks of one communicator find each other.
   [[nodiscard]] static ncclUniqueId new_id() {
@@ -37,6 +40,11 @@ class nccl_communicator {
   }
   /// Joins the communicator `id` of `size` ranks, on the current device; collective.
   void join(const ncclUniqueId& id, rank_t rank, rank_t size) {
+    const char* const blocking = std::getenv("NCCL_COMM_BLOCKING"); // NCCL prefers it to its configuration
+    if (blocking != nullptr && std::strcmp(blocking, "1") == 0) {
+      raise<invalid_argument>({"the environment variable NCCL_COMM_BLOCKING is 1, but spar::nccl needs calls of NCCL "
+                               "that do not block: unset the variable"});
+    }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     call_ = "ncclCommInitRankConfig";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/error.hpp>
+#include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/crc32c.hpp>
 #include <spar/cuda/pinned.hpp>
 #include <spar/runtime/messages/message.hpp>
@@ -16,7 +17,7 @@
 
 namespace spar::detail {
 
-/// One end of a payload that travels by NCCL. The record and its buffer outlive a cancelled operation.
+/// One end of a payload that travels by NCCL. The record and its memory outlive a cancelled operation.
 struct nccl_transfer : operation_record {
   enum class stage : std::uint8_t {
     announced, ///< the sender waits for the epoch that the receiver offers
@@ -31,7 +32,9 @@ struct nccl_transfer : operation_record {
   std::uint64_t id = 0; // number of this transfer among those of its sender
   std::uint64_t epoch = 0;
   std::size_t bytes = 0;
-  pinned_memory::lease host; // the payload, packed as by `pack`
+  payload_views pieces{};    // of a send: borrowed until its operation is destroyed, then in `kept`
+  buffer<std::byte> kept;    // the payload of a cancelled send that was not submitted yet
+  pinned_memory::lease host; // once submitted: the payload, packed as by `pack`
   nccl_transfer* next = nullptr;
 };
 
