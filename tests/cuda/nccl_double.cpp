@@ -14,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ std::mt19937_64 random_progress;
 bool refused = false;
 std::uint64_t ids = 0;
 std::map<std::uint64_t, std::shared_ptr<clique>> joining;
-std::size_t alive = 0;
+std::vector<ncclComm*> alive;
 
 thread_local nccl_double::counts done_here;
 thread_local std::uint64_t call_that_fails = 0, poll_that_fails = 0;
@@ -65,9 +66,16 @@ struct ncclComm {
   std::vector<std::shared_ptr<group>> groups;
   group* next = nullptr; // the group that is the next work of the stream
   bool finalizing = false;
+  std::thread::id owner = std::this_thread::get_id();
 };
 
 namespace {
+
+void count_hazard() {
+  for (const ncclComm* comm : alive) {
+    if (comm->owner == std::this_thread::get_id() && !comm->groups.empty()) ++done_here.hazards;
+  }
+}
 
 /// Counts a call; returns the error with which it must fail, or ncclSuccess.
 ncclResult_t begin_call() { return ++done_here.calls == call_that_fails ? ncclSystemError : ncclSuccess; }
@@ -136,7 +144,7 @@ ncclResult_t add(operation o, ncclComm* comm, cudaStream_t stream) {
 void free(ncclComm* comm) {
   for (const auto& g : comm->groups) g->aborted = true;
   comm->all->ranks[static_cast<std::size_t>(comm->rank)] = nullptr;
-  --alive;
+  std::erase(alive, comm);
   delete comm;
 }
 
@@ -159,7 +167,7 @@ void refuse(bool on) {
 counts of_this_thread() { return done_here; }
 std::size_t communicators() {
   const auto lock = cuda_double::lock();
-  return alive;
+  return alive.size();
 }
 
 } // namespace nccl_double
@@ -200,7 +208,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   if (!all) all = std::shared_ptr<clique>(new clique{std::vector<ncclComm*>(static_cast<std::size_t>(size))});
   ncclComm* const c = *comm = new ncclComm{.all = all, .rank = rank, .call = {}, .groups = {}};
   all->ranks[static_cast<std::size_t>(rank)] = c;
-  ++alive;
+  alive.push_back(c);
+  cuda_double::on_allocation(count_hazard);
   ++done_here.joins;
   if (++c->all->joined == size) joining.erase(number); // `all` refers to it no longer
   c->call = [c] { return c->all->joined == static_cast<int>(c->all->ranks.size()); };

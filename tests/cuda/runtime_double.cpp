@@ -34,6 +34,7 @@ namespace {
 std::recursive_mutex all;
 std::mt19937_64 random_progress;
 bool held = false;
+void (*before_allocation)() = nullptr;
 CUstream_st default_stream;
 std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
@@ -125,6 +126,10 @@ void finish(cudaStream_t stream) {
     }
   }
 }
+void on_allocation(void (*what)()) {
+  const std::lock_guard lock(all);
+  before_allocation = what;
+}
 std::size_t pinned_bytes() {
   const std::lock_guard lock(all);
   std::size_t sum = 0;
@@ -166,6 +171,7 @@ cudaError_t cudaFree(void* p) {
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
+  if (before_allocation != nullptr) before_allocation();
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *p = std::malloc(bytes);
   pinned_memory[static_cast<char*>(*p)] = bytes;

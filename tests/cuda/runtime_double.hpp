@@ -40,6 +40,8 @@ bool is_accessible(const void* p, std::size_t bytes);
 void copy(void* to, const void* from, std::size_t bytes);
 /// The bytes of page-locked host memory.
 std::size_t pinned_bytes();
+/// Makes every allocation of page-locked memory call `what` first.
+void on_allocation(void (*what)());
 
 /// The values in device memory after all work in the stream.
 template <class T>
