@@ -7,6 +7,7 @@
 
 #include <spar/collective/allreduce/ring.hpp>
 #include <spar/nccl.hpp>
+#include <spar/runtime/progress_thread.hpp>
 #include <spar/transport/faulty.hpp>
 
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <span>
 #include <stdexcept>
@@ -133,6 +135,23 @@ TEST(nccl_failure, to_create_a_communicator_says_why) {
   nccl_double::refuse(true);
   const auto ended = outcomes(20, [](spar::threads& control) { net_type net(control); });
   for (const outcome& o : ended) EXPECT_TRUE(o.has("invalid usage; Duplicate GPU detected")) << o.error;
+}
+
+TEST(nccl_failure, of_a_control_transport_with_a_progress_thread_says_why) {
+  reset(1);
+  const auto ended = outcomes(20, [](spar::threads& control) {
+    spar::progress_thread background(control);
+    net_type net(control);
+  });
+  for (const outcome& o : ended) EXPECT_TRUE(o.has("cannot wrap a communicator with a progress_thread")) << o.error;
+}
+
+TEST(nccl_failure, of_calls_that_would_block_says_why) {
+  reset(1);
+  setenv("NCCL_COMM_BLOCKING", "1", 1);
+  const auto ended = outcomes(20, [](spar::threads& control) { net_type net(control); });
+  unsetenv("NCCL_COMM_BLOCKING");
+  for (const outcome& o : ended) EXPECT_TRUE(o.has("NCCL_COMM_BLOCKING is 1")) << o.error;
 }
 
 TEST(nccl_failure, of_a_rank_that_does_not_create_its_communicator_is_a_timeout) {

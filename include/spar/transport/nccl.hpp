@@ -78,11 +78,11 @@ class nccl_port : public decorated_port<Control> {
 
   nccl_port(Control& control, const nccl_options& options)
       : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()) {
+    if (node().shared() != nullptr) {
+      raise<invalid_argument>({"spar::nccl cannot wrap a communicator with a progress_thread, whose current device may "
+                               "differ from that of this thread"});
+    }
     try {
-      if (node().shared() != nullptr) {
-        raise<invalid_argument>({"spar::nccl cannot wrap a communicator with a progress_thread, whose current device "
-                                 "may differ from that of this thread"});
-      }
       if (node().dead()) node().failure().raise_peer_failed();
       device_.emplace();
       ncclUniqueId id{};
