@@ -13,11 +13,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
 #include <random>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -100,6 +102,42 @@ void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op 
     return all;
   });
   EXPECT_EQ(got, expected);
+}
+
+/// Makes each call of the CUDA runtime in the second step of `parts` fail once, on rank 1: no rank hangs, and the
+/// residual and the state of a failed step stay. Returns the number of these calls.
+template <class Composition>
+std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Composition& parts) {
+  for (std::uint64_t call = 1;; ++call) {
+    cuda_double::reset(call);
+    std::atomic<bool> reached = false;
+    const auto errors = on_ranks(ranks, [&](spar::threads& net) -> std::string {
+      net.set_deadline(20);
+      const stream work;
+      const device_array<float> x(gradient<float>(net.rank(), 0, n));
+      auto reduce = spar::with_device_feedback<float>(parts);
+      reduce(net, spar::device_span(x.data(), n, work));
+      const auto before = reduce.save();
+      const std::uint64_t calls = cuda_double::calls();
+      if (net.rank() == 1) cuda_double::fail_at(call);
+      std::string error;
+      try {
+        reduce(net, spar::device_span(x.data(), n, work));
+      } catch (const spar::cuda_error& e) {
+        error = e.what();
+      } catch (const spar::peer_failed& e) {
+        error = std::string("peer: ") + e.what();
+      }
+      if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
+      if (!error.empty()) {
+        EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "call " << call;
+        EXPECT_EQ(reduce.save(), before) << "call " << call;
+      }
+      return error;
+    });
+    if (!reached) return call - 1;
+    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+  }
 }
 
 } // namespace feedback_test

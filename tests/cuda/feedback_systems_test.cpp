@@ -5,9 +5,6 @@
 #include "support/collectives.hpp"
 #include "support/varint.hpp"
 
-#include <atomic>
-#include <string>
-
 namespace feedback_test {
 namespace {
 
@@ -78,42 +75,11 @@ TEST_F(feedback, resumes_what_was_saved_on_the_host_and_on_the_device) {
   });
 }
 
-/// Each call of the runtime fails once, on one rank, also those inside the collective: no rank hangs, and the residual
-/// and the state of a failed call stay.
+/// The second call reuses the threshold, and the collective returns entries and rounding errors to the device.
 TEST_F(feedback, ends_on_every_rank_if_cuda_fails_in_the_collective) {
-  constexpr std::size_t n = 200;
   const auto parts =
       spar::compose(threshold_reuse{.k = 20, .period = 4}, spar_test::gap_codec<false>{}, spar::balanced_owners{});
-  std::uint64_t failed = 0;
-  for (std::uint64_t call = 1;; ++call) {
-    cuda_double::reset(call);
-    std::atomic<bool> reached = false;
-    const auto errors = on_ranks(2, [&](spar::threads& net) -> std::string {
-      net.set_deadline(20);
-      const stream work;
-      const device_array<float> x(gradient<float>(net.rank(), 0, n));
-      auto reduce = spar::with_device_feedback<float>(parts);
-      reduce(net, spar::device_span(x.data(), n, work));
-      const auto before = reduce.save();
-      const std::uint64_t calls = cuda_double::calls();
-      if (net.rank() == 1) cuda_double::fail_at(call);
-      std::string error;
-      try {
-        reduce(net, spar::device_span(x.data(), n, work)); // reuses the threshold
-      } catch (const spar::error& e) {
-        error = e.what();
-      }
-      if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
-      if (!error.empty()) {
-        EXPECT_EQ(reduce.save(), before) << "call " << call;
-      }
-      return error;
-    });
-    if (!reached) break;
-    ++failed;
-    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
-  }
-  EXPECT_GE(failed, 30U);
+  EXPECT_GE(fail_each_cuda_call(2, 200, parts), 30U);
 }
 
 TEST_F(feedback, takes_part_in_a_call_with_ranks_on_the_host) {

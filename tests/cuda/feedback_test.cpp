@@ -2,7 +2,6 @@
 // Error feedback on the device: bits, order of streams, bad input and errors of CUDA.
 #include "feedback_suite.hpp"
 
-#include <atomic>
 #include <string>
 
 namespace feedback_test {
@@ -92,42 +91,8 @@ TEST_F(feedback, compares_the_options_of_the_selector) {
   EXPECT_NE((errors[0] + errors[1]).find("select.k"), std::string::npos) << errors[0] << "\n" << errors[1];
 }
 
-/// Each call of the runtime fails once, on one rank: no rank hangs, and the residual of a failed call stays.
 TEST_F(feedback, ends_on_every_rank_if_cuda_fails_on_one) {
-  constexpr std::size_t n = 300;
-  std::uint64_t failed = 0;
-  for (std::uint64_t call = 1;; ++call) {
-    cuda_double::reset(call);
-    std::atomic<bool> reached = false;
-    const auto errors = on_ranks(3, [&](spar::threads& net) -> std::string {
-      net.set_deadline(20);
-      const stream work;
-      const device_array<float> x(gradient<float>(net.rank(), 0, n));
-      auto reduce = spar::with_device_feedback<float>(spar::compose(exact_topk{.k = 20}, spar::recursive_doubling{}));
-      reduce(net, spar::device_span(x.data(), n, work));
-      const auto before = cuda_double::values_at(reduce.residual(), n, work);
-      const std::uint64_t calls = cuda_double::calls();
-      if (net.rank() == 1) cuda_double::fail_at(call);
-      std::string error;
-      try {
-        reduce(net, spar::device_span(x.data(), n, work));
-      } catch (const spar::cuda_error& e) {
-        error = e.what();
-      } catch (const spar::peer_failed& e) {
-        error = std::string("peer: ") + e.what();
-      }
-      if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
-      if (!error.empty()) {
-        EXPECT_EQ(cuda_double::values_at(reduce.residual(), n, work), before) << "call " << call;
-        EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "call " << call;
-      }
-      return error;
-    });
-    if (!reached) break;
-    ++failed;
-    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
-  }
-  EXPECT_GE(failed, 8U);
+  EXPECT_GE(fail_each_cuda_call(3, 300, spar::compose(exact_topk{.k = 20}, spar::recursive_doubling{})), 8U);
 }
 
 TEST_F(feedback, frees_its_memory) { EXPECT_EQ(cuda_double::pinned_bytes(), 0U); }
