@@ -21,6 +21,7 @@ LEVEL = {
     "cuda/kernel": 6,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
     "optimizer": 7,
     "cuda/feedback": 7,
+    "cuda/values": 7,
     "system": 8,
 }
 # The levels of the subfolders of a layer; headers directly in the layer have the level of "".

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -39,6 +40,8 @@ CUstream_st default_stream;
 std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
 
+std::atomic<bool> peers_reach_each_other = true;
+thread_local int own_device = 0;
 thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -126,6 +129,8 @@ void finish(cudaStream_t stream) {
     }
   }
 }
+void set_device(int device) { own_device = device; }
+void let_peers_reach_each_other(bool on) { peers_reach_each_other = on; }
 void on_allocation(void (*what)()) {
   const std::lock_guard lock(all);
   before_allocation = what;
@@ -149,6 +154,18 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = own_device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int own, int other) {
+  *can = own != other && peers_reach_each_other ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  const std::lock_guard lock(all);
+  return begin_call();
+}
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
@@ -188,10 +205,10 @@ cudaError_t cudaFreeHost(void* p) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  const bool to_host = kind == cudaMemcpyDeviceToHost;
-  if (!to_host && kind != cudaMemcpyHostToDevice) return cudaErrorInvalidValue;
+  const bool to_host = kind == cudaMemcpyDeviceToHost, from_host = kind == cudaMemcpyHostToDevice;
+  if (!to_host && !from_host && kind != cudaMemcpyDeviceToDevice) return cudaErrorInvalidValue;
   if (!is_within(to_host ? pinned_memory : device_memory, to, bytes) ||
-      !is_within(to_host ? device_memory : pinned_memory, from, bytes))
+      !is_within(from_host ? pinned_memory : device_memory, from, bytes))
     return cudaErrorInvalidValue;
   cuda_double::put(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
@@ -218,8 +235,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  const cudaError_t error = begin_call();
   cuda_double::finish(stream);
-  return cudaSuccess;
+  return error;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const std::lock_guard lock(all);

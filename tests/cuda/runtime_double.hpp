@@ -40,6 +40,10 @@ bool is_accessible(const void* p, std::size_t bytes);
 void copy(void* to, const void* from, std::size_t bytes);
 /// The bytes of page-locked host memory.
 std::size_t pinned_bytes();
+/// The current device of this thread.
+void set_device(int device);
+/// Whether devices can access each other's memory.
+void let_peers_reach_each_other(bool on);
 /// Makes every allocation of page-locked memory call `what` first.
 void on_allocation(void (*what)());
 

@@ -42,7 +42,10 @@ struct finalizing {
   template <transport Net, element T, class Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     co_await algorithm(net, x, op);
-    finalize_values(x, op, net.size());
+    if constexpr (values_on_device<Net>)
+      net.net().values().finish(x, op, net.size());
+    else
+      finalize_values(x, op, net.size());
   }
 };
 

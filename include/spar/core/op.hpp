@@ -116,7 +116,7 @@ struct maximum {
 struct average : sum {
   static constexpr std::string_view name = "average";
   template <class T>
-  static constexpr T finish(T total, std::int64_t ranks) {
+  SPAR_HOST_DEVICE static constexpr T finish(T total, std::int64_t ranks) {
     return static_cast<T>(total / static_cast<T>(ranks));
   }
 };

@@ -36,6 +36,14 @@ class channel {
   [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
+  /// Memory for values and for the payloads of messages: that of the pool or, if the values of the call are on a
+  /// device, device memory.
+  [[nodiscard]] auto& value_memory() const noexcept {
+    if constexpr (values_on_device<Net>)
+      return net_->value_memory();
+    else
+      return net_->memory();
+  }
   [[nodiscard]] Net& net() const noexcept { return *net_; }
   /// The number of the call on its communicator, equal on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
@@ -54,6 +62,12 @@ class channel {
     call_->cost.codec_seconds += seconds;
   }
 
+  /// Returns a channel of this call for messages in host memory, even if the values of the call are on a device.
+  [[nodiscard]] channel on_host() const noexcept {
+    channel other = *this;
+    other.on_host_ = true;
+    return other;
+  }
   [[nodiscard]] channel lane(std::uint8_t number) const noexcept {
     channel other = *this;
     other.lane_ = number;
@@ -96,9 +110,10 @@ class channel {
     out.head.format = what.format;
     out.head.count = what.count;
     out.head.lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()};
+    if constexpr (values_on_device<Net>) out.on_device = !on_host_;
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
-      out.head.payload_checksum = checksum_of(out.pieces);
+      if (!out.on_device) out.head.payload_checksum = checksum_of(out.pieces);
       out.head.checksum = out.head.expected_checksum(); // `check` verifies this checksum with every transport
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
@@ -120,6 +135,7 @@ class channel {
   auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
+    if constexpr (values_on_device<Net>) in.set_on_device(!on_host_);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
     return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
   }
@@ -175,7 +191,7 @@ class channel {
     if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
     h.dimension = agreed_.dimension; // a short header lacks the dimension, but equal digests imply equal dimensions
     in.check_fit();
-    if (checksums) in.verify_payload();
+    if (checksums && !in.on_device()) in.verify_payload();
     ++call_->cost.messages_received;
     call_->cost.bytes_received += h.payload_bytes();
     call_->cost.header_bytes_received += sizeof(header);
@@ -196,6 +212,7 @@ class channel {
   const rank_t* order_ = nullptr; // order_[i] is the rank with the number i; null if each rank keeps its number
   rank_t number_;
   std::uint8_t lane_ = 0;
+  bool on_host_ = false;
 };
 
 } // namespace spar

@@ -42,6 +42,8 @@ class threads_port : public endpoint {
       : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
         shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64) {}
 
+  static constexpr bool lends_device_memory = true;
+
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -57,6 +59,7 @@ class threads_port : public endpoint {
     rank_t source = 0;
     header head;
     payload_views pieces{};
+    device_loan* loan = nullptr; // not null if the pieces are in device memory
     std::atomic<offer> state{offer::open};
     bool awaited = false; // whether an operation of the sender refers to this record
     bool left = false;    // whether the sender has abandoned the operation, but the receiver may still read the payload
@@ -128,6 +131,9 @@ class threads_port : public endpoint {
       r->into->arrived() = s->head;
       if (!r->into->fits()) {
         give_back(s);
+      } else if (s->loan != nullptr || r->into->on_device()) {
+        check_both_on_device(*s, *r->into);
+        r->into->borrow(s->pieces, &give_back, s, s->loan);
       } else if (r->into->kept()) {
         r->into->copy_from(s->pieces);
         give_back(s);
@@ -141,8 +147,17 @@ class threads_port : public endpoint {
     }
   }
 
+  [[gnu::cold]] void check_both_on_device(const shipment& from, const message_buffer& to) const {
+    if (from.loan != nullptr && to.on_device()) return;
+    constexpr const char* space[] = {"host memory", "device memory"};
+    raise<mismatch>({"rank ", from.source, " sends values in ", space[from.loan != nullptr], ", but rank ", rank(),
+                     " receives values in ", space[to.on_device()],
+                     ": among threads, either all ranks or none must use spar::on_device for a call"});
+  }
+
   static void give_back(void* lender) noexcept {
     auto* s = static_cast<shipment*>(lender);
+    if (s->loan != nullptr) s->loan->returned(*s->loan);
     threads_port& owner = *s->owner;
     const std::lock_guard lock(owner.mutex_);
     owner.returned_.push_back(s);
@@ -253,7 +268,8 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
   s->left = false;
   s->state.store(offer::open, std::memory_order_relaxed);
 
-  s->awaited = synchronous_ || padded_bytes(out.pieces) > buffered_bytes;
+  s->loan = out.loan;
+  s->awaited = synchronous_ || out.loan != nullptr || padded_bytes(out.pieces) > buffered_bytes;
   s->pieces = s->awaited ? out.pieces : pack(out.pieces, s->storage.data());
   const bool awaited = s->awaited; // a copy: after `deposit`, the receiver may return `s`
   group_->rank(peer).port().deposit(s);

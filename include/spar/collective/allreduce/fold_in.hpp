@@ -3,11 +3,11 @@
 // the active ranks, whose number is a power of two (Rabenseifner 2004).
 #pragma once
 
+#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/op.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/topology/folded_ranks.hpp>
@@ -22,7 +22,7 @@ namespace spar {
 /// and then waits for the result of the whole allreduce, which replaces `x`.
 template <transport Net, element T, reduction<T> Op>
 task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op) {
-  message_buffer theirs(net.memory());
+  message_buffer theirs(net.value_memory());
   if (!folded.active()) {
     co_await net.send(folded.partner(), encode<T>(x));
     theirs.place(0, x);
@@ -32,7 +32,7 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
   // Copies the partner's values to this rank's memory, because the partner's `x` will receive the result.
   theirs.expect(x.size_bytes());
   co_await net.receive(folded.partner(), theirs);
-  kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+  local::reduce_left(net, x, theirs.piece<T>(0).data(), op);
   net.compute(x.size());
 }
 

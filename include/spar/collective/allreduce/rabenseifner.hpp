@@ -5,6 +5,7 @@
 
 #include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
@@ -28,6 +29,9 @@ namespace spar {
 struct rabenseifner {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "rabenseifner";
+  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  template <class Storage>
+  static constexpr bool runs_on_device = storage::plain_blocks<Storage>;
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
@@ -50,7 +54,7 @@ struct rabenseifner {
     }
     if (!folded.active()) co_return;
 
-    message_buffer theirs(net.memory());
+    message_buffer theirs(net.value_memory());
     rank_t first = 0; // the first of the `blocks` blocks that this rank still has to reduce
     for (rank_t blocks = active; blocks > 1;) {
       blocks /= 2;
@@ -65,9 +69,9 @@ struct rabenseifner {
       theirs.expect(kept.size() * sizeof(T));
       co_await net.receive(peer, theirs);
       if (lower)
-        kernel::reduce(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
+        local::reduce(net, part(kept), theirs.piece<T>(0).data(), op);
       else
-        kernel::reduce_left(x.data() + kept.begin, theirs.piece<T>(0).data(), kept.size(), op);
+        local::reduce_left(net, part(kept), theirs.piece<T>(0).data(), op);
       net.compute(kept.size());
       co_await sending;
     }
@@ -77,7 +81,7 @@ struct rabenseifner {
       const rank_t theirs_first = first ^ blocks;
       const index_range arriving = owner.range(theirs_first, theirs_first + blocks);
       auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
-      message_buffer in(net.memory());
+      message_buffer in(net.value_memory());
       in.place(0, part(arriving));
       co_await net.receive(peer, in);
       co_await sending;

@@ -4,6 +4,7 @@
 
 #include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/compressed/compressed_recursive_doubling.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
@@ -28,6 +29,9 @@ namespace spar {
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
+  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  template <class Storage>
+  static constexpr bool runs_on_device = true;
 
   /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. A factor below 1
   /// pays off if merging sparse sums takes more time than their smaller messages save; a factor above 1 has the same
@@ -139,7 +143,7 @@ struct recursive_doubling {
     }
     if (!folded.active()) co_return;
 
-    message_buffer theirs(net.memory());
+    message_buffer theirs(net.value_memory());
     // Copies the peer's values to this rank's memory, because the peer changes its `x` in the same round.
     theirs.expect(x.size_bytes());
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
@@ -149,9 +153,9 @@ struct recursive_doubling {
       co_await net.receive(peer, theirs);
       co_await sending; // the send must end before `x` changes
       if (peer < net.rank())
-        kernel::reduce_left(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+        local::reduce_left(net, x, theirs.piece<T>(0).data(), op);
       else
-        kernel::reduce(x.data(), theirs.piece<T>(0).data(), x.size(), op);
+        local::reduce(net, x, theirs.piece<T>(0).data(), op);
       net.compute(x.size());
     }
 

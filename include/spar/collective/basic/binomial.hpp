@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
@@ -32,13 +33,13 @@ struct binomial_reduce : algorithm_defaults {
         co_return;
       }
       if (relative + distance >= p) continue;
-      message_buffer in(net.memory());
+      message_buffer in(net.value_memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.piece<T>(0);
       if (theirs.size() != x.size())
         raise<corrupt_message>(
             {"binomial_reduce: a vector of ", theirs.size(), " values arrived; expected ", x.size(), " values"});
-      kernel::reduce(x.data(), theirs.data(), x.size(), op);
+      local::reduce(net, x, theirs.data(), op);
       net.compute(x.size());
     }
   }
@@ -90,7 +91,7 @@ struct binomial_broadcast : algorithm_defaults {
     for (; distance < p && (relative & distance) == 0; distance *= 2) {
     }
     if (relative != 0) {
-      message_buffer in(net.memory());
+      message_buffer in(net.value_memory());
       in.place(0, x);
       co_await net.receive((net.rank() + p - distance) % p, in);
     }

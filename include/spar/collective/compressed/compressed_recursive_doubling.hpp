@@ -5,8 +5,8 @@
 
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/storage/kernel/dense.hpp>
 #include <spar/topology/folded_ranks.hpp>
 
 #include <cstddef>
@@ -43,7 +43,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   const block_coder coder(net, codec);
   detail::outbox<Net> out(net, all.count(), codec.template encoded_bytes<T>(all[0].size()));
   detail::read_ahead<Net> in(net);
-  buffer<T> scratch(net.memory(), all[0].size());
+  buffer<T> scratch(net.value_memory(), all[0].size());
   const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
   // Ranks that encode the same sum pass the same step to the codec and therefore round alike; other ranks pass other
   // steps.
@@ -96,9 +96,9 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
         coder.decode(coder.template arrived<T>(came, mine.size()), theirs);
         came.end_loan();
         if (peer < net.rank())
-          kernel::reduce_left(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+          local::reduce_left(net, mine, std::as_const(scratch).data(), op);
         else
-          kernel::reduce(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+          local::reduce(net, mine, std::as_const(scratch).data(), op);
         net.compute(mine.size());
       }
       const bool goes_back = stage == rounds; // in the last stage, the result is sent to the inactive ranks, if any

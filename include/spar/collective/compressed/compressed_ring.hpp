@@ -5,8 +5,8 @@
 
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/storage/kernel/dense.hpp>
 #include <spar/topology/ownership.hpp>
 
 #include <cstddef>
@@ -45,7 +45,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   // slot suffice.
   detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
   detail::read_ahead<Net> in(net);
-  buffer<T> scratch(net.memory(), largest[0].size());
+  buffer<T> scratch(net.value_memory(), largest[0].size());
 
   in.start(left);
   for (rank_t hop = 0; hop <= last; ++hop) {
@@ -64,7 +64,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
       }
       if (hop > 0 && hop < p) {
         coder.decode(message, scratch.span().first(range.size()));
-        kernel::reduce_left(mine.data(), std::as_const(scratch).data(), mine.size(), op);
+        local::reduce_left(net, mine, std::as_const(scratch).data(), op);
         net.compute(mine.size());
       }
       if (hop < last) {

@@ -5,8 +5,8 @@
 
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/storage/kernel/dense.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
 
@@ -74,8 +74,8 @@ struct p2p_compressed_ring {
     const uniform_ownership owner{x.size(), p};
     detail::coded_message coded(net, codec);
     detail::outgoing_piece<Net> slot;
-    message_buffer came(net.memory());
-    buffer<T> theirs(net.memory(), p > 1 ? owner[0].size() : 0);
+    message_buffer came(net.value_memory());
+    buffer<T> theirs(net.value_memory(), p > 1 ? owner[0].size() : 0);
     for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
       const index_range given = owner[(net.rank() + 2 * p - 1 - hop) % p];
       const index_range arriving = owner[(net.rank() + 2 * p - 2 - hop) % p];
@@ -84,7 +84,7 @@ struct p2p_compressed_ring {
       const std::span<T> mine = x.subspan(arriving.begin, arriving.size());
       coded.decode(came, hop < p - 1 ? theirs.span().first(arriving.size()) : mine);
       if (hop < p - 1) {
-        kernel::reduce_left(mine.data(), std::as_const(theirs).data(), mine.size(), op);
+        local::reduce_left(net, mine, std::as_const(theirs).data(), op);
         net.compute(mine.size());
       }
       co_await *slot.sending;
@@ -122,13 +122,13 @@ struct p2p_compressed_doubling {
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);
     detail::outgoing_piece<Net> slot;
-    message_buffer came(net.memory());
-    buffer<T> theirs(net.memory(), net.size() > 1 ? x.size() : 0);
+    message_buffer came(net.value_memory());
+    buffer<T> theirs(net.value_memory(), net.size() > 1 ? x.size() : 0);
     const auto reduce = [&](bool lower) {
       if (lower)
-        kernel::reduce_left(x.data(), std::as_const(theirs).data(), x.size(), op);
+        local::reduce_left(net, x, std::as_const(theirs).data(), op);
       else
-        kernel::reduce(x.data(), std::as_const(theirs).data(), x.size(), op);
+        local::reduce(net, x, std::as_const(theirs).data(), op);
       net.compute(x.size());
     };
     if (folded.has_partner() && !folded.active()) {

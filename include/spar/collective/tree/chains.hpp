@@ -36,6 +36,9 @@ namespace spar {
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
+  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  template <class Storage>
+  static constexpr bool runs_on_device = true;
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
@@ -79,7 +82,7 @@ struct chains {
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
     co_await flex_reduce_scatter(net, plan, x, op);
-    if (waits_between(net, x.size_bytes())) co_await barrier(net);
+    if (waits_between(net, x.size_bytes())) co_await barrier(net.on_host());
     co_await flex_allgather(net, plan, x);
   }
   template <transport Net, element T, class Op, class Codec>
@@ -93,7 +96,7 @@ struct chains {
       const index_range own = (*plan)[net.rank()];
       const block_coder coder(net, codec);
       std::uint64_t unsupported = coder.carries(std::span<const T>(x.subspan(own.begin, own.size()))) ? 0 : 1;
-      co_await find_largest(net.template with_element<std::uint64_t>(), unsupported);
+      co_await find_largest(net.template with_element<std::uint64_t>().on_host(), unsupported);
       if (unsupported > 0) {
         co_await flex_allgather(net, plan, x);
         co_return;

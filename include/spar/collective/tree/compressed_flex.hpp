@@ -7,10 +7,10 @@
 #include <spar/collective/tree/flex_cells.hpp>
 #include <spar/collective/tree/flex_level.hpp>
 #include <spar/collective/wire/block_coder.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/storage/kernel/dense.hpp>
 #include <spar/topology/flex_plan.hpp>
 
 #include <cstddef>
@@ -34,22 +34,21 @@ class flex_coded_sum {
 
   flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op,
                  residual_view<T> residual) noexcept
-      : memory_(&net.memory()), coder_(net, codec), rank_(net.rank()), plan_(&plan), x_(x), op_(op),
-        residual_(residual) {}
+      : net_(net), coder_(net, codec), plan_(&plan), x_(x), op_(op), residual_(residual) {}
   void begin_level(std::span<const flex_plan::part> parts) {
     parts_ = parts;
-    rooms_.emplace(*memory_, parts.size());
+    rooms_.emplace(net_.memory(), parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) rooms_->emplace_back();
     ++level_;
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   payload outgoing(std::size_t part) {
     // A different `step` at each hop, so that a codec with random rounding draws different random numbers.
-    const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(rank_);
+    const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(net_.rank());
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
     const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
-    coder_.keep_error(message, own, range.begin, residual_, *memory_);
+    coder_.keep_error(message, own, range.begin, residual_, net_.value_memory());
     return message;
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
@@ -59,9 +58,9 @@ class flex_coded_sum {
       coder_.decode(came, own);
       return 0;
     }
-    buffer<T> partial(*memory_, own.size());
+    buffer<T> partial(net_.value_memory(), own.size());
     coder_.decode(came, partial.span());
-    kernel::reduce_left(own.data(), std::as_const(partial).data(), own.size(), op_);
+    local::reduce_left(net_, own, std::as_const(partial).data(), op_);
     return own.size();
   }
   std::uint64_t all_taken() const noexcept { return 0; }
@@ -73,9 +72,8 @@ class flex_coded_sum {
     return x_.subspan(range.begin, range.size());
   }
 
-  pool* memory_;
+  channel<Net> net_;
   block_coder<Net, Codec> coder_;
-  rank_t rank_;
   const flex_plan* plan_;
   std::span<T> x_;
   Op op_;
@@ -137,7 +135,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   plan->check(x.size(), net.size());
   const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
   const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
-  buffer<std::byte> all(net.memory(), cells.bytes());
+  buffer<std::byte> all(net.value_memory(), cells.bytes());
   const block_coder coder(net, *codec);
   const index_range own = (*plan)[net.rank()];
   // Greater than all steps of the reduce-scatter, so that a codec with random rounding draws different random numbers.
@@ -148,7 +146,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
     const std::span<const T> values = x.subspan(cell.begin, cell.size());
     const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
     coder.encode(values, cell.begin, bytes, step);
-    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.memory());
+    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.value_memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());
   co_await detail::flex_execute(net, plan, false, &work);

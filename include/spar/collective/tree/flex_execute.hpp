@@ -6,13 +6,13 @@
 
 #include <spar/collective/tree/flex_encoded.hpp>
 #include <spar/collective/tree/flex_level.hpp>
+#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/concatenate.hpp>
-#include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/flex_plan.hpp>
 
@@ -56,12 +56,13 @@ class flex_dense {
 
 /// The `Work` of flex_execute for a reduce-scatter of dense values: adds each received partial sum to this rank's
 /// values, or stores the partial sum if this rank adds no values of its own.
-template <element T, class Op>
+template <transport Net, element T, class Op>
 class flex_dense_sum : public flex_dense<T> {
   using base = flex_dense<T>;
 
  public:
-  flex_dense_sum(const flex_plan& plan, std::span<T> x, Op op) noexcept : base(plan, x), op_(op) {}
+  flex_dense_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, Op op) noexcept
+      : base(plan, x), net_(net), op_(op) {}
   void place(const flex_message& m, message_buffer& in) const {
     if (!base::adds(m.part)) in.place(0, base::values(m.part));
   }
@@ -73,11 +74,12 @@ class flex_dense_sum : public flex_dense<T> {
           {"a partial sum of ", partial.size(), " values arrived from rank ", m.peer, "; expected ", own.size()});
     }
     if (!base::adds(m.part)) return 0;
-    kernel::reduce_left(own.data(), partial.data(), own.size(), op_);
+    local::reduce_left(net_, own, partial.data(), op_);
     return own.size();
   }
 
  private:
+  channel<Net> net_;
   Op op_;
 };
 
@@ -300,7 +302,7 @@ class flex_stream_copy : public flex_streams<T, Index> {
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
   plan->check(x.size(), net.size());
-  detail::flex_dense_sum<T, Op> work(*plan, x, op);
+  detail::flex_dense_sum<Net, T, Op> work(net, *plan, x, op);
   co_await detail::flex_execute(net, plan, true, &work);
 }
 

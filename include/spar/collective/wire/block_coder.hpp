@@ -2,10 +2,10 @@
 // Encodes and decodes the pieces of a dense vector that a collective sends and receives (Zhou et al., section III).
 #pragma once
 
+#include <spar/collective/wire/local.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
-#include <spar/core/memory/pool.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/codec.hpp>
@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,7 +34,7 @@ class block_coder {
   /// and rethrows the exception.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
-    return or_tell([&] { return detail::carries(*codec_, values); });
+    return or_tell([&] { return codec_carries(values); });
   }
 
   /// Encodes `values` to `out`, whose size must be the codec's `encoded_bytes<T>(values.size())`; `first` is the index
@@ -43,7 +44,7 @@ class block_coder {
   template <element T>
   void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
     or_tell([&] {
-      if (detail::carries(*codec_, values)) return;
+      if (codec_carries(values)) return;
       raise<invalid_argument>(
           {"the storage ", std::string(Codec::name), " cannot encode some of the ", values.size(),
            " values from index ", first,
@@ -58,20 +59,20 @@ class block_coder {
   payload message(std::span<const T> values, std::uint64_t first, std::uint64_t step, buffer<std::byte>& room) const {
     const bool carried = carries(values);
     const std::size_t bytes = carried ? codec_->template encoded_bytes<T>(values.size()) : values.size_bytes();
-    if (room.size() < bytes) room = buffer<std::byte>(net_.memory(), bytes);
+    if (room.size() < bytes) room = buffer<std::byte>(net_.value_memory(), bytes);
     const std::span<std::byte> out = room.span().first(bytes);
     if (carried)
       timed_encode(values, first, out, step);
     else
-      kernel::detail::copy(out.data(), std::as_bytes(values).data(), bytes);
+      local::copy(net_, out.data(), std::as_bytes(values));
     return {carried ? wire_format::encoded : wire_format::dense, values.size(), {std::span<const std::byte>(out)}};
   }
   /// Copies the bytes of the received message `came` to `room`, and returns a message that refers to the copy, so that
   /// this rank can forward the message after its receive buffer is reused.
   payload pass_on(const payload& came, buffer<std::byte>& room) const {
     const auto bytes = came.pieces[0];
-    if (room.size() < bytes.size()) room = buffer<std::byte>(net_.memory(), bytes.size());
-    kernel::detail::copy(room.data(), bytes.data(), bytes.size());
+    if (room.size() < bytes.size()) room = buffer<std::byte>(net_.value_memory(), bytes.size());
+    local::copy(net_, room.data(), bytes);
     return {came.format, came.count, {std::as_const(room).span().first(bytes.size())}};
   }
 
@@ -102,7 +103,10 @@ class block_coder {
   template <element T>
   void decode(std::span<const std::byte> bytes, std::span<T> out) const {
     const double start = net_.net().now();
-    codec_->decode(bytes, out);
+    if constexpr (values_on_device<Net>)
+      net_.net().values().decode(*codec_, bytes, out);
+    else
+      codec_->decode(bytes, out);
     compute<T>(out.size());
     net_.note_decompression(net_.net().now() - start);
   }
@@ -112,7 +116,7 @@ class block_coder {
     if (message.format == wire_format::encoded)
       decode(message.pieces[0], out);
     else
-      kernel::detail::copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0].data(), out.size_bytes());
+      local::copy(net_, reinterpret_cast<std::byte*>(out.data()), message.pieces[0]);
   }
   /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
   /// `values` are the values of a vector from the index `first` on; `scratch` must be at least as long as `values`.
@@ -126,13 +130,20 @@ class block_coder {
   /// Like the other overload, but takes the room for the decoded values from `memory`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
-                  pool& memory) const {
+                  std::pmr::memory_resource& memory) const {
     if (residual.empty() || values.empty()) return;
     buffer<T> scratch(memory, values.size());
     keep_error(message, values, first, residual, scratch.span());
   }
 
  private:
+  template <element T>
+  [[nodiscard]] bool codec_carries(std::span<const T> values) const {
+    if constexpr (values_on_device<Net>)
+      return net_.net().values().carries(*codec_, values);
+    else
+      return detail::carries(*codec_, values);
+  }
   template <class F>
   auto or_tell(F f) const {
     try {
@@ -147,7 +158,10 @@ class block_coder {
     const double start = net_.net().now();
     const std::uint64_t call =
         step == 0 ? net_.sequence() : detail::splitmix_finalize(net_.sequence() + detail::splitmix_finalize(step));
-    codec_->encode(values, out, block_position{call, first});
+    if constexpr (values_on_device<Net>)
+      net_.net().values().encode(*codec_, values, out, block_position{call, first});
+    else
+      codec_->encode(values, out, block_position{call, first});
     compute<T>(values.size());
     net_.note_compression(net_.net().now() - start);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Adds vectors in device memory, and writes or adds entries to one. The device's versions of `kernel::combine` and
+// Combines vectors in device memory, and writes or adds entries to one. The device's versions of `kernel::combine`, of
 // `kernel::scatter` with `sum`, of `kernel::scatter_assign` and of `kernel::scatter_difference`.
 #pragma once
 
@@ -18,6 +18,26 @@ template <class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     add(const T* a, const T* b, std::uint64_t n, T* out) {
   spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = a == nullptr ? b[at] : sum{}(a[at], b[at]); });
+}
+
+template <class T, class Op>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    combine(const T* left, const T* right, std::uint64_t n, T* out, Op op) {
+  spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = op(left[at], right[at]); });
+}
+
+template <class T, class Op>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    finish(T* x, std::uint64_t n, std::int64_t ranks, Op op) {
+  spar::detail::for_rows(n, [&](std::uint64_t at) { x[at] = op.finish(x[at], ranks); });
+}
+
+template <class Test, class T>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test) {
+  spar::detail::for_rows(n, [&](std::uint64_t at) {
+    if (test(x[at])) *found = 1; // all threads write the same value
+  });
 }
 
 template <class T, class Index>
@@ -53,6 +73,26 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 template <element T>
 void start_add(const T* a, const T* b, std::uint64_t n, T* out, cudaStream_t stream) {
   spar::detail::launch_rows(detail::add<T>, n, stream, a, b, n, out);
+}
+
+/// Starts a kernel that sets out[i] to op(left[i], right[i]) for i < n. `out` may be `left` or `right`. All pointers
+/// point to device memory. The device must be able to call the operator of `op`.
+template <element T, reduction<T> Op>
+void start_combine(const T* left, const T* right, std::uint64_t n, T* out, Op op, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::combine<T, Op>, n, stream, left, right, n, out, op);
+}
+
+/// Starts a kernel that replaces each of n values in device memory by `op.finish(value, ranks)`.
+template <element T, class Op>
+void start_finish(T* x, std::uint64_t n, std::int64_t ranks, Op op, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::finish<T, Op>, n, stream, x, n, ranks, op);
+}
+
+/// Starts a kernel that sets `found` to 1 if `test(value)` is true for one of n values, and otherwise leaves `found` as
+/// it is. Both pointers point to device memory.
+template <element T, class Test>
+void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::find_any<Test, T>, n, stream, x, n, found, test);
 }
 
 /// Starts a kernel that sets dense[indices[e]] to values[e] for e < count. The indices must be distinct. All pointers

@@ -6,13 +6,13 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
-#include <spar/core/memory/pool.hpp>
 #include <spar/core/util/crc32c.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
@@ -151,10 +151,18 @@ struct payload {
   std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if the other fields imply this number
 };
 
+/// A payload in device memory, which a transport with `lends_device_memory` passes on without access to it.
+struct device_loan {
+  /// Called by the receiver's thread when the receiver needs the payload no longer, before the sender gets it back.
+  void (*returned)(device_loan& self) noexcept;
+};
+
 /// A message as a transport sends it: the pieces of a payload, and the header that the channel of the call has added.
 struct message_pieces {
   header head;
   payload_views pieces{};
+  bool on_device = false;      ///< whether the pieces are in device memory; only `device_port` gets such messages
+  device_loan* loan = nullptr; ///< not null if a `device_port` lends the pieces to another
 };
 
 /// The destination of an incoming message. By default the transport chooses the cheapest place for the payload: memory
@@ -164,7 +172,7 @@ struct message_pieces {
 /// called between them.
 class message_buffer {
  public:
-  [[gnu::noinline]] explicit message_buffer(pool& memory) noexcept : memory_(&memory) {}
+  [[gnu::noinline]] explicit message_buffer(std::pmr::memory_resource& memory) noexcept : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
   [[gnu::noinline]] ~message_buffer() { end_loan(); }
 
@@ -213,6 +221,7 @@ class message_buffer {
   void end_loan() noexcept {
     if (release_ != nullptr) std::exchange(release_, nullptr)(lender_);
     pieces_ = {};
+    loan_ = nullptr;
   }
 
   // Functions for transports.
@@ -222,6 +231,10 @@ class message_buffer {
   [[nodiscard]] bool kept() const noexcept { return expected_; }
   [[nodiscard]] bool placed() const noexcept { return placed_; }
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
+
+  /// Whether the payload belongs in device memory, which the channel has set.
+  [[nodiscard]] bool on_device() const noexcept { return on_device_; }
+  void set_on_device(bool on) noexcept { on_device_ = on; }
 
   /// The header of the message, which the transport writes when the message arrives.
   [[nodiscard]] header& arrived() noexcept { return head_; }
@@ -257,10 +270,26 @@ class message_buffer {
   }
 
   /// Borrows the memory of the pieces from `lender` until `end_loan` returns the memory by `give_back(lender)`.
-  void borrow(const payload_views& pieces, void (*give_back)(void*) noexcept, void* lender) noexcept {
+  void borrow(const payload_views& pieces, void (*give_back)(void*) noexcept, void* lender,
+              device_loan* loan = nullptr) noexcept {
     pieces_ = pieces;
     release_ = give_back;
     lender_ = lender;
+    loan_ = loan;
+  }
+  [[nodiscard]] bool borrows() const noexcept { return release_ != nullptr; }
+  /// The loan of a borrowed payload in device memory; null for any other payload.
+  [[nodiscard]] device_loan* loan() const noexcept { return loan_; }
+  /// Copies each piece of a borrowed payload to its destination by `copy(to, from, bytes)`, and ends the loan.
+  template <class Copy>
+  void keep_by(Copy copy) {
+    const payload_views borrowed = pieces_;
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      if (!borrowed[i].empty()) copy(destination(i).data(), borrowed[i].data(), borrowed[i].size());
+    }
+    const payload_views kept = pieces_;
+    end_loan();
+    pieces_ = kept;
   }
 
   /// Copies each piece to its destination: see `destination`.
@@ -279,15 +308,17 @@ class message_buffer {
     }
   }
 
-  pool* memory_;
+  std::pmr::memory_resource* memory_;
   header head_{};
   payload_views pieces_{};
   std::array<std::span<std::byte>, max_pieces> places_{};
   buffer<std::byte> storage_;
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
+  device_loan* loan_ = nullptr;
   bool expected_ = false; // pieces must have the sizes in `places_`
   bool placed_ = false;   // pieces must be written to `places_`
+  bool on_device_ = false;
 };
 
 } // namespace spar

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Memory resources for buffers in device memory and in page-locked host memory.
+#pragma once
+
+#include <spar/core/memory/pool.hpp>
+#include <spar/cuda/runtime.hpp>
+
+#include <cstddef>
+#include <memory_resource>
+#include <vector>
+
+namespace spar {
+
+/// Recycles device memory that is used in the order of one stream: a block that is given back may be used again at
+/// once, because the work on its new contents begins after the work on the old ones. Keeps all blocks until it is
+/// destroyed. Unlike in a `pool`, all records are in host memory. For one thread at a time. Throws `cuda_error` if
+/// there is no memory.
+class device_pool final : public std::pmr::memory_resource {
+  using classes = detail::size_classes;
+
+ public:
+  device_pool() = default;
+  device_pool(const device_pool&) = delete;
+  ~device_pool() override {
+    for (void* block : blocks_) cudaFree(block);
+  }
+
+  /// The number of blocks, in use and free.
+  [[nodiscard]] std::size_t blocks() const noexcept { return blocks_.size(); }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    const std::size_t size_class = classes::of(bytes);
+    std::vector<void*>& free = free_[size_class];
+    if (!free.empty()) {
+      void* const block = free.back();
+      free.pop_back();
+      return block;
+    }
+    blocks_.reserve(blocks_.size() + 1);
+    free.reserve(++made_[size_class]); // so that giving back cannot fail
+    void* block = nullptr;
+    detail::check_cuda(cudaMalloc(&block, classes::capacity(size_class)), "cudaMalloc");
+    blocks_.push_back(block);
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t) noexcept override {
+    free_[classes::of(bytes)].push_back(block);
+  }
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+
+  std::vector<void*> blocks_;
+  classes::table<std::vector<void*>> free_;
+  classes::table<std::size_t> made_{};
+};
+
+namespace detail {
+
+/// Allocates page-locked host memory: an upstream resource for a `pool`.
+class pinned_resource final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* block = nullptr;
+    check_cuda(cudaMallocHost(&block, bytes), "cudaMallocHost");
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t, std::size_t) noexcept override { cudaFreeHost(block); }
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+};
+
+} // namespace detail
+
+} // namespace spar

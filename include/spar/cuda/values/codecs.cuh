@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernels of the block codecs: the device's version of their members `encode`, `decode` and `carries`.
+#pragma once
+
+#include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/short_floats.cuh>
+#include <spar/storage/codec.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar::detail {
+
+/// The kernels of a block codec, with the bytes and values of the host; a codec without a specialisation has none.
+/// `encode` and `decode` put their work into a stream. `refuses` is a function object on the device, which says whether
+/// the codec cannot encode a block with a value; a codec without it can encode all values. `refuse` is called on the
+/// host if there is such a value, and throws if the codec's `carries` would.
+template <class Codec>
+struct device_codec;
+
+template <class Code>
+struct device_codec<storage::short_float<Code>> {
+  using codec = storage::short_float<Code>;
+
+  template <class T>
+  static void encode(const codec&, std::span<const T> x, std::byte* out, block_position, cudaStream_t stream) {
+    kernel::start_encode_short<Code>(x.data(), x.size(), reinterpret_cast<std::uint16_t*>(out), stream);
+  }
+  template <class T>
+  static void decode(const codec&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
+    kernel::start_decode_short<Code>(reinterpret_cast<const std::uint16_t*>(in), out.size(), out.data(), stream);
+  }
+  struct refuses {
+    template <class T>
+    __device__ bool operator()(T value) const {
+      const T magnitude = value < 0 ? -value : value;
+      return value - value == 0 && !(static_cast<float>(magnitude) < Code::limit); // finite, but becomes infinite
+    }
+  };
+  static void refuse(const codec&, std::size_t) noexcept {}
+};
+
+template <int Bits>
+struct device_codec<storage::qsgd<Bits>> {
+  using codec = storage::qsgd<Bits>;
+
+  template <class T>
+  static void encode(const codec& by, std::span<const T> x, std::byte* out, block_position at, cudaStream_t stream) {
+    kernel::start_qsgd_encode<Bits>(x.data(), x.size(), by.bucket, out, by.seed, at.call, at.first, stream);
+  }
+  template <class T>
+  static void decode(const codec& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {
+    kernel::start_qsgd_decode<Bits>(in, out.size(), by.bucket, out.data(), stream);
+  }
+};
+
+/// Whether values of type T can be encoded by `Codec` on a device.
+template <class Codec, class T>
+concept codec_on_device = requires(const Codec& codec, std::span<const T> x, std::byte* out, block_position at,
+                                   cudaStream_t stream) { device_codec<Codec>::encode(codec, x, out, at, stream); };
+
+} // namespace spar::detail

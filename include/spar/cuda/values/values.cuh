@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The work of a rank on values in device memory (see collective/wire/local.hpp).
+#pragma once
+
+#include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/memory.hpp>
+#include <spar/cuda/runtime.hpp>
+#include <spar/cuda/values/codecs.cuh>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar::detail {
+
+/// A stream of a device, in which the work on lent memory is ordered among ranks.
+class device_stream {
+ public:
+  device_stream() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  device_stream(const device_stream&) = delete;
+  ~device_stream() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
+
+  /// Work that is put into this stream from now on begins after the work that is now in `other`.
+  void follow(cudaStream_t other) {
+    here_.record(other);
+    here_.order(stream_);
+  }
+  /// Work that is put into `other` from now on begins after the work that is now in this stream.
+  void precede(cudaStream_t other) {
+    here_.record(stream_);
+    here_.order(other);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cuda_event here_;
+};
+
+/// Puts the work of a rank on values in device memory into a stream of its own. All functions except `carries` return
+/// at once, and throw `cuda_error` if CUDA fails. All pointers point to device memory.
+class device_values {
+ public:
+  device_values() {
+    check_cuda(cudaMalloc(reinterpret_cast<void**>(&found_), sizeof *found_), "cudaMalloc");
+    const cudaError_t code = cudaMallocHost(reinterpret_cast<void**>(&answer_), sizeof *answer_);
+    if (code != cudaSuccess) cudaFree(found_);
+    check_cuda(code, "cudaMallocHost");
+  }
+  device_values(const device_values&) = delete;
+  ~device_values() {
+    cudaStreamSynchronize(order_.get());
+    cudaFreeHost(answer_);
+    cudaFree(found_);
+  }
+
+  [[nodiscard]] device_stream& order() noexcept { return order_; }
+  [[nodiscard]] cudaStream_t stream() const noexcept { return order_.get(); }
+
+  template <class T, class Op>
+  void reduce(std::span<T> inout, const T* right, Op op) const {
+    kernel::start_combine(inout.data(), right, inout.size(), inout.data(), op, stream());
+  }
+  template <class T, class Op>
+  void reduce_left(std::span<T> inout, const T* left, Op op) const {
+    kernel::start_combine(left, inout.data(), inout.size(), inout.data(), op, stream());
+  }
+  template <class T, class Op>
+  void finish(std::span<T> x, Op op, rank_t ranks) const {
+    kernel::start_finish(x.data(), x.size(), ranks, op, stream());
+  }
+  void copy(std::byte* to, std::span<const std::byte> from) const {
+    if (from.empty()) return;
+    check_cuda(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyDeviceToDevice, stream()),
+               "cudaMemcpyAsync on the device");
+  }
+
+  template <class Codec, class T>
+  void encode(const Codec& codec, std::span<const T> x, std::span<std::byte> out, block_position at) const {
+    device_codec<Codec>::encode(codec, x, out.data(), at, stream());
+  }
+  template <class Codec, class T>
+  void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) const {
+    device_codec<Codec>::decode(codec, in.data(), out, stream());
+  }
+  /// Whether the codec can encode the values. Unless it can encode all values, waits for the device.
+  template <class Codec, class T>
+  [[nodiscard]] bool carries(const Codec& codec, std::span<const T> x) {
+    if constexpr (requires { typename device_codec<Codec>::refuses; }) {
+      if (x.empty()) return true;
+      clear(found_, sizeof *found_, stream());
+      kernel::start_find_any(x.data(), x.size(), found_, typename device_codec<Codec>::refuses{}, stream());
+      check_cuda(cudaMemcpyAsync(answer_, found_, sizeof *answer_, cudaMemcpyDeviceToHost, stream()),
+                 "cudaMemcpyAsync to the host");
+      check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+      if (*answer_ == 0) return true;
+      device_codec<Codec>::refuse(codec, x.size());
+      return false;
+    } else {
+      return true;
+    }
+  }
+
+ private:
+  device_stream order_;
+  std::uint32_t* found_ = nullptr;  // in device memory
+  std::uint32_t* answer_ = nullptr; // its copy in page-locked memory
+};
+
+} // namespace spar::detail
