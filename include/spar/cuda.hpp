@@ -30,14 +30,16 @@ class staged {
   /// Calls `f(values)` with a copy of the values of `x` in host memory, and then starts to copy the values back, in the
   /// order of `x.stream`. Returns before this copy has ended: work that is put into the stream afterwards sees the new
   /// values. While the rank waits for the copy to the host, it takes part in the rounds of partial collectives. If `f`
-  /// throws, the values in device memory do not change. If CUDA fails, aborts the communicator, because other ranks may
-  /// wait for this one, and throws `cuda_error`.
+  /// throws, the values in device memory do not change. Throws `invalid_argument` before anything is sent if the values
+  /// are not in memory of the current device. If CUDA fails, aborts the communicator, because other ranks may wait for
+  /// this one, and throws `cuda_error`.
   template <element T, std::invocable<std::span<T>> F>
   void on_host(device_span<T> x, F&& f) {
     if (x.size == 0) {
       std::forward<F>(f)(std::span<T>());
       return;
     }
+    detail::check_on_device(x);
     const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
     detail::pinned_memory::lease host = detail::or_abort(*net_, [&] { return pinned_.take(bytes); });
     detail::or_abort(*net_, [&] {

@@ -56,7 +56,8 @@ class on_device {
 /// alone or composed with `storage::bfloat16`, `half` or `qsgd`; the device must be able to call `op`. The values are
 /// read after all work that was in `x.stream` when the function was called; work that is put into the stream after it
 /// has returned sees the result. All ranks must pass values in device memory. If the call fails, the values are
-/// unspecified. If CUDA fails, the communicator is aborted, because other ranks may wait, and `cuda_error` is thrown.
+/// unspecified. Throws `invalid_argument` before anything is sent if the values are not in memory of the current
+/// device. If CUDA fails, the communicator is aborted, because other ranks may wait, and `cuda_error` is thrown.
 template <communicates Net, element T, class Given, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
   using algorithm = decltype(detail::as_algorithm(std::move(given)));
@@ -64,6 +65,7 @@ void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
                 "there are no kernels for this algorithm, storage or type of values: use ring, recursive_doubling, "
                 "rabenseifner (without a codec) or chains, alone or with storage::bfloat16, half or qsgd, for numbers; "
                 "spar::staged runs any other");
+  detail::check_on_device(x);
   auto& port = on.port_;
   detail::device_stream& order = port.values().order();
   detail::or_abort(port, [&] { order.follow(x.stream); });

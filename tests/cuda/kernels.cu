@@ -9,6 +9,7 @@
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
+#include <spar/cuda/values/codecs.cuh>
 
 #include <cstdint>
 
@@ -41,6 +42,12 @@ SPAR_INSTANTIATE_LARGEST(std::int32_t)
 
 template void start_add<float>(const float*, const float*, std::uint64_t, float*, cudaStream_t);
 template void start_add<double>(const double*, const double*, std::uint64_t, double*, cudaStream_t);
+template void start_combine<float, sum>(const float*, const float*, std::uint64_t, float*, sum, cudaStream_t);
+template void start_combine<double, maximum>(const double*, const double*, std::uint64_t, double*, maximum,
+                                             cudaStream_t);
+template void start_finish<float, average>(float*, std::uint64_t, std::int64_t, average, cudaStream_t);
+template void start_find_any<float, spar::detail::device_codec<storage::half>::refuses>(
+    const float*, std::uint64_t, std::uint32_t*, spar::detail::device_codec<storage::half>::refuses, cudaStream_t);
 template void start_scatter_assign<float, std::uint32_t>(const std::uint32_t*, const float*, std::uint64_t, float*,
                                                          cudaStream_t);
 template void start_scatter_assign<double, std::uint64_t>(const std::uint64_t*, const double*, std::uint64_t, double*,

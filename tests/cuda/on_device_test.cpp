@@ -5,20 +5,20 @@
 #include "runtime_double.hpp"
 
 #include "on_host.hpp"
+#include "support/extent.hpp"
 
 #include <spar/on_device.cuh>
-#include <spar/transport/sim.hpp>
+#include <spar/system/flexreduce.hpp>
+#include <spar/transport/counting.hpp>
 
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cmath>
+#include <barrier>
 #include <cstdint>
 #include <limits>
 #include <random>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 namespace {
@@ -42,6 +42,12 @@ std::vector<T> values_of(spar::rank_t rank, std::size_t n) {
   std::vector<T> x(n);
   for (T& v : x) v = static_cast<T>(normal(random));
   return x;
+}
+
+/// A collective in host memory: all ranks have ended their calls before it.
+void meet(spar::threads& net) {
+  float one = 1;
+  spar::allreduce(net, std::span(&one, 1), spar::ring{});
 }
 
 /// What the ranks get from `calls` allreduces of n values each: on the host, and in device memory.
@@ -82,7 +88,8 @@ void compare(spar::rank_t ranks, std::size_t n, const Algorithm& algorithm, Op o
 }
 
 TEST_F(on_device, has_the_bits_of_the_host) {
-  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+  const std::uint64_t seeds = spar_test::runs_all_cases() ? 10 : 1;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     cuda_double::reset(seed);
     cuda_double::let_peers_reach_each_other(false);
     for (const spar::rank_t ranks : {1, 2, 3, 4, 5}) {
@@ -98,6 +105,197 @@ TEST_F(on_device, has_the_bits_of_the_host) {
       compare<float>(ranks, 1, compose(bfloat16{}, spar::recursive_doubling{}));
     }
   }
+}
+
+TEST_F(on_device, runs_flexreduce) {
+  spar::tree_node root; // two hosts, with 3 and 2 ranks
+  spar::rank_t rank = 0;
+  for (const int ranks : {3, 2}) {
+    spar::tree_node& host = root.children.emplace_back();
+    for (int r = 0; r < ranks; ++r) host.children.emplace_back().rank = rank++;
+  }
+  const spar::tree hosts(root);
+  const spar::tree_plans plans(hosts);
+  cuda_double::reset(7);
+  cuda_double::let_peers_reach_each_other(false);
+  compare<float>(5, 500, spar::flexreduce(plans));
+  compare<float>(5, 500, spar::flexreduce(plans, bfloat16{}));
+}
+
+TEST_F(on_device, sends_values_that_a_codec_cannot_encode) {
+  const auto run = [&](auto call) {
+    return on_ranks(3, [&](spar::threads& net) {
+      std::vector<float> x(300, 1);
+      if (net.rank() == 1) x[150] = 70000, x[299] = std::numeric_limits<float>::infinity();
+      return call(net, x);
+    });
+  };
+  const auto algorithm = compose(half{}, spar::ring{.piece = 64});
+  const auto expected = run([&](spar::threads& net, std::vector<float>& x) {
+    spar::allreduce(net, std::span(x), algorithm);
+    return x;
+  });
+  EXPECT_EQ(expected[0][150], 70002);
+  const auto got = run([&](spar::threads& net, std::vector<float>& x) {
+    const device_array<float> on_gpu(x);
+    spar::on_device gpu(net);
+    spar::allreduce(gpu, spar::device_span(on_gpu.data(), x.size()), algorithm);
+    return on_gpu.read(nullptr);
+  });
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(on_device, lets_ranks_without_a_gpu_take_part_if_no_memory_is_lent) {
+  const std::size_t n = 200;
+  const auto got = on_ranks(3, [&](spar::threads& net) {
+    spar::counting counted(net); // a decorator lends no memory
+    if (net.rank() != 1) return on_a_device<float>(counted, n, spar::ring{}, spar::sum{}, 2, false);
+    auto x = values_of<float>(net.rank(), n);
+    for (int call = 0; call < 2; ++call) spar::allreduce(counted, std::span(x), spar::ring{});
+    return x;
+  });
+  EXPECT_EQ(got, on_the_host<float>(3, n, spar::ring{}, spar::sum{}, 2));
+}
+
+TEST_F(on_device, lent_messages_wait_for_no_device) {
+  cuda_double::reset(3);
+  const std::size_t n = 200;
+  spar::thread_group group(3);
+  std::vector<std::vector<float>> got(3), expected = on_the_host<float>(3, n, spar::ring{}, spar::sum{}, 2);
+  std::barrier all(3);
+  group.run([&](spar::threads& net) {
+    const stream work;
+    const device_array<float> x(values_of<float>(net.rank(), n));
+    spar::on_device gpu(net);
+    all.arrive_and_wait();
+    cuda_double::hold(true); // no stream goes on, unless a rank waits for it
+    spar::allreduce(gpu, spar::device_span(x.data(), n, work), spar::ring{});
+    spar::allreduce(gpu, spar::device_span(x.data(), n, work), spar::ring{});
+    all.arrive_and_wait();
+    got[static_cast<std::size_t>(net.rank())] = x.read(work);
+    cuda_double::hold(false);
+  });
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(on_device, uses_its_memory_again) {
+  for (const bool lends : {true, false}) {
+    cuda_double::let_peers_reach_each_other(false);
+    std::barrier all(2);
+    on_ranks(2, [&](spar::threads& net) {
+      if (!lends) cuda_double::set_device(net.rank());
+      const device_array<float> x(values_of<float>(net.rank(), 500));
+      spar::on_device gpu(net);
+      const auto call = [&] {
+        spar::allreduce(gpu, spar::device_span(x.data(), 500), compose(bfloat16{}, spar::ring{.piece = 100}));
+        meet(net); // all ranks have ended the call
+      };
+      call();
+      all.arrive_and_wait();
+      const std::size_t before = cuda_double::device_allocations(), pinned = cuda_double::pinned_bytes();
+      for (int again = 0; again < 5; ++again) call();
+      all.arrive_and_wait();
+      EXPECT_EQ(cuda_double::device_allocations(), before);
+      if (lends) {
+        EXPECT_EQ(cuda_double::pinned_bytes(), pinned);
+      }
+      all.arrive_and_wait();
+      return 0;
+    });
+  }
+}
+
+/// Runs `program(net)` on 3 ranks, on each of which it must throw. Returns the messages of the exceptions.
+template <class Program>
+std::vector<std::string> errors_of(Program program) {
+  return on_ranks(3, [&](spar::threads& net) -> std::string {
+    try {
+      program(net);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "no error";
+  });
+}
+
+TEST_F(on_device, every_failing_call_of_cuda_ends_the_call_of_all_ranks) {
+  for (const bool lends : {true, false}) {
+    cuda_double::let_peers_reach_each_other(false);
+    bool failed = true;
+    for (std::uint64_t at = 1; failed; ++at) {
+      SCOPED_TRACE(testing::Message() << "call " << at << (lends ? ", lent" : ", by way of the host"));
+      const auto errors = errors_of([&](spar::threads& net) {
+        if (!lends) cuda_double::set_device(net.rank());
+        const device_array<float> x(values_of<float>(net.rank(), 200));
+        if (net.rank() == 1) cuda_double::fail_at(at);
+        spar::on_device gpu(net);
+        spar::allreduce(gpu, spar::device_span(x.data(), 200), compose(bfloat16{}, spar::ring{}));
+        spar::allreduce(gpu, spar::device_span(x.data(), 200), spar::recursive_doubling{});
+        cuda_double::fail_at(1U << 30);
+        meet(net); // finds a late failure of rank 1
+      });
+      failed = errors[1] != "no error";
+      EXPECT_EQ(errors[1].find("a planned error") != std::string::npos, failed) << errors[1];
+      for (const auto& error : errors) EXPECT_EQ(error != "no error", failed) << error;
+      ASSERT_LT(at, 500U);
+    }
+  }
+}
+
+TEST_F(on_device, refuses_memory_of_the_host_and_of_other_devices) {
+  const auto host = errors_of([](spar::threads& net) {
+    std::vector<float> x(10);
+    spar::on_device gpu(net);
+    spar::allreduce(gpu, spar::device_span(x.data(), x.size()), spar::ring{});
+  });
+  for (const auto& error : host)
+    EXPECT_EQ(error, "the 10 values of a spar::device_span are in host memory; expected device memory");
+  const auto other = errors_of([](spar::threads& net) {
+    const device_array<float> x(std::vector<float>(10));
+    spar::on_device gpu(net);
+    cuda_double::set_device_of_memory(3);
+    spar::allreduce(gpu, spar::device_span(x.data(), 10), spar::ring{});
+  });
+  for (const auto& error : other) {
+    EXPECT_EQ(error, "the 10 values of a spar::device_span are in memory of device 3, but the current device is 0");
+  }
+}
+
+TEST_F(on_device, refuses_ranks_with_values_in_host_memory) {
+  const auto errors = errors_of([](spar::threads& net) {
+    const device_array<float> x(std::vector<float>(10));
+    spar::on_device gpu(net);
+    std::vector<float> on_host(10);
+    if (net.rank() == 1)
+      spar::allreduce(net, std::span(on_host), spar::ring{});
+    else
+      spar::allreduce(gpu, spar::device_span(x.data(), 10), spar::ring{});
+  });
+  bool explained = false;
+  for (const auto& error : errors) {
+    EXPECT_NE(error, "no error");
+    explained = explained || error.find("either all ranks or none must use spar::on_device") != std::string::npos;
+  }
+  EXPECT_TRUE(explained) << errors[0] << errors[1] << errors[2];
+}
+
+TEST_F(on_device, ends_in_a_timeout_if_a_rank_makes_no_call) {
+  std::barrier all(3);
+  const auto errors = errors_of([&](spar::threads& net) {
+    const device_array<float> x(std::vector<float>(10));
+    spar::on_device gpu(net);
+    net.set_deadline(0.1);
+    try {
+      if (net.rank() != 1) spar::allreduce(gpu, spar::device_span(x.data(), 10), spar::ring{});
+      all.arrive_and_wait();
+    } catch (...) {
+      all.arrive_and_wait();
+      throw;
+    }
+  });
+  EXPECT_NE(errors[0].find("rank 0 has waited for 0.1 s"), std::string::npos) << errors[0];
+  EXPECT_EQ(errors[1], "no error");
+  EXPECT_NE(errors[2], "no error");
 }
 
 } // namespace

@@ -41,7 +41,7 @@ std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
 
 std::atomic<bool> peers_reach_each_other = true;
-thread_local int own_device = 0;
+thread_local int own_device = 0, device_of_memory = -1;
 thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -130,6 +130,11 @@ void finish(cudaStream_t stream) {
   }
 }
 void set_device(int device) { own_device = device; }
+void set_device_of_memory(int device) { device_of_memory = device; }
+std::size_t device_allocations() {
+  const std::lock_guard lock(all);
+  return device_memory.size();
+}
 void let_peers_reach_each_other(bool on) { peers_reach_each_other = on; }
 void on_allocation(void (*what)()) {
   const std::lock_guard lock(all);
@@ -156,6 +161,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) {
   *device = own_device;
+  return cudaSuccess;
+}
+/// Every device owns all device memory, unless a test has given it to one.
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* where, const void* p) {
+  const std::lock_guard lock(all);
+  *where = {};
+  where->type = is_within(device_memory, p, 1)   ? cudaMemoryTypeDevice
+                : is_within(pinned_memory, p, 1) ? cudaMemoryTypeHost
+                                                 : cudaMemoryTypeUnregistered;
+  where->device = device_of_memory < 0 ? own_device : device_of_memory;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int own, int other) {

@@ -42,6 +42,10 @@ void copy(void* to, const void* from, std::size_t bytes);
 std::size_t pinned_bytes();
 /// The current device of this thread.
 void set_device(int device);
+/// The device of all device memory, as this thread sees it; the current one if `device` is negative.
+void set_device_of_memory(int device);
+/// The number of allocations of device memory that are not freed.
+std::size_t device_allocations();
 /// Whether devices can access each other's memory.
 void let_peers_reach_each_other(bool on);
 /// Makes every allocation of page-locked memory call `what` first.

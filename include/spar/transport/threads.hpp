@@ -123,6 +123,7 @@ class threads_port : public endpoint {
     // The exchange fails if the sender has withdrawn the message after a failure. The receive then gets the next
     // message.
     if (!s->state.compare_exchange_strong(expected, offer::taken)) {
+      s->loan = nullptr; // the sender may already have destroyed it
       give_back(s);
       if (shipment* next = matching_.post(r)) deliver(next, r);
       return;

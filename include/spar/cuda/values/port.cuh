@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -47,7 +48,8 @@ class device_port : public decorated_port<Inner> {
  public:
   /// A collective call, because all ranks must agree whether they lend memory.
   explicit device_port(Inner& wrapped) : decorated_port<Inner>(wrapped) {
-    try {
+    try { // not around the whole constructor: nvcc 13.0 crashes
+      values_.emplace();
       if constexpr (can_lend) lends_ = agree_to_lend();
     } catch (...) {
       abort_and_rethrow(wrapped);
@@ -57,7 +59,7 @@ class device_port : public decorated_port<Inner> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
-  [[nodiscard]] detail::device_values& values() noexcept { return values_; }
+  [[nodiscard]] detail::device_values& values() noexcept { return *values_; }
   [[nodiscard]] device_pool& value_memory() noexcept { return memory_; }
   /// Whether ranks read messages in each other's device memory.
   [[nodiscard]] bool lends() const noexcept { return lends_; }
@@ -161,9 +163,9 @@ class device_port : public decorated_port<Inner> {
   outgoing* lend(message_pieces& out) {
     outgoing* const mine = outgoing_.acquire();
     mine->returned = [](device_loan& loan) noexcept { end_reading(static_cast<outgoing&>(loan)); };
-    mine->sender = &values_.order();
+    mine->sender = &values_->order();
     mine->reader = nullptr;
-    mine->ready.record(values_.stream());
+    mine->ready.record(values_->stream());
     out.on_device = false; // the wrapped transport only passes the pointers on
     out.loan = mine;
     return mine;
@@ -172,10 +174,10 @@ class device_port : public decorated_port<Inner> {
   /// memory.
   void borrow(message_buffer& in) {
     auto& loan = static_cast<outgoing&>(*in.loan());
-    loan.ready.order(values_.stream());
-    loan.reader = &values_.order();
+    loan.ready.order(values_->stream());
+    loan.reader = &values_->order();
     if (in.kept())
-      in.keep_by([&](std::byte* to, const std::byte* from, std::size_t bytes) { values_.copy(to, {from, bytes}); });
+      in.keep_by([&](std::byte* to, const std::byte* from, std::size_t bytes) { values_->copy(to, {from, bytes}); });
   }
   /// Lets the sender's further work begin after the receiver's work so far. Called by the receiver's thread.
   static void end_reading(outgoing& loan) noexcept {
@@ -198,7 +200,7 @@ class device_port : public decorated_port<Inner> {
       piece = {to, piece.size()};
       to += padded_bytes(piece.size());
     }
-    detail::check_cuda(cudaStreamSynchronize(values_.stream()), "cudaStreamSynchronize");
+    detail::check_cuda(cudaStreamSynchronize(values_->stream()), "cudaStreamSynchronize");
     out.on_device = false;
     return mine;
   }
@@ -220,7 +222,7 @@ class device_port : public decorated_port<Inner> {
       copy(in.destination(i).data(), source, piece.size(), cudaMemcpyHostToDevice);
     }
     if (moves) from.message.release();
-    from.copied.record(values_.stream());
+    from.copied.record(values_->stream());
     from.in_use = false;
   }
   arrival* next_arrival() {
@@ -237,9 +239,9 @@ class device_port : public decorated_port<Inner> {
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind) {
     if (bytes == 0) return;
-    detail::check_cuda(cudaMemcpyAsync(to, from, bytes, kind, values_.stream()), kind == cudaMemcpyHostToDevice
-                                                                                     ? "cudaMemcpyAsync to the device"
-                                                                                     : "cudaMemcpyAsync to the host");
+    detail::check_cuda(cudaMemcpyAsync(to, from, bytes, kind, values_->stream()), kind == cudaMemcpyHostToDevice
+                                                                                      ? "cudaMemcpyAsync to the device"
+                                                                                      : "cudaMemcpyAsync to the host");
   }
 
   bool lends_ = false;
@@ -248,7 +250,7 @@ class device_port : public decorated_port<Inner> {
   device_pool memory_;
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
-  detail::device_values values_; // the last member: its destructor waits for work on the others
+  std::optional<detail::device_values> values_; // the last member: its destructor waits for work on the others
 };
 
 } // namespace spar

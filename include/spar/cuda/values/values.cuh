@@ -2,6 +2,7 @@
 // The work of a rank on values in device memory (see collective/wire/local.hpp).
 #pragma once
 
+#include <spar/core/address.hpp>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/runtime.hpp>

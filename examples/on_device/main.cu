@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduces of values that stay in device memory: the threads of one process share a GPU. Compile with nvcc.
+#include <spar/on_device.cuh>
+#include <spar/spar.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t n = 1'000'000;
+
+/// One rank's calls. Returns the number of wrong values.
+std::size_t reduce(spar::threads& net) {
+  cudaStream_t stream = nullptr;
+  spar::detail::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  float* pointer = nullptr;
+  spar::detail::check_cuda(cudaMalloc(reinterpret_cast<void**>(&pointer), n * sizeof(float)), "cudaMalloc");
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 60);
+  spar::detail::check_cuda(cudaMemcpyAsync(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream),
+                           "cudaMemcpyAsync");
+
+  spar::on_device gpu(net);                       // one for each rank; all ranks create it together
+  spar::device_span gradient(pointer, n, stream); // n values in device memory, and your CUDA stream
+
+  spar::allreduce(gpu, gradient, spar::ring{}, spar::average{});
+  spar::allreduce(gpu, gradient, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 1 << 18}));
+
+  spar::detail::check_cuda(cudaMemcpyAsync(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost, stream),
+                           "cudaMemcpyAsync");
+  spar::detail::check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  cudaFree(pointer);
+  cudaStreamDestroy(stream);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < n; ++i) wrong += values[i] != static_cast<float>(net.size()) * static_cast<float>(i % 60);
+  return wrong;
+}
+
+} // namespace
+
+int main() try {
+  spar::thread_group ranks(4);
+  std::vector<std::size_t> wrong(4);
+  ranks.run([&](spar::threads& net) { wrong[static_cast<std::size_t>(net.rank())] = reduce(net); });
+  std::printf("%zu, %zu, %zu and %zu wrong values\n", wrong[0], wrong[1], wrong[2], wrong[3]);
+  return wrong[0] + wrong[1] + wrong[2] + wrong[3] == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "on_device: %s\n", error.what());
+  return 2;
+}
