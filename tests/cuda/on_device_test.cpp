@@ -11,6 +11,10 @@
 #include <spar/system/flexreduce.hpp>
 #include <spar/transport/counting.hpp>
 
+#ifdef SPAR_HAS_ZFP
+#include <spar/cuda/values/zfp.cuh>
+#endif
+
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -87,6 +91,19 @@ void compare(spar::rank_t ranks, std::size_t n, const Algorithm& algorithm, Op o
   EXPECT_TRUE(moved == expected);
 }
 
+/// Runs `program(net)` on 3 ranks, on each of which it must throw. Returns the messages of the exceptions.
+template <class Program>
+std::vector<std::string> errors_of(Program program) {
+  return on_ranks(3, [&](spar::threads& net) -> std::string {
+    try {
+      program(net);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "no error";
+  });
+}
+
 TEST_F(on_device, has_the_bits_of_the_host) {
   const std::uint64_t seeds = spar_test::runs_all_cases() ? 10 : 1;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -143,6 +160,61 @@ TEST_F(on_device, sends_values_that_a_codec_cannot_encode) {
     return on_gpu.read(nullptr);
   });
   EXPECT_EQ(got, expected);
+}
+
+#ifdef SPAR_HAS_ZFP
+TEST_F(on_device, encodes_by_zfp) {
+  using spar::storage::zfp, spar::storage::unsupported;
+  cuda_double::reset(13);
+  cuda_double::let_peers_reach_each_other(false);
+  for (const std::size_t n : {1U, 302U}) {
+    compare<float>(3, n, compose(zfp{.rate = 8}, spar::ring{.piece = 64}));
+    compare<double>(3, n, compose(zfp{.rate = 16, .non_finite = unsupported::exact}, spar::recursive_doubling{}));
+  }
+  const auto call = [](unsupported what) {
+    return errors_of([&](spar::threads& net) {
+      std::vector<float> values(100, 1);
+      if (net.rank() == 1) values[40] = std::numeric_limits<float>::infinity();
+      const device_array<float> x(values);
+      spar::on_device gpu(net);
+      spar::allreduce(gpu, spar::device_span(x.data(), 100), compose(zfp{.non_finite = what}, spar::ring{}));
+      EXPECT_EQ(x.read(nullptr)[40], values[40] + (net.rank() == 1 ? 0 : std::numeric_limits<float>::infinity()));
+    });
+  };
+  for (const auto& error : call(unsupported::exact)) EXPECT_EQ(error, "no error");
+  EXPECT_TRUE(call(unsupported::rejected)[1].starts_with("zfp cannot encode NaN")) << call(unsupported::rejected)[1];
+}
+#endif
+
+TEST_F(on_device, runs_several_calls_at_once) {
+  cuda_double::reset(11);
+  const std::size_t n = 300;
+  const auto at_once = [&](bool by_device, bool waits) {
+    return on_ranks(3, [&](spar::threads& net) {
+      spar::on_device gpu(net);
+      std::vector<float> first = values_of<float>(net.rank(), n), second = values_of<float>(net.rank() + 10, n);
+      const stream one, two;
+      const device_array<float> a(first), b(second);
+      if (by_device) {
+        auto x = spar::start_allreduce(gpu, spar::device_span(a.data(), n, one), spar::ring{});
+        {
+          auto y = spar::start_allreduce(gpu, spar::device_span(b.data(), n, two), spar::recursive_doubling{});
+          if (waits) y.wait();
+        } // the destructor waits
+        while (!x.done()) continue;
+        x.wait();
+        first = a.read(one), second = b.read(two);
+      } else {
+        spar::allreduce(net, std::span(first), spar::ring{});
+        spar::allreduce(net, std::span(second), spar::recursive_doubling{});
+      }
+      first.insert(first.end(), second.begin(), second.end());
+      return first;
+    });
+  };
+  const auto expected = at_once(false, true);
+  EXPECT_EQ(at_once(true, true), expected);
+  EXPECT_EQ(at_once(true, false), expected);
 }
 
 TEST_F(on_device, lets_ranks_without_a_gpu_take_part_if_no_memory_is_lent) {
@@ -203,19 +275,6 @@ TEST_F(on_device, uses_its_memory_again) {
       return 0;
     });
   }
-}
-
-/// Runs `program(net)` on 3 ranks, on each of which it must throw. Returns the messages of the exceptions.
-template <class Program>
-std::vector<std::string> errors_of(Program program) {
-  return on_ranks(3, [&](spar::threads& net) -> std::string {
-    try {
-      program(net);
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "no error";
-  });
 }
 
 TEST_F(on_device, every_failing_call_of_cuda_ends_the_call_of_all_ranks) {
