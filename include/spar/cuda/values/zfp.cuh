@@ -24,11 +24,12 @@ struct device_codec<storage::zfp> {
   static void decode(const storage::zfp& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {
     kernel::start_zfp_decode(reinterpret_cast<const std::uint32_t*>(in), out.size(), bits(by), out.data(), stream);
   }
+  template <class T>
+  static constexpr T most = std::numeric_limits<T>::max() / 8;
   struct refuses {
     template <class T>
     __device__ bool operator()(T value) const {
-      constexpr T most = std::numeric_limits<T>::max() / 8;
-      return !(value <= most && value >= -most); // also NaN
+      return !(value <= most<T> && value >= -most<T>); // also NaN
     }
   };
   static void refuse(const storage::zfp& by, std::size_t values) {
