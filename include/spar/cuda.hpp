@@ -5,7 +5,7 @@
 
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
-#include <spar/cuda/pinned.hpp>
+#include <spar/cuda/recycled.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/spar.hpp>
 

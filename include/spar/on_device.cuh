@@ -40,7 +40,7 @@ class call_on_device {
     try {
       call();
     } catch (...) {
-      cudaStreamSynchronize(order().get()); // the program may free the values
+      port_->end_work();
       throw;
     }
     or_abort(*port_, [&] { order().precede(user_); });
@@ -91,10 +91,11 @@ class [[nodiscard]] pending_on_device {
 
 /// Runs allreduces of dense values in device memory over any transport. Kernels reduce, encode and decode the values,
 /// in a stream of this object. Among `threads` whose devices can access each other's memory, or that share a device,
-/// messages stay in device memory, and no rank waits for a device. Over any other transport, each message, encoded if
-/// the storage encodes, travels by way of page-locked host memory, and its send waits for the copy. One object for each
-/// rank, used by one thread at a time while its device is the current one; `net` must outlive it. Construction is
-/// collective. Throws `cuda_error` if CUDA fails.
+/// messages stay in device memory, and no rank waits for a device. Over `nccl`, messages of more than `eager_bytes`
+/// bytes travel from device memory to device memory. Over any other transport, each message, encoded if the storage
+/// encodes, travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used by
+/// one thread at a time while its device is the current one; `net` must outlive it. Construction is collective. Throws
+/// `cuda_error` if CUDA fails.
 template <communicates Net>
 class on_device {
  public:
@@ -102,7 +103,7 @@ class on_device {
 
   explicit on_device(Net& net) : port_(detail::port_of(net)) {}
 
-  /// Whether messages stay in device memory.
+  /// Whether ranks read messages in each other's device memory.
   [[nodiscard]] bool lends() const noexcept { return port_.lends(); }
 
   template <communicates N, element T, class Given, reduction<T> Op>

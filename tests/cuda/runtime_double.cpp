@@ -23,6 +23,7 @@ struct CUstream_st {
     return !steps.empty() && (steps.front().can_begin == nullptr || steps.front().can_begin());
   }
 
+  int device = 0;
   std::deque<step> steps;
   bool stalled = false;
 };
@@ -36,7 +37,7 @@ std::recursive_mutex all;
 std::mt19937_64 random_progress;
 bool held = false;
 void (*before_allocation)() = nullptr;
-CUstream_st default_stream;
+CUstream_st default_stream; // of every device
 std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
 
@@ -183,6 +184,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
 }
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
+  if (before_allocation != nullptr) before_allocation();
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   constexpr std::size_t page = 4096;
   bytes = (bytes + page - 1) / page * page;
@@ -194,7 +196,10 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
 cudaError_t cudaFree(void* p) {
   if (p == nullptr) return cudaSuccess;
   const std::lock_guard lock(all);
-  for (CUstream_st* stream : streams) cuda_double::finish(stream); // as cudaFree does
+  if (before_allocation != nullptr) before_allocation();
+  for (CUstream_st* stream : streams) { // as cudaFree does
+    if (stream->device == own_device || stream == &default_stream) cuda_double::finish(stream);
+  }
   const auto found = device_memory.find(static_cast<char*>(p));
   if (found == device_memory.end()) return cudaErrorInvalidValue;
   munmap(p, found->second);
@@ -239,6 +244,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *stream = streams.emplace_back(new CUstream_st);
+  (*stream)->device = own_device;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {

@@ -2,7 +2,7 @@
 // What calls on device memory share: they abort the communicator if they fail, and make progress while they wait.
 #pragma once
 
-#include <spar/cuda/pinned.hpp>
+#include <spar/cuda/recycled.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 
 #include <exception>

@@ -19,7 +19,9 @@ class device_pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
  public:
-  device_pool() = default;
+  /// Calls `before(of)` before each allocation from CUDA, unless `before` is null.
+  explicit device_pool(void (*before)(void* of) noexcept = nullptr, void* of = nullptr) noexcept
+      : before_(before), of_(of) {}
   device_pool(const device_pool&) = delete;
   ~device_pool() override {
     for (void* block : blocks_) cudaFree(block);
@@ -39,6 +41,7 @@ class device_pool final : public std::pmr::memory_resource {
     }
     blocks_.reserve(blocks_.size() + 1);
     free.reserve(++made_[size_class]); // so that giving back cannot fail
+    if (before_ != nullptr) before_(of_);
     void* block = nullptr;
     detail::check_cuda(cudaMalloc(&block, classes::capacity(size_class)), "cudaMalloc");
     blocks_.push_back(block);
@@ -51,6 +54,8 @@ class device_pool final : public std::pmr::memory_resource {
     return this == &other;
   }
 
+  void (*before_)(void* of) noexcept;
+  void* of_;
   std::vector<void*> blocks_;
   classes::table<std::vector<void*>> free_;
   classes::table<std::size_t> made_{};

@@ -6,7 +6,6 @@
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/util/fnv1a.hpp>
-#include <spar/cuda/pinned.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/operation.hpp>
@@ -15,6 +14,7 @@
 #include <spar/transport/decorator.hpp>
 #include <spar/transport/nccl/agreement.hpp>
 #include <spar/transport/nccl/communicator.hpp>
+#include <spar/transport/nccl/memory.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
 #include <coroutine>
@@ -63,7 +63,9 @@ struct share_nccl_id {
 
 /// The transport of `nccl`. A payload of more than `eager_bytes` bytes is announced over the transport Control; then
 /// both ends agree on an epoch (see transport/nccl/agreement.hpp) by control messages, and submit the transfer to NCCL.
-/// The payload travels from a page-locked buffer of the sender to a page-locked buffer of the receiver.
+/// A payload in host memory travels from a page-locked buffer of the sender to a page-locked buffer of the receiver; a
+/// payload in device memory from its place, or from a buffer in device memory if it has several pieces, to a buffer in
+/// device memory.
 template <transport Control>
 class nccl_port : public decorated_port<Control> {
   using transfer = detail::nccl_transfer;
@@ -75,6 +77,7 @@ class nccl_port : public decorated_port<Control> {
   using decorated_port<Control>::rank;
   using decorated_port<Control>::scheduler;
   using decorated_port<Control>::size;
+  static constexpr bool carries_device_memory = true;
 
   nccl_port(Control& control, const nccl_options& options)
       : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()) {
@@ -114,8 +117,15 @@ class nccl_port : public decorated_port<Control> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
-  auto send(const message_pieces& out, rank_t peer, tag_t tag) { return started(ship(out, peer, tag)); }
-  auto receive(message_buffer& in, rank_t peer, tag_t tag) { return started(fetch(in, peer, tag)); }
+  /// If the payload is, or belongs, in device memory, `values` is the stream of the work on it: a send takes the payload
+  /// after the work that is now in the stream, and work that is put there once a receive has ended sees the payload. The
+  /// payload of a send must exist until its call ends; if the call fails, until `wait_until_idle` has returned.
+  auto send(const message_pieces& out, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
+    return started(ship(out, peer, tag, values));
+  }
+  auto receive(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
+    return started(fetch(in, peer, tag, values));
+  }
 
   /// Does not block while this rank has work for NCCL or transfers in flight, because only polling completes them.
   void progress(bool block) {
@@ -124,6 +134,21 @@ class nccl_port : public decorated_port<Control> {
     work_on_transfers();
     scheduler().run();
     if (poll && has_device_work()) sched_yield();
+  }
+
+  /// Waits until NCCL works on no transfer of this rank, but resumes no coroutine and submits no epoch; if the
+  /// communicator has failed, ends the transfers. Cannot deadlock: each rank answers offers meanwhile, and a rank that has
+  /// not submitted its part of the least epoch in flight anywhere has nothing in flight, so it does not wait here.
+  void wait_until_idle() noexcept {
+    const scheduler::pause none_resumed(scheduler());
+    for (; !is_idle(); sched_yield()) {
+      try {
+        inner().progress(false);
+      } catch (...) {
+        detail::abort(inner(), message_of(std::current_exception()));
+      }
+      work_on_transfers(false);
+    }
   }
 
   /// Called by an operation that is destroyed. A cancelled transfer goes on without its coroutine, because the peer may
@@ -157,15 +182,18 @@ class nccl_port : public decorated_port<Control> {
     mutable task<void> work_;
   };
 
-  task<void> ship(message_pieces out, rank_t peer, tag_t tag) {
+  task<void> ship(message_pieces out, rank_t peer, tag_t tag, cudaStream_t values) {
     if (out.head.payload_bytes() <= options_.eager_bytes) {
+      void* const copy = out.on_device ? memory_.to_host(out, values, [this] { wait_until_idle(); }) : nullptr;
       auto sending = inner().send(out, peer, tag);
       co_await sending;
+      detail::recycled_memory::lease::give_back(copy); // not after a failure, because the peer may still read it
       co_return;
     }
-    transfer* const t = begin(false, peer, tag, padded_bytes(out.pieces));
+    transfer* const t = begin(false, peer, tag, out.head, out.on_device);
     operation<nccl_port, transfer> sent(*this, t);
     t->pieces = out.pieces;
+    if (t->on_device) t->ready.record(values);
     transfers_.announce(*t, rank());
 
     detail::nccl_announcement announcement{.head = out.head, .id = t->id};
@@ -178,26 +206,28 @@ class nccl_port : public decorated_port<Control> {
     co_await sent;
   }
 
-  task<void> fetch(message_buffer& in, rank_t peer, tag_t tag) {
+  task<void> fetch(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values) {
     message_buffer envelope(this->memory());
     auto receiving = inner().receive(envelope, peer, tag);
     co_await receiving;
     in.arrived() = envelope.head();
     if (envelope.head().format != detail::nccl_announcement::format) {
-      const payload_views pieces{envelope.piece<std::byte>(0), envelope.piece<std::byte>(1),
-                                 envelope.piece<std::byte>(2)};
-      if (in.fits()) in.copy_from(pieces);
+      if (!in.fits()) co_return;
+      if (in.on_device())
+        memory_.to_device(envelope.pieces(), in, values, [this] { wait_until_idle(); });
+      else
+        in.copy_from(envelope.pieces());
       co_return;
     }
     const std::uint64_t id = read_announcement(envelope, in.arrived());
     envelope.release();
     if (!in.fits()) co_return; // the channel aborts the communicator
-    transfer* const t = begin(true, peer, tag, padded_bytes(in.head().lengths, max_pieces));
+    transfer* const t = begin(true, peer, tag, in.head(), in.on_device());
     operation<nccl_port, transfer> received(*this, t);
     transfers_.offer(*t, id);
     notify_peer(detail::nccl_note::kind::offer, *t);
     co_await received;
-    deliver(*t, in);
+    detail::nccl_memory::deliver(*t, in, values);
   }
 
   /// Stores in `head` the header of the announced message, and returns the number of its transfer.
@@ -211,18 +241,19 @@ class nccl_port : public decorated_port<Control> {
     }
   }
 
-  /// Returns the record of a new transfer, which gets its page-locked buffer when it is submitted.
-  transfer* begin(bool receives, rank_t peer, tag_t tag, std::size_t bytes) {
+  /// Returns the record of a new transfer, which gets its buffer when it is submitted.
+  transfer* begin(bool receives, rank_t peer, tag_t tag, const header& head, bool on_device) {
     transfer* const t = records_.acquire();
     t->begin(receives, peer, tag);
     t->cancelled = false;
-    t->bytes = bytes;
+    t->bytes = detail::packed_bytes(head.lengths);
+    t->on_device = on_device;
     return t;
   }
   /// Copies the payload of a transfer that is not submitted yet, because its operation is destroyed. Returns false, and
-  /// aborts, if there is no memory.
+  /// aborts, if there is no memory. A payload in device memory exists until the communicator has failed.
   bool keep_payload(transfer& t) noexcept {
-    if (t.receives || t.at == transfer::stage::submitted) return true;
+    if (t.receives || t.on_device || t.at == transfer::stage::submitted) return true;
     try {
       buffer<std::byte> copy(this->memory(), t.bytes);
       t.pieces = pack(t.pieces, copy.data());
@@ -234,23 +265,9 @@ class nccl_port : public decorated_port<Control> {
     }
   }
   void recycle(transfer* t) noexcept {
-    t->host = {};
+    t->room = {};
     t->kept.reset();
     records_.recycle(t);
-  }
-
-  /// Copies the payload to the places that the receiver has chosen, or lends it the page-locked buffer.
-  static void deliver(transfer& t, message_buffer& in) {
-    payload_views pieces{};
-    const auto* at = static_cast<const std::byte*>(t.host.data());
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      pieces[i] = {at, in.head().lengths[i]};
-      at += padded_bytes(pieces[i].size());
-    }
-    if (in.placed())
-      in.copy_from(pieces);
-    else
-      in.borrow(pieces, &detail::pinned_memory::lease::give_back, t.host.detach());
   }
 
   void notify_peer(detail::nccl_note::kind what, const transfer& t) {
@@ -273,13 +290,13 @@ class nccl_port : public decorated_port<Control> {
     return launching_ != nullptr || !in_flight_.empty() || transfers_.has_due();
   }
 
-  /// Submits epochs and completes transfers. If NCCL or CUDA fails, aborts, and all transfers end in the error.
-  void work_on_transfers() noexcept {
+  /// Completes transfers and submits epochs. If NCCL or CUDA fails, aborts, and all transfers end in the error.
+  void work_on_transfers(bool submits = true) noexcept {
     if (node().dead()) return end_device_work();
     try {
       if (!is_idle() && device_->settled()) end_launch(); // also finds errors of transfers in flight
       while (!in_flight_.empty() && in_flight_.first()->ended.complete()) end(in_flight_.pop_front());
-      while (launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
+      while (submits && launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
     } catch (...) {
       transfers_.set_error(std::current_exception());
       detail::abort(inner(), message_of(std::current_exception()));
@@ -288,17 +305,15 @@ class nccl_port : public decorated_port<Control> {
   }
   [[nodiscard]] bool is_idle() const noexcept { return launching_ == nullptr && in_flight_.empty(); }
 
-  /// Gives a page-locked buffer to each transfer of the next epoch. Returns false if the epoch must wait: new buffers
+  /// Gives a buffer to each transfer of the next epoch that needs one. Returns false if the epoch must wait: new buffers
   /// are allocated only while NCCL works on no transfer of this rank, because an allocation may wait for the device,
   /// and then this rank would not answer the offers on which other ranks' parts of these transfers may depend.
   bool get_buffers() {
     transfers_.get_next(due_);
     for (transfer* t : due_) {
-      t->host = is_idle() ? pinned_.take(t->bytes) : pinned_.take_free(t->bytes);
-      if (t->host.empty()) {
-        for (transfer* other : due_) other->host = {};
-        return false;
-      }
+      if (memory_.give_room(*t, is_idle())) continue;
+      for (transfer* other : due_) other->room = {};
+      return false;
     }
     return true;
   }
@@ -307,7 +322,7 @@ class nccl_port : public decorated_port<Control> {
     group* const g = groups_.acquire();
     launching_ = g;
     for (transfer* t : due_) {
-      if (!t->receives) pack(t->pieces, static_cast<std::byte*>(t->host.data()));
+      if (!t->receives) detail::nccl_memory::collect(*t, device_->stream());
     }
     transfers_.submit(due_);
     g->epoch = due_.front()->epoch;
@@ -370,7 +385,7 @@ class nccl_port : public decorated_port<Control> {
 
   nccl_options options_;
   int exceptions_; // number of uncaught exceptions at the construction
-  detail::pinned_memory pinned_;
+  detail::nccl_memory memory_;
   std::optional<detail::nccl_communicator> device_; // empty only at the beginning of the constructor
   detail::slab<transfer> records_;
   detail::slab<group> groups_;

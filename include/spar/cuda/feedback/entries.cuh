@@ -10,7 +10,7 @@
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/take.cuh>
-#include <spar/cuda/pinned.hpp>
+#include <spar/cuda/recycled.hpp>
 #include <spar/selector/everything.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/threshold_reuse.hpp>

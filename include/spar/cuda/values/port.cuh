@@ -6,6 +6,7 @@
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/cuda/memory.hpp>
+#include <spar/cuda/pieces.hpp>
 #include <spar/cuda/values/values.cuh>
 #include <spar/runtime/pending.hpp>
 #include <spar/transport/decorator.hpp>
@@ -13,7 +14,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <optional>
 #include <span>
@@ -37,8 +37,9 @@ struct agree_on_largest {
 
 /// The transport of `on_device`. If the wrapped transport lends device memory (`threads`), and every device can access
 /// the memory of every other, a message in device memory stays there: the receiver's kernels read the memory of the
-/// sender, in an order that events give, and no rank waits for a device. Otherwise the payload travels by way of
-/// page-locked memory: `send` waits for its copy to the host, and a receive starts a copy to the device.
+/// sender, in an order that events give, and no rank waits for a device. A transport that carries device memory (`nccl`)
+/// gets the message with the stream of the values. Otherwise the payload travels by way of page-locked memory: `send`
+/// waits for its copy to the host, and a receive starts a copy to the device.
 template <transport Inner>
 class device_port : public decorated_port<Inner> {
   using decorated_port<Inner>::inner;
@@ -49,6 +50,7 @@ class device_port : public decorated_port<Inner> {
   /// A collective call, because all ranks must agree whether they lend memory.
   explicit device_port(Inner& wrapped) : decorated_port<Inner>(wrapped) {
     try { // not around the whole constructor: nvcc 13.0 crashes
+      end_transfers(this);
       values_.emplace();
       if constexpr (can_lend) lends_ = agree_to_lend();
     } catch (...) {
@@ -56,6 +58,7 @@ class device_port : public decorated_port<Inner> {
     }
   }
   device_port(const device_port&) = delete;
+  ~device_port() { end_transfers(this); }
 
   void share() = delete; // deleted because a progress thread would have another current device
 
@@ -65,18 +68,33 @@ class device_port : public decorated_port<Inner> {
   [[nodiscard]] bool lends() const noexcept { return lends_; }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
-    message_pieces passed = out;
-    outgoing* const mine = out.on_device ? (lends_ ? lend(passed) : to_host(passed)) : nullptr;
-    return sent(inner().send(passed, peer, tag), *this, mine);
+    if constexpr (carries) {
+      return sent(inner().send(out, peer, tag, values_->stream()), *this, nullptr);
+    } else {
+      message_pieces passed = out;
+      outgoing* const mine = out.on_device ? (lends_ ? lend(passed) : to_host(passed)) : nullptr;
+      return sent(inner().send(passed, peer, tag), *this, mine);
+    }
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
-    arrival* const host = in.on_device() && !lends_ ? next_arrival() : nullptr;
-    message_buffer& into = host != nullptr ? host->message : in;
-    return received(inner().receive(into, peer, tag), *this, in, host);
+    if constexpr (carries) {
+      return received(inner().receive(in, peer, tag, values_->stream()), *this, in, nullptr);
+    } else {
+      arrival* const host = in.on_device() && !lends_ ? next_arrival() : nullptr;
+      message_buffer& into = host != nullptr ? host->message : in;
+      return received(inner().receive(into, peer, tag), *this, in, host);
+    }
+  }
+
+  /// After a failed call: waits until no device uses the values of the call, which the program may free.
+  void end_work() noexcept {
+    end_transfers(this);
+    cudaStreamSynchronize(values_->stream());
   }
 
  private:
   static constexpr bool can_lend = requires { requires Inner::lends_device_memory; };
+  static constexpr bool carries = requires { requires Inner::carries_device_memory; };
 
   /// A message in device memory that is being sent.
   struct outgoing : device_loan {
@@ -158,6 +176,12 @@ class device_port : public decorated_port<Inner> {
     return true;
   }
 
+  /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages of
+  /// other ranks, which may wait for this one, when memory is allocated or freed.
+  static void end_transfers([[maybe_unused]] void* self) noexcept {
+    if constexpr (carries) static_cast<device_port*>(self)->inner().wait_until_idle();
+  }
+
   // Messages that are lent.
 
   outgoing* lend(message_pieces& out) {
@@ -194,12 +218,7 @@ class device_port : public decorated_port<Inner> {
   outgoing* to_host(message_pieces& out) {
     outgoing* const mine = outgoing_.acquire();
     mine->room = buffer<std::byte>(pinned_, padded_bytes(out.pieces));
-    std::byte* to = mine->room.data();
-    for (auto& piece : out.pieces) {
-      copy(to, piece.data(), piece.size(), cudaMemcpyDeviceToHost);
-      piece = {to, piece.size()};
-      to += padded_bytes(piece.size());
-    }
+    out.pieces = detail::start_pack(out.pieces, mine->room.data(), cudaMemcpyDeviceToHost, values_->stream());
     detail::check_cuda(cudaStreamSynchronize(values_->stream()), "cudaStreamSynchronize");
     out.on_device = false;
     return mine;
@@ -208,20 +227,13 @@ class device_port : public decorated_port<Inner> {
     in.arrived() = from.message.head();
     if (!in.fits()) return;                    // the channel aborts the communicator
     const bool moves = from.message.borrows(); // not page-locked, and the sender may wait for its end
-    std::size_t at = 0;
-    if (moves) from.room = buffer<std::byte>(pinned_, padded_bytes(in.head().lengths, max_pieces));
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      const auto piece = from.message.template piece<std::byte>(i);
-      if (piece.empty()) continue;
-      const std::byte* source = piece.data();
-      if (moves) {
-        std::memcpy(from.room.data() + at, piece.data(), piece.size());
-        source = from.room.data() + at;
-        at += padded_bytes(piece.size());
-      }
-      copy(in.destination(i).data(), source, piece.size(), cudaMemcpyHostToDevice);
+    payload_views pieces = from.message.pieces();
+    if (moves) {
+      from.room = buffer<std::byte>(pinned_, padded_bytes(pieces));
+      pieces = pack(pieces, from.room.data());
+      from.message.release();
     }
-    if (moves) from.message.release();
+    detail::start_copies(in, pieces, cudaMemcpyHostToDevice, values_->stream());
     from.copied.record(values_->stream());
     from.in_use = false;
   }
@@ -237,17 +249,11 @@ class device_port : public decorated_port<Inner> {
     a.in_use = true;
     return &a;
   }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind) {
-    if (bytes == 0) return;
-    detail::check_cuda(cudaMemcpyAsync(to, from, bytes, kind, values_->stream()), kind == cudaMemcpyHostToDevice
-                                                                                      ? "cudaMemcpyAsync to the device"
-                                                                                      : "cudaMemcpyAsync to the host");
-  }
 
   bool lends_ = false;
   detail::pinned_resource page_locked_;
   pool pinned_{page_locked_};
-  device_pool memory_;
+  device_pool memory_{&end_transfers, this};
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
   std::optional<detail::device_values> values_; // the last member: its destructor waits for work on the others

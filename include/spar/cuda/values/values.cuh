@@ -5,6 +5,7 @@
 #include <spar/core/address.hpp>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/memory.hpp>
+#include <spar/cuda/pieces.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/cuda/values/codecs.cuh>
 
@@ -76,9 +77,7 @@ class device_values {
     kernel::start_finish(x.data(), x.size(), ranks, op, stream());
   }
   void copy(std::byte* to, std::span<const std::byte> from) const {
-    if (from.empty()) return;
-    check_cuda(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyDeviceToDevice, stream()),
-               "cudaMemcpyAsync on the device");
+    start_copy(to, from.data(), from.size(), cudaMemcpyDeviceToDevice, stream());
   }
 
   template <class Codec, class T>

@@ -151,7 +151,8 @@ struct payload {
   std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if the other fields imply this number
 };
 
-/// A payload in device memory, which a transport with `lends_device_memory` passes on without access to it.
+/// A payload in device memory, which a transport with `lends_device_memory` passes on without access to it. (A transport
+/// with `carries_device_memory` needs no loan: its `send` and `receive` have one more parameter, the stream of the values.)
 struct device_loan {
   /// Called by the receiver's thread when the receiver needs the payload no longer, before the sender gets it back.
   void (*returned)(device_loan& self) noexcept;
@@ -161,7 +162,7 @@ struct device_loan {
 struct message_pieces {
   header head;
   payload_views pieces{};
-  bool on_device = false;      ///< whether the pieces are in device memory; only `device_port` gets such messages
+  bool on_device = false;      ///< whether the pieces are in device memory, which few transports can access
   device_loan* loan = nullptr; ///< not null if a `device_port` lends the pieces to another
 };
 
@@ -202,6 +203,7 @@ class message_buffer {
     }
   }
 
+  [[nodiscard]] const payload_views& pieces() const noexcept { return pieces_; }
   /// Returns piece `i` as values of type T. Throws `corrupt_message` if the size of the piece is not a multiple of the
   /// size of T.
   template <class T>

@@ -69,8 +69,8 @@ class nccl_communicator {
     for (const nccl_transfer* t : group) {
       if (added != ncclSuccess && added != ncclInProgress) break;
       add = t->receives ? "ncclRecv" : "ncclSend";
-      added = t->receives ? ncclRecv(t->host.data(), t->bytes, ncclUint8, t->peer, comm_, stream_)
-                          : ncclSend(t->host.data(), t->bytes, ncclUint8, t->peer, comm_, stream_);
+      added = t->receives ? ncclRecv(t->room.data(), t->bytes, ncclUint8, t->peer, comm_, stream_)
+                          : ncclSend(t->source(), t->bytes, ncclUint8, t->peer, comm_, stream_);
     }
     const ncclResult_t ended = ncclGroupEnd(); // also after an error, because the thread would stay in the group
     check_nccl(added, add);

@@ -5,17 +5,26 @@
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/crc32c.hpp>
-#include <spar/cuda/pinned.hpp>
+#include <spar/cuda/recycled.hpp>
 #include <spar/runtime/messages/message.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace spar::detail {
+
+/// The number of bytes of the pieces in a block as by `pack`, without the padding after the last one.
+constexpr std::size_t packed_bytes(const std::array<std::uint64_t, max_pieces>& lengths) noexcept {
+  std::size_t last = max_pieces - 1;
+  while (last > 0 && lengths[last] == 0) --last;
+  return padded_bytes(lengths, last) + lengths[last];
+}
 
 /// One end of a payload that travels by NCCL. The record and its memory outlive a cancelled operation.
 struct nccl_transfer : operation_record {
@@ -32,10 +41,29 @@ struct nccl_transfer : operation_record {
   std::uint64_t id = 0; // number of this transfer among those of its sender
   std::uint64_t epoch = 0;
   std::size_t bytes = 0;
-  payload_views pieces{};    // of a send: borrowed until its operation is destroyed, then in `kept`
-  buffer<std::byte> kept;    // the payload of a cancelled send that was not submitted yet
-  pinned_memory::lease host; // once submitted: the payload, packed as by `pack`
+  bool on_device = false;      // whether the payload is in device memory
+  payload_views pieces{};      // of a send: borrowed until its operation is destroyed, then in `kept`
+  cuda_event ready;            // of a send from device memory: the payload is there
+  buffer<std::byte> kept;      // the payload of a cancelled send from host memory that was not submitted yet
+  recycled_memory::lease room; // once submitted: the payload, packed as by `pack`, unless NCCL sends from its place
   nccl_transfer* next = nullptr;
+
+  /// Whether NCCL sends from where the payload is: the only piece, in device memory.
+  [[nodiscard]] bool in_place() const noexcept {
+    return on_device && !receives && only_piece() != nullptr;
+  }
+  /// Of a submitted send: the memory from which NCCL sends.
+  [[nodiscard]] const void* source() const noexcept { return in_place() ? only_piece() : room.data(); }
+
+ private:
+  /// The only piece that is not empty; null if there are several.
+  [[nodiscard]] const std::byte* only_piece() const noexcept {
+    const std::byte* only = nullptr;
+    for (const auto& piece : pieces) {
+      if (!piece.empty() && std::exchange(only, piece.data()) != nullptr) return nullptr;
+    }
+    return only;
+  }
 };
 
 /// The payload of the message by which a sender announces a transfer over the control transport.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Page-locked host memory, which a device copies asynchronously and at full speed.
+// Buffers in page-locked host memory, which a device copies asynchronously and at full speed, and in device memory.
 #pragma once
 
 #include <spar/cuda/runtime.hpp>
@@ -10,20 +10,30 @@
 
 namespace spar::detail {
 
-/// Recycles page-locked buffers, because CUDA takes milliseconds to make one. A buffer is used again once the last copy
-/// from it has ended. For one thread at a time.
-class pinned_memory {
+/// Recycles buffers, because CUDA takes milliseconds to make one. A buffer is used again once the last work on it that
+/// the program has noted has ended. For one thread at a time.
+class recycled_memory {
+  /// The functions of CUDA for one kind of memory.
+  struct kind {
+    cudaError_t (*allocate)(void** data, std::size_t bytes);
+    cudaError_t (*free)(void* data);
+    const char* name; // of `allocate`
+  };
   struct buffer {
-    explicit buffer(std::size_t size) : bytes(size) { check_cuda(cudaMallocHost(&data, size), "cudaMallocHost"); }
+    buffer(const kind& memory, std::size_t size) : bytes(size), free(memory.free) {
+      check_cuda(memory.allocate(&data, size), memory.name);
+    }
     buffer(const buffer&) = delete;
     ~buffer() {
-      last.wait(); // the device may still read the buffer
-      cudaFreeHost(data);
+      last.wait(); // the device may still use the buffer
+      free(data);
     }
 
     void* data = nullptr;
     std::size_t bytes;
+    cudaError_t (*free)(void*);
     cuda_event last;
+    cudaStream_t reader = nullptr; // of a buffer that is detached for a stream
     bool in_use = false;
   };
 
@@ -38,13 +48,26 @@ class pinned_memory {
       std::swap(buffer_, other.buffer_);
       return *this;
     }
-    ~lease() {
-      if (buffer_ != nullptr) give_back(buffer_);
-    }
+    ~lease() { give_back(buffer_); }
 
     /// Leaves the buffer in use until the caller passes the returned pointer to `give_back`.
     [[nodiscard]] void* detach() noexcept { return std::exchange(buffer_, nullptr); }
-    static void give_back(void* detached) noexcept { static_cast<buffer*>(detached)->in_use = false; }
+    static void give_back(void* detached) noexcept {
+      if (detached != nullptr) static_cast<buffer*>(detached)->in_use = false;
+    }
+    /// Leaves the buffer in use until the caller passes the returned pointer to `give_back_used`. The work that is in
+    /// the stream `reader` then uses the buffer.
+    [[nodiscard]] void* detach_for(cudaStream_t reader) noexcept {
+      buffer_->reader = reader;
+      return detach();
+    }
+    static void give_back_used(void* detached) noexcept {
+      lease used(*static_cast<buffer*>(detached));
+      try {
+        used.used_by(used.buffer_->reader);
+      } catch (const cuda_error&) { // `used_by` has waited
+      }
+    }
 
     [[nodiscard]] bool empty() const noexcept { return buffer_ == nullptr; }
     [[nodiscard]] void* data() const noexcept { return buffer_->data; }
@@ -68,7 +91,7 @@ class pinned_memory {
   /// there is no memory.
   [[nodiscard]] lease take(std::size_t bytes) {
     lease taken = take_free(bytes);
-    return taken.empty() ? lease(buffers_.emplace_back(bytes)) : std::move(taken);
+    return taken.empty() ? lease(buffers_.emplace_back(kind_, bytes)) : std::move(taken);
   }
   /// Returns the smallest free buffer of at least `bytes` bytes, or an empty lease if there is none.
   [[nodiscard]] lease take_free(std::size_t bytes) {
@@ -81,8 +104,24 @@ class pinned_memory {
   }
   [[nodiscard]] std::size_t count() const noexcept { return buffers_.size(); }
 
+ protected:
+  explicit recycled_memory(const kind& of) noexcept : kind_(of) {}
+
  private:
+  kind kind_;
   std::deque<buffer> buffers_;
+};
+
+/// Recycles page-locked host memory.
+class pinned_memory : public recycled_memory {
+ public:
+  pinned_memory() noexcept : recycled_memory({cudaMallocHost, cudaFreeHost, "cudaMallocHost"}) {}
+};
+
+/// Recycles device memory of the device that is current at each call.
+class device_memory : public recycled_memory {
+ public:
+  device_memory() noexcept : recycled_memory({cudaMalloc, cudaFree, "cudaMalloc"}) {}
 };
 
 } // namespace spar::detail

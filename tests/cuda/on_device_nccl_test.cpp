@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduces on device memory over NCCL against the same on the host: kernels run by fibres, and transfers of a double of
+// NCCL, in the streams of a double of the CUDA runtime.
+#include "nccl_double.hpp"
+#include "on_ranks.hpp"
+#include "runtime_double.hpp"
+
+#include <spar/nccl.hpp> // before on_host.hpp, because nccl.h includes all of the CUDA runtime
+
+#include "on_host.hpp"
+
+#include <spar/on_device.cuh>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using cuda_double::device_array, cuda_double::stream;
+using spar::compose, spar::rank_t;
+using net_type = spar::nccl<spar::threads>;
+
+constexpr double deadline = 20; // seconds; a deadlock becomes a failure
+
+class on_device_nccl : public testing::Test {
+ protected:
+  void SetUp() override { on_host::put = cuda_double::put; }
+  void TearDown() override { on_host::put = nullptr; }
+};
+
+std::vector<float> values_of(rank_t rank, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(n));
+  std::normal_distribution<float> normal(0, 100);
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+/// What a rank got, and did.
+struct outcome {
+  std::vector<float> values;
+  std::string error; // empty if there was none
+  nccl_double::counts did;
+  std::uint64_t cuda_calls = 0;
+  std::size_t pinned_bytes = 0; // of all ranks, at the end of this one
+};
+
+/// Runs `program(net)` over NCCL on each rank, which has a device of its own, and checks that nothing was allocated
+/// while NCCL worked, and that nothing is left.
+template <class Program>
+std::vector<outcome> outcomes(rank_t ranks, std::uint64_t seed, const spar::nccl_options& options, Program program) {
+  cuda_double::reset(seed);
+  nccl_double::reset(seed);
+  auto ended = on_ranks(ranks, [&](spar::threads& control) {
+    control.set_deadline(deadline);
+    cuda_double::set_device(control.rank());
+    outcome o;
+    try {
+      net_type net(control, options);
+      o.values = program(net);
+      o.pinned_bytes = cuda_double::pinned_bytes();
+    } catch (const std::exception& e) {
+      o.error = e.what();
+    }
+    o.did = nccl_double::of_this_thread();
+    o.cuda_calls = cuda_double::calls();
+    return o;
+  });
+  for (const outcome& o : ended) {
+    EXPECT_EQ(o.did.aborts + o.did.destroys, o.did.joins) << o.error;
+    EXPECT_EQ(o.did.hazards, 0U) << o.error;
+  }
+  EXPECT_EQ(nccl_double::communicators(), 0U);
+  EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
+  EXPECT_EQ(cuda_double::device_allocations(), 0U);
+  return ended;
+}
+
+/// Two calls on a device.
+template <class Algorithm>
+std::vector<float> reduce_twice(net_type& net, std::size_t n, const Algorithm& algorithm) {
+  const stream work;
+  const device_array<float> x(std::vector<float>(n, 1));
+  spar::on_device gpu(net);
+  x.write(work, values_of(net.rank(), n)); // the collective must wait for it
+  for (int call = 0; call < 2; ++call) spar::allreduce(gpu, spar::device_span(x.data(), n, work), algorithm);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  return x.read(work);
+}
+
+template <class Algorithm>
+void compare(rank_t ranks, std::size_t n, const Algorithm& algorithm, std::uint64_t seeds) {
+  const auto expected = outcomes(ranks, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) {
+    auto x = values_of(net.rank(), n);
+    for (int call = 0; call < 2; ++call) spar::allreduce(net, std::span(x), algorithm);
+    return x;
+  });
+  for (std::uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(testing::Message() << ranks << " ranks, " << n << " values, seed " << seed);
+    const auto got = outcomes(ranks, seed, {.eager_bytes = seed % 3 * 400},
+                              [&](net_type& net) { return reduce_twice(net, n, algorithm); });
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(got[r].error, "");
+      EXPECT_TRUE(got[r].values == expected[r].values);
+    }
+  }
+}
+
+TEST_F(on_device_nccl, has_the_bits_of_the_host) {
+  for (const rank_t ranks : {1, 2, 3, 5}) {
+    compare(ranks, 700, spar::ring{}, 6);
+    compare(ranks, 300, spar::recursive_doubling{}, 6);
+    compare(ranks, 500, spar::rabenseifner{}, 6);
+    compare(ranks, 700, compose(spar::storage::bfloat16{}, spar::ring{.piece = 100}), 6);
+    compare(ranks, 300, compose(spar::storage::qsgd<8>{.bucket = 64}, spar::recursive_doubling{.piece = 128}), 6);
+    compare(ranks, 1, spar::ring{}, 3);
+  }
+}
+
+/// The ring sends 2 (P - 1) messages of n / P values from each rank in a call. NCCL gets those that are large from device
+/// memory: no page-locked memory is allocated for them. (Four bytes of it belong to each `on_device`.)
+TEST_F(on_device_nccl, keeps_large_payloads_in_device_memory) {
+  for (const rank_t ranks : {2, 3, 5}) {
+    for (const bool large : {false, true}) {
+      const std::size_t n = static_cast<std::size_t>(ranks) * (large ? 1028 : 1024); // 4112 or 4096 bytes in a message
+      const auto ended =
+          outcomes(ranks, 1, {}, [&](net_type& net) { return reduce_twice(net, n, spar::ring{}); });
+      for (const outcome& o : ended) {
+        EXPECT_EQ(o.error, "");
+        const std::uint64_t messages = large ? 4 * static_cast<std::uint64_t>(ranks - 1) : 0;
+        EXPECT_EQ(o.did.sends, messages);
+        EXPECT_EQ(o.did.bytes_sent, messages * 4112);
+        if (large) {
+          EXPECT_LE(o.pinned_bytes, 4 * static_cast<std::size_t>(ranks));
+        } else {
+          EXPECT_GE(o.pinned_bytes, 4096U);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(on_device_nccl, uses_buffers_again) {
+  for (const std::size_t eager : {0U, 10'000U}) {
+    outcomes(3, 1, {.eager_bytes = eager}, [](net_type& net) {
+      const device_array<float> x(values_of(net.rank(), 3000));
+      spar::on_device gpu(net);
+      for (int call = 0; call < 30; ++call) spar::allreduce(gpu, spar::device_span(x.data(), 3000), spar::ring{});
+      EXPECT_LE(cuda_double::device_allocations(), 3 * 6U);
+      EXPECT_LE(cuda_double::pinned_bytes(), 3 * 4 * 4004U);
+      return x.read(nullptr);
+    });
+  }
+}
+
+/// Rank 0 sends a message of two pieces, to which the receiver gives places.
+TEST_F(on_device_nccl, moves_several_pieces) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const auto first = values_of(1, 33), second = values_of(2, 20);
+    const auto ended = outcomes(2, seed, {.eager_bytes = seed % 2 * 1000}, [&](net_type& net) {
+      const stream work;
+      const device_array<float> a(std::vector<float>(33, 0)), b(std::vector<float>(20, 0));
+      auto& port = net.port();
+      if (net.rank() == 0) {
+        a.write(work, first);
+        b.write(work, second);
+        spar::message_pieces out{{}, {std::as_bytes(std::span(a.data(), 33)), std::as_bytes(std::span(b.data(), 20))}};
+        out.head.lengths = {33 * sizeof(float), 20 * sizeof(float), 0};
+        out.on_device = true;
+        const auto sending = port.send(out, 1, 0, work);
+        while (!sending.await_ready()) net.progress(true);
+        sending.await_resume();
+      } else {
+        spar::message_buffer in(net.memory());
+        in.set_on_device(true);
+        in.place(0, std::span(a.data(), 33));
+        in.place(1, std::span(b.data(), 20));
+        const auto receiving = port.receive(in, 0, 0, work);
+        while (!receiving.await_ready()) net.progress(true);
+        receiving.await_resume();
+      }
+      auto got = a.read(work);
+      const auto more = b.read(work);
+      got.insert(got.end(), more.begin(), more.end());
+      return got;
+    });
+    for (const outcome& o : ended) {
+      EXPECT_EQ(o.error, "");
+      EXPECT_TRUE(std::equal(first.begin(), first.end(), o.values.begin()));
+      EXPECT_TRUE(std::equal(second.begin(), second.end(), o.values.begin() + 33));
+    }
+  }
+}
+
+/// Plans one failure after another on rank 1 by `plan(number)`, later only some, as long as `count()` reaches the number
+/// in two calls. Checks that all ranks end in an error that contains `text`, unless CUDA failed where spar waits instead.
+/// Returns how often they did.
+template <class Plan, class Count>
+int fail_everywhere(const std::string& text, std::size_t eager, Plan plan, Count count) {
+  int everywhere = 0;
+  bool reached = true;
+  for (std::uint64_t number = 1; reached; number += 1 + number / 50) {
+    SCOPED_TRACE(testing::Message() << "failure " << number << ", eager_bytes " << eager);
+    const auto ended = outcomes(3, number, {.eager_bytes = eager}, [&](net_type& net) {
+      const device_array<float> x(values_of(net.rank(), 300));
+      const std::uint64_t before = count();
+      if (net.rank() == 1) plan(number);
+      spar::on_device gpu(net);
+      spar::allreduce(gpu, spar::device_span(x.data(), 300), compose(spar::storage::bfloat16{}, spar::ring{}));
+      spar::allreduce(gpu, spar::device_span(x.data(), 300), spar::recursive_doubling{});
+      if (net.rank() == 1) {
+        reached = count() - before >= number;
+        plan(UINT64_MAX / 2); // no failure
+      }
+      float all_have_ended = 1;
+      spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{});
+      return x.read(nullptr);
+    });
+    const bool fails = !ended[1].error.empty();
+    for (const outcome& o : ended) {
+      EXPECT_EQ(!o.error.empty(), fails) << o.error;
+      EXPECT_TRUE(!fails || o.error.find(text) != std::string::npos) << o.error;
+      EXPECT_TRUE(fails || o.values == ended[0].values);
+    }
+    if (fails) ++everywhere;
+  }
+  return everywhere;
+}
+
+TEST_F(on_device_nccl, ends_on_all_ranks_if_cuda_fails) {
+  for (const std::size_t eager : {0U, 10'000U})
+    EXPECT_GE(fail_everywhere(" failed: a planned error", eager, cuda_double::fail_at, cuda_double::calls), 40);
+}
+
+TEST_F(on_device_nccl, ends_on_all_ranks_if_nccl_fails) {
+  const auto calls = [] { return nccl_double::of_this_thread().calls; };
+  const auto polls = [] { return nccl_double::of_this_thread().polls; };
+  EXPECT_GE(fail_everywhere(" failed: a planned error of NCCL", 0, nccl_double::fail_at, calls), 40);
+  EXPECT_GE(fail_everywhere(" failed: a planned error of a transfer", 0, nccl_double::fail_later_at, polls), 20);
+}
+
+} // namespace
