@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -161,6 +162,41 @@ TEST_F(on_device_nccl, uses_buffers_again) {
   }
 }
 
+/// While NCCL works for a call on host memory, CUDA might wait for it before memory is allocated or freed.
+TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
+  const auto run = [](net_type& net, auto allreduces) {
+    const stream work;
+    const device_array<float> x(values_of(net.rank(), 300));
+    auto on_host = values_of(net.rank(), 2000);
+    auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
+    allreduces(net, x, work);
+    beside.wait();
+    auto all = x.read(work);
+    all.insert(all.end(), on_host.begin(), on_host.end());
+    return all;
+  };
+  const auto expected = outcomes(3, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) {
+    return run(net, [](net_type& on, const device_array<float>& x, cudaStream_t work) {
+      auto values = x.read(work);
+      for (int call = 0; call < 2; ++call) spar::allreduce(on, std::span(values), spar::recursive_doubling{});
+      x.write(work, values);
+    });
+  });
+  for (std::uint64_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
+    const auto got = outcomes(3, seed, {.eager_bytes = seed % 2 * 2000}, [&](net_type& net) {
+      return run(net, [](net_type& on, const device_array<float>& x, cudaStream_t work) {
+        spar::on_device gpu(on);
+        for (int call = 0; call < 2; ++call)
+          spar::allreduce(gpu, spar::device_span(x.data(), 300, work), spar::recursive_doubling{});
+      });
+    });
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(got[r].error, "");
+      EXPECT_TRUE(got[r].values == expected[r].values) << "seed " << seed;
+    }
+  }
+}
+
 /// Rank 0 sends a message of two pieces, to which the receiver gives places.
 TEST_F(on_device_nccl, moves_several_pieces) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
@@ -210,19 +246,24 @@ int fail_everywhere(const std::string& text, std::size_t eager, Plan plan, Count
   for (std::uint64_t number = 1; reached; number += 1 + number / 50) {
     SCOPED_TRACE(testing::Message() << "failure " << number << ", eager_bytes " << eager);
     const auto ended = outcomes(3, number, {.eager_bytes = eager}, [&](net_type& net) {
-      const device_array<float> x(values_of(net.rank(), 300));
+      std::optional<device_array<float>> x(values_of(net.rank(), 300));
       const std::uint64_t before = count();
       if (net.rank() == 1) plan(number);
       spar::on_device gpu(net);
-      spar::allreduce(gpu, spar::device_span(x.data(), 300), compose(spar::storage::bfloat16{}, spar::ring{}));
-      spar::allreduce(gpu, spar::device_span(x.data(), 300), spar::recursive_doubling{});
+      try {
+        spar::allreduce(gpu, spar::device_span(x->data(), 300), compose(spar::storage::bfloat16{}, spar::ring{}));
+        spar::allreduce(gpu, spar::device_span(x->data(), 300), spar::recursive_doubling{});
+      } catch (...) {
+        x.reset(); // a program may free the values at once
+        throw;
+      }
       if (net.rank() == 1) {
         reached = count() - before >= number;
         plan(UINT64_MAX / 2); // no failure
       }
       float all_have_ended = 1;
       spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{});
-      return x.read(nullptr);
+      return x->read(nullptr);
     });
     const bool fails = !ended[1].error.empty();
     for (const outcome& o : ended) {
