@@ -93,9 +93,9 @@ class [[nodiscard]] pending_on_device {
 /// in a stream of this object. Among `threads` whose devices can access each other's memory, or that share a device,
 /// messages stay in device memory, and no rank waits for a device. Over `nccl`, messages of more than `eager_bytes`
 /// bytes travel from device memory to device memory. Over any other transport, each message, encoded if the storage
-/// encodes, travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used by
-/// one thread at a time while its device is the current one; `net` must outlive it. Construction is collective. Throws
-/// `cuda_error` if CUDA fails.
+/// encodes, travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used
+/// by one thread at a time while its device is the current one; `net` must outlive it. Construction is collective.
+/// Throws `cuda_error` if CUDA fails.
 template <communicates Net>
 class on_device {
  public:

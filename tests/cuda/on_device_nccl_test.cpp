@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduces on device memory over NCCL against the same on the host: kernels run by fibres, and transfers of a double of
-// NCCL, in the streams of a double of the CUDA runtime.
+// Allreduces on device memory over NCCL against the same on the host: kernels run by fibres, and transfers of a double
+// of NCCL, in the streams of a double of the CUDA runtime.
 #include "nccl_double.hpp"
 #include "on_ranks.hpp"
 #include "runtime_double.hpp"
@@ -126,14 +126,13 @@ TEST_F(on_device_nccl, has_the_bits_of_the_host) {
   }
 }
 
-/// The ring sends 2 (P - 1) messages of n / P values from each rank in a call. NCCL gets those that are large from device
-/// memory: no page-locked memory is allocated for them. (Four bytes of it belong to each `on_device`.)
+/// The ring sends 2 (P - 1) messages of n / P values from each rank in a call. NCCL gets those that are large from
+/// device memory: no page-locked memory is allocated for them. (Four bytes of it belong to each `on_device`.)
 TEST_F(on_device_nccl, keeps_large_payloads_in_device_memory) {
   for (const rank_t ranks : {2, 3, 5}) {
     for (const bool large : {false, true}) {
       const std::size_t n = static_cast<std::size_t>(ranks) * (large ? 1028 : 1024); // 4112 or 4096 bytes in a message
-      const auto ended =
-          outcomes(ranks, 1, {}, [&](net_type& net) { return reduce_twice(net, n, spar::ring{}); });
+      const auto ended = outcomes(ranks, 1, {}, [&](net_type& net) { return reduce_twice(net, n, spar::ring{}); });
       for (const outcome& o : ended) {
         EXPECT_EQ(o.error, "");
         const std::uint64_t messages = large ? 4 * static_cast<std::uint64_t>(ranks - 1) : 0;
@@ -236,9 +235,9 @@ TEST_F(on_device_nccl, moves_several_pieces) {
   }
 }
 
-/// Plans one failure after another on rank 1 by `plan(number)`, later only some, as long as `count()` reaches the number
-/// in two calls. Checks that all ranks end in an error that contains `text`, unless CUDA failed where spar waits instead.
-/// Returns how often they did.
+/// Plans one failure after another on rank 1 by `plan(number)`, later only some, as long as `count()` reaches the
+/// number in two calls. Checks that all ranks end in an error that contains `text`, unless CUDA failed where spar waits
+/// instead. Returns how often they did.
 template <class Plan, class Count>
 int fail_everywhere(const std::string& text, std::size_t eager, Plan plan, Count count) {
   int everywhere = 0;

@@ -13,10 +13,10 @@ namespace spar::detail {
 inline void start_copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind,
                        cudaStream_t stream) {
   if (bytes == 0) return;
-  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream), kind == cudaMemcpyHostToDevice ? "cudaMemcpyAsync to the device"
-                                                             : kind == cudaMemcpyDeviceToHost
-                                                                 ? "cudaMemcpyAsync to the host"
-                                                                 : "cudaMemcpyAsync on the device");
+  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream),
+             kind == cudaMemcpyHostToDevice   ? "cudaMemcpyAsync to the device"
+             : kind == cudaMemcpyDeviceToHost ? "cudaMemcpyAsync to the host"
+                                              : "cudaMemcpyAsync on the device");
 }
 
 /// Copies the pieces into `block`, like `pack`.
@@ -34,8 +34,7 @@ inline payload_views start_pack(const payload_views& pieces, std::byte* block, c
 /// Copies the pieces to the destinations of a message that has arrived, like `message_buffer::copy_from`.
 inline void start_copies(message_buffer& in, const payload_views& pieces, cudaMemcpyKind kind, cudaStream_t stream) {
   for (std::size_t i = 0; i < max_pieces; ++i) {
-    if (!pieces[i].empty())
-      start_copy(in.destination(i).data(), pieces[i].data(), pieces[i].size(), kind, stream);
+    if (!pieces[i].empty()) start_copy(in.destination(i).data(), pieces[i].data(), pieces[i].size(), kind, stream);
   }
 }
 

@@ -117,9 +117,10 @@ class nccl_port : public decorated_port<Control> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
-  /// If the payload is, or belongs, in device memory, `values` is the stream of the work on it: a send takes the payload
-  /// after the work that is now in the stream, and work that is put there once a receive has ended sees the payload. The
-  /// payload of a send must exist until its call ends; if the call fails, until `wait_until_idle` has returned.
+  /// If the payload is, or belongs, in device memory, `values` is the stream of the work on it: a send takes the
+  /// payload after the work that is now in the stream, and work that is put there once a receive has ended sees the
+  /// payload. The payload of a send must exist until its call ends; if the call fails, until `wait_until_idle` has
+  /// returned.
   auto send(const message_pieces& out, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
     return started(ship(out, peer, tag, values));
   }
@@ -137,8 +138,8 @@ class nccl_port : public decorated_port<Control> {
   }
 
   /// Waits until NCCL works on no transfer of this rank, but resumes no coroutine and submits no epoch; if the
-  /// communicator has failed, ends the transfers. Cannot deadlock: each rank answers offers meanwhile, and a rank that has
-  /// not submitted its part of the least epoch in flight anywhere has nothing in flight, so it does not wait here.
+  /// communicator has failed, ends the transfers. Cannot deadlock: each rank answers offers meanwhile, and a rank that
+  /// has not submitted its part of the least epoch in flight anywhere has nothing in flight, so it does not wait here.
   void wait_until_idle() noexcept {
     const scheduler::pause none_resumed(scheduler());
     for (; !is_idle(); sched_yield()) {
@@ -305,9 +306,9 @@ class nccl_port : public decorated_port<Control> {
   }
   [[nodiscard]] bool is_idle() const noexcept { return launching_ == nullptr && in_flight_.empty(); }
 
-  /// Gives a buffer to each transfer of the next epoch that needs one. Returns false if the epoch must wait: new buffers
-  /// are allocated only while NCCL works on no transfer of this rank, because an allocation may wait for the device,
-  /// and then this rank would not answer the offers on which other ranks' parts of these transfers may depend.
+  /// Gives a buffer to each transfer of the next epoch that needs one. Returns false if the epoch must wait: new
+  /// buffers are allocated only while NCCL works on no transfer of this rank, because an allocation may wait for the
+  /// device, and then this rank would not answer the offers on which other ranks' parts of these transfers may depend.
   bool get_buffers() {
     transfers_.get_next(due_);
     for (transfer* t : due_) {

@@ -37,9 +37,9 @@ struct agree_on_largest {
 
 /// The transport of `on_device`. If the wrapped transport lends device memory (`threads`), and every device can access
 /// the memory of every other, a message in device memory stays there: the receiver's kernels read the memory of the
-/// sender, in an order that events give, and no rank waits for a device. A transport that carries device memory (`nccl`)
-/// gets the message with the stream of the values. Otherwise the payload travels by way of page-locked memory: `send`
-/// waits for its copy to the host, and a receive starts a copy to the device.
+/// sender, in an order that events give, and no rank waits for a device. A transport that carries device memory
+/// (`nccl`) gets the message with the stream of the values. Otherwise the payload travels by way of page-locked memory:
+/// `send` waits for its copy to the host, and a receive starts a copy to the device.
 template <transport Inner>
 class device_port : public decorated_port<Inner> {
   using decorated_port<Inner>::inner;
@@ -176,8 +176,8 @@ class device_port : public decorated_port<Inner> {
     return true;
   }
 
-  /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages of
-  /// other ranks, which may wait for this one, when memory is allocated or freed.
+  /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages
+  /// of other ranks, which may wait for this one, when memory is allocated or freed.
   static void end_transfers([[maybe_unused]] void* self) noexcept {
     if constexpr (carries) static_cast<device_port*>(self)->inner().wait_until_idle();
   }

@@ -151,8 +151,9 @@ struct payload {
   std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if the other fields imply this number
 };
 
-/// A payload in device memory, which a transport with `lends_device_memory` passes on without access to it. (A transport
-/// with `carries_device_memory` needs no loan: its `send` and `receive` have one more parameter, the stream of the values.)
+/// A payload in device memory, which a transport with `lends_device_memory` passes on without access to it. (A
+/// transport with `carries_device_memory` needs no loan: its `send` and `receive` have one more parameter, the stream
+/// of the values.)
 struct device_loan {
   /// Called by the receiver's thread when the receiver needs the payload no longer, before the sender gets it back.
   void (*returned)(device_loan& self) noexcept;

@@ -59,8 +59,8 @@ class nccl_memory {
   // Payloads in device memory that travel over the control transport, by way of page-locked memory. `prepare` is called
   // before an allocation.
 
-  /// Copies the payload to the host, and waits for the copy. Returns the buffer, which `lease::give_back` takes back, or
-  /// null if the payload is empty.
+  /// Copies the payload to the host, and waits for the copy. Returns the buffer, which `lease::give_back` takes back,
+  /// or null if the payload is empty.
   template <class Prepare>
   [[nodiscard]] void* to_host(message_pieces& out, cudaStream_t values, Prepare prepare) {
     out.on_device = false;

@@ -49,9 +49,7 @@ struct nccl_transfer : operation_record {
   nccl_transfer* next = nullptr;
 
   /// Whether NCCL sends from where the payload is: the only piece, in device memory.
-  [[nodiscard]] bool in_place() const noexcept {
-    return on_device && !receives && only_piece() != nullptr;
-  }
+  [[nodiscard]] bool in_place() const noexcept { return on_device && !receives && only_piece() != nullptr; }
   /// Of a submitted send: the memory from which NCCL sends.
   [[nodiscard]] const void* source() const noexcept { return in_place() ? only_piece() : room.data(); }
 
