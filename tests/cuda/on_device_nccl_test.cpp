@@ -85,9 +85,15 @@ std::vector<outcome> outcomes(rank_t ranks, std::uint64_t seed, const spar::nccl
   return ended;
 }
 
-/// Two calls on a device.
+/// Two calls.
 template <class Algorithm>
-std::vector<float> reduce_twice(net_type& net, std::size_t n, const Algorithm& algorithm) {
+std::vector<float> reduce_on_host(net_type& net, std::size_t n, const Algorithm& algorithm) {
+  auto x = values_of(net.rank(), n);
+  for (int call = 0; call < 2; ++call) spar::allreduce(net, std::span(x), algorithm);
+  return x;
+}
+template <class Algorithm>
+std::vector<float> reduce_on_device(net_type& net, std::size_t n, const Algorithm& algorithm) {
   const stream work;
   const device_array<float> x(std::vector<float>(n, 1));
   spar::on_device gpu(net);
@@ -99,15 +105,14 @@ std::vector<float> reduce_twice(net_type& net, std::size_t n, const Algorithm& a
 
 template <class Algorithm>
 void compare(rank_t ranks, std::size_t n, const Algorithm& algorithm, std::uint64_t seeds) {
-  const auto expected = outcomes(ranks, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) {
-    auto x = values_of(net.rank(), n);
-    for (int call = 0; call < 2; ++call) spar::allreduce(net, std::span(x), algorithm);
-    return x;
-  });
+  const auto expected =
+      outcomes(ranks, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) { return reduce_on_host(net, n, algorithm); });
   for (std::uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << ranks << " ranks, " << n << " values, seed " << seed);
-    const auto got = outcomes(ranks, seed, {.eager_bytes = seed % 3 * 400},
-                              [&](net_type& net) { return reduce_twice(net, n, algorithm); });
+    const auto got = outcomes(ranks, seed, {.eager_bytes = seed % 3 * 400}, [&](net_type& net) {
+      const bool on_host = seed % 2 == 0 && net.rank() == 0; // such a rank may take part
+      return on_host ? reduce_on_host(net, n, algorithm) : reduce_on_device(net, n, algorithm);
+    });
     for (std::size_t r = 0; r < got.size(); ++r) {
       EXPECT_EQ(got[r].error, "");
       EXPECT_TRUE(got[r].values == expected[r].values);
@@ -132,7 +137,7 @@ TEST_F(on_device_nccl, keeps_large_payloads_in_device_memory) {
   for (const rank_t ranks : {2, 3, 5}) {
     for (const bool large : {false, true}) {
       const std::size_t n = static_cast<std::size_t>(ranks) * (large ? 1028 : 1024); // 4112 or 4096 bytes in a message
-      const auto ended = outcomes(ranks, 1, {}, [&](net_type& net) { return reduce_twice(net, n, spar::ring{}); });
+      const auto ended = outcomes(ranks, 1, {}, [&](net_type& net) { return reduce_on_device(net, n, spar::ring{}); });
       for (const outcome& o : ended) {
         EXPECT_EQ(o.error, "");
         const std::uint64_t messages = large ? 4 * static_cast<std::uint64_t>(ranks - 1) : 0;
@@ -161,34 +166,39 @@ TEST_F(on_device_nccl, uses_buffers_again) {
   }
 }
 
-/// While NCCL works for a call on host memory, CUDA might wait for it before memory is allocated or freed.
+/// While NCCL works for calls on host memory and on device memory, CUDA might wait for them before memory is allocated
+/// or freed.
 TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
-  const auto run = [](net_type& net, auto allreduces) {
+  const auto run = [](net_type& net, auto program) {
     const stream work;
-    const device_array<float> x(values_of(net.rank(), 300));
+    const device_array<float> x(values_of(net.rank(), 300)), y(values_of(net.rank(), 500));
     auto on_host = values_of(net.rank(), 2000);
     auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
-    allreduces(net, x, work);
+    program(net, spar::device_span(x.data(), 300, work), spar::device_span(y.data(), 500, work));
     beside.wait();
     auto all = x.read(work);
+    const auto more = y.read(work);
+    all.insert(all.end(), more.begin(), more.end());
     all.insert(all.end(), on_host.begin(), on_host.end());
     return all;
   };
-  const auto expected = outcomes(3, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) {
-    return run(net, [](net_type& on, const device_array<float>& x, cudaStream_t work) {
-      auto values = x.read(work);
-      for (int call = 0; call < 2; ++call) spar::allreduce(on, std::span(values), spar::recursive_doubling{});
-      x.write(work, values);
-    });
-  });
-  for (std::uint64_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
-    const auto got = outcomes(3, seed, {.eager_bytes = seed % 2 * 2000}, [&](net_type& net) {
-      return run(net, [](net_type& on, const device_array<float>& x, cudaStream_t work) {
-        spar::on_device gpu(on);
-        for (int call = 0; call < 2; ++call)
-          spar::allreduce(gpu, spar::device_span(x.data(), 300, work), spar::recursive_doubling{});
-      });
-    });
+  const auto on_device = [](net_type& net, spar::device_span<float> x, spar::device_span<float> y) {
+    spar::on_device gpu(net);
+    auto first = spar::start_allreduce(gpu, x, spar::recursive_doubling{});
+    spar::allreduce(gpu, y, compose(spar::storage::bfloat16{}, spar::ring{.piece = 50}));
+    first.wait();
+  };
+  const auto on_threads = [](net_type& net, spar::device_span<float> x, spar::device_span<float> y) {
+    auto a = cuda_double::values_at(x.data, 300, x.stream), b = cuda_double::values_at(y.data, 500, y.stream);
+    auto first = spar::start_allreduce(net, std::span(a), spar::recursive_doubling{});
+    spar::allreduce(net, std::span(b), compose(spar::storage::bfloat16{}, spar::ring{.piece = 50}));
+    first.wait();
+    cuda_double::put(x.stream, [=] { std::copy(a.begin(), a.end(), x.data), std::copy(b.begin(), b.end(), y.data); });
+  };
+  const auto expected = outcomes(3, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) { return run(net, on_threads); });
+  for (std::uint64_t seed = 1; seed <= 15 && !testing::Test::HasFailure(); ++seed) {
+    const auto got =
+        outcomes(3, seed, {.eager_bytes = seed % 3 * 600}, [&](net_type& net) { return run(net, on_device); });
     for (std::size_t r = 0; r < got.size(); ++r) {
       EXPECT_EQ(got[r].error, "");
       EXPECT_TRUE(got[r].values == expected[r].values) << "seed " << seed;
