@@ -398,10 +398,11 @@ class nccl_port : public decorated_port<Control> {
 };
 
 /// Runs all collectives of spar on a communicator whose large payloads travel by NCCL, from page-locked memory to
-/// page-locked memory. The wrapped communicator, for example an `mpi` or a `threads`, carries everything else, and must
-/// outlive this object. Each rank uses a GPU of its own, which must be the current device whenever the rank uses this
-/// object. Construction and destruction are collective, except after the failure of a rank. All ranks must create their
-/// objects in the same order, just as all ranks must start collectives in the same order.
+/// page-locked memory or, with `on_device`, from device memory to device memory. The wrapped communicator, for example
+/// an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank uses a GPU of its own,
+/// which must be the current device whenever the rank uses this object. Construction and destruction are collective,
+/// except after the failure of a rank. All ranks must create their objects in the same order, just as all ranks must
+/// start collectives in the same order.
 ///
 /// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error: on that rank in `nccl_error`, `cuda_error`
 /// or `peer_failed`, on all others in `peer_failed`, or in the error by which their own NCCL notices the failure. Calls
