@@ -39,7 +39,7 @@ class staged {
       std::forward<F>(f)(std::span<T>());
       return;
     }
-    detail::check_on_device(x);
+    detail::check_on_device(*net_, x);
     const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
     detail::pinned_memory::lease host = detail::or_abort(*net_, [&] { return pinned_.take(bytes); });
     detail::or_abort(*net_, [&] {

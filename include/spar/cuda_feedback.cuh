@@ -57,14 +57,14 @@ class device_feedback {
   /// otherwise the values of `x` are unspecified. (If CUDA fails on this rank after the collective has ended, the other
   /// ranks' sums contain entries that are still in this rank's residual.) Throws `invalid_argument` before anything is
   /// sent if an option is invalid, if the values are not in memory of the current device, or if `x` and the residual
-  /// have different lengths. If CUDA fails, aborts the
-  /// communicator, because other ranks may wait, and throws `cuda_error`.
+  /// have different lengths. If CUDA fails, aborts the communicator, because other ranks may wait, and throws
+  /// `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
     static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
                   "error feedback adds unsent values to the values of later calls, so its operation must be sum or "
                   "average");
-    detail::check_on_device(x);
+    detail::check_on_device(net, x);
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, net.size());
     next_ = state_;

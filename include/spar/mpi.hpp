@@ -4,4 +4,5 @@
 
 #include <spar/spar.hpp>
 #include <spar/transport/mpi.hpp>
+#include <spar/transport/mpi/device_memory.hpp>
 #include <spar/transport/mpi/hosts.hpp>

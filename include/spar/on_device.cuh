@@ -39,11 +39,11 @@ class call_on_device {
   void run(Call call) const {
     try {
       call();
+      or_abort(*port_, [&] { order().precede(user_); });
     } catch (...) {
       port_->end_work();
       throw;
     }
-    or_abort(*port_, [&] { order().precede(user_); });
   }
 
  private:
@@ -90,12 +90,13 @@ class [[nodiscard]] pending_on_device {
 };
 
 /// Runs allreduces of dense values in device memory over any transport. Kernels reduce, encode and decode the values,
-/// in a stream of this object. Among `threads` whose devices can access each other's memory, or that share a device,
-/// messages stay in device memory, and no rank waits for a device. Over `nccl`, messages of more than `eager_bytes`
-/// bytes travel from device memory to device memory. Over any other transport, each message, encoded if the storage
-/// encodes, travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used
-/// by one thread at a time while its device is the current one; `net` must outlive it. Construction is collective.
-/// Throws `cuda_error` if CUDA fails.
+/// in a stream of this object. Messages stay in device memory among `threads` whose devices can access each other's
+/// memory, or that share a device, and over `nccl`; `mpi` sends large messages from device memory, and receives them
+/// there, if the MPI library can. Any other message, encoded if the storage encodes, travels by way of page-locked host
+/// memory, and its send waits for the copy. One object for each rank, used by one thread at a time while its device is
+/// the current one; `net` must outlive it. Over `threads`, construction is collective. The constructor throws
+/// `cuda_error` if CUDA fails, `peer_failed` if another rank fails, and `invalid_argument` if `net` has a progress
+/// thread.
 template <communicates Net>
 class on_device {
  public:
@@ -120,7 +121,8 @@ class on_device {
                   "there are no kernels for this algorithm, storage or type of values: use ring, recursive_doubling, "
                   "rabenseifner (without a codec) or chains, alone or with storage::bfloat16, half, qsgd or zfp "
                   "(include <spar/cuda/values/zfp.cuh>), for numbers; spar::staged runs any other");
-    detail::check_on_device(x);
+    port_.refuse_progress_thread();
+    detail::check_on_device(port_, x);
     return {port_, x.stream};
   }
   template <element T>
@@ -135,9 +137,10 @@ class on_device {
 /// those of NaN. `algorithm` is `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
 /// alone or composed with `storage::bfloat16`, `half`, `qsgd` or `zfp`; the device must be able to call `op`. The
 /// values are read after all work that was in `x.stream` when the function was called; work that is put into the stream
-/// after it has returned sees the result. All ranks must pass values in device memory. If the call fails, the values
-/// are unspecified. Throws `invalid_argument` before anything is sent if the values are not in memory of the current
-/// device. If CUDA fails, the communicator is aborted, because other ranks may wait, and `cuda_error` is thrown.
+/// after it has returned sees the result. Over `threads` and `nccl`, all ranks must pass values in device memory. If
+/// the call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values are not
+/// in memory of the current device, or if `net` has a progress thread. If CUDA fails, the communicator is aborted,
+/// because other ranks may wait, and `cuda_error` is thrown.
 template <communicates Net, element T, class Given, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
   on.template begin<Given>(x).run([&] { allreduce(on.port_, on.values(x), std::move(given), op); });

@@ -29,6 +29,7 @@ struct CUstream_st {
 };
 struct CUevent_st {
   std::shared_ptr<bool> done = std::make_shared<bool>(true);
+  int device = 0;
 };
 
 namespace {
@@ -42,6 +43,7 @@ std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
 
 std::atomic<bool> peers_reach_each_other = true;
+thread_local std::vector<int> peers; // devices whose memory the device of this thread can access
 thread_local int own_device = 0, device_of_memory = -1;
 thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -112,6 +114,10 @@ bool is_accessible(const void* p, std::size_t bytes) {
   const std::lock_guard lock(all);
   return is_within(pinned_memory, p, bytes) || is_within(device_memory, p, bytes);
 }
+bool is_on_device(const void* p) {
+  const std::lock_guard lock(all);
+  return is_within(device_memory, p, 1);
+}
 void copy(void* to, const void* from, std::size_t bytes) {
   const std::lock_guard lock(all);
   protect(PROT_READ | PROT_WRITE);
@@ -161,12 +167,15 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *device = own_device;
   return cudaSuccess;
 }
 /// Every device owns all device memory, unless a test has given it to one.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* where, const void* p) {
   const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *where = {};
   where->type = is_within(device_memory, p, 1)   ? cudaMemoryTypeDevice
                 : is_within(pinned_memory, p, 1) ? cudaMemoryTypeHost
@@ -175,12 +184,18 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* where, const void* p
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int own, int other) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *can = own != other && peers_reach_each_other ? 1 : 0;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
   const std::lock_guard lock(all);
-  return begin_call();
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (std::find(peers.begin(), peers.end(), other) != peers.end())
+    return last_error = cudaErrorPeerAccessAlreadyEnabled;
+  peers.push_back(other);
+  return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
@@ -265,6 +280,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   *event = new CUevent_st;
+  (*event)->device = own_device;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -274,6 +290,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (event->device != (stream == nullptr ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
   event->done = std::make_shared<bool>(false);
   cuda_double::put(stream, [done = event->done] { *done = true; });
   return cudaSuccess;

@@ -36,6 +36,7 @@ void finish(cudaStream_t stream);
 std::unique_lock<std::recursive_mutex> lock();
 /// Whether a device can access the memory: it is page-locked or in device memory.
 bool is_accessible(const void* p, std::size_t bytes);
+bool is_on_device(const void* p);
 /// A copy that a device makes.
 void copy(void* to, const void* from, std::size_t bytes);
 /// The bytes of page-locked host memory.

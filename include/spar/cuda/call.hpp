@@ -2,6 +2,7 @@
 // What calls on device memory share: they abort the communicator if they fail, and make progress while they wait.
 #pragma once
 
+#include <spar/cuda/device_span.hpp>
 #include <spar/cuda/recycled.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 
@@ -28,6 +29,27 @@ template <communicates Net>
 void wait_for_device(Net& net, pinned_memory::lease& host, cudaStream_t stream) {
   host.used_by(stream);
   for (; !host.idle(); sched_yield()) net.progress(false);
+}
+
+/// Throws `invalid_argument` unless the values of `x` are in memory of the current device, which it may share with the
+/// host (managed memory). If CUDA fails, aborts the communicator of `net`, and throws `cuda_error`.
+template <communicates Net, class T>
+void check_on_device(Net& net, const device_span<T>& x) {
+  if (x.size == 0) return;
+  cudaPointerAttributes where{};
+  int current = 0;
+  or_abort(net, [&] {
+    check_cuda(cudaPointerGetAttributes(&where, x.data), "cudaPointerGetAttributes");
+    check_cuda(cudaGetDevice(&current), "cudaGetDevice");
+  });
+  if (where.type != cudaMemoryTypeDevice && where.type != cudaMemoryTypeManaged) {
+    raise<invalid_argument>(
+        {"the ", x.size, " values of a spar::device_span are in host memory; expected device memory"});
+  }
+  if (where.type == cudaMemoryTypeDevice && where.device != current) {
+    raise<invalid_argument>({"the ", x.size, " values of a spar::device_span are in memory of device ", where.device,
+                             ", but the current device is ", current});
+  }
 }
 
 } // namespace spar::detail

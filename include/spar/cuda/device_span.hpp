@@ -3,8 +3,6 @@
 #pragma once
 
 #include <spar/core/element.hpp>
-#include <spar/core/error.hpp>
-#include <spar/cuda/runtime.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -25,28 +23,5 @@ struct device_span {
   device_span(T* first, std::uint64_t count, cudaStream_t order = nullptr) noexcept
       : data(first), size(count), stream(order) {}
 };
-
-namespace detail {
-
-/// Throws `invalid_argument` unless the values of `x` are in memory of the current device, which it may share with the
-/// host (managed memory).
-template <class T>
-void check_on_device(const device_span<T>& x) {
-  if (x.size == 0) return;
-  cudaPointerAttributes where{};
-  check_cuda(cudaPointerGetAttributes(&where, x.data), "cudaPointerGetAttributes");
-  if (where.type != cudaMemoryTypeDevice && where.type != cudaMemoryTypeManaged) {
-    raise<invalid_argument>(
-        {"the ", x.size, " values of a spar::device_span are in host memory; expected device memory"});
-  }
-  int current = 0;
-  check_cuda(cudaGetDevice(&current), "cudaGetDevice");
-  if (where.type == cudaMemoryTypeDevice && where.device != current) {
-    raise<invalid_argument>({"the ", x.size, " values of a spar::device_span are in memory of device ", where.device,
-                             ", but the current device is ", current});
-  }
-}
-
-} // namespace detail
 
 } // namespace spar

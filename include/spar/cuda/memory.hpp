@@ -19,9 +19,15 @@ class device_pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
  public:
-  /// Calls `before(of)` before each allocation from CUDA, unless `before` is null.
-  explicit device_pool(void (*before)(void* of) noexcept = nullptr, void* of = nullptr) noexcept
-      : before_(before), of_(of) {}
+  /// What the owner of a pool is asked and told.
+  struct owner {
+    void (*allocates)(void* self) noexcept = nullptr; ///< called before each allocation from CUDA
+    bool (*retires)(void* self) noexcept = nullptr;   ///< whether a block that is given back must not be used again
+    void* self = nullptr;
+  };
+
+  device_pool() = default;
+  explicit device_pool(const owner& of) noexcept : owner_(of) {}
   device_pool(const device_pool&) = delete;
   ~device_pool() override {
     for (void* block : blocks_) cudaFree(block);
@@ -41,21 +47,21 @@ class device_pool final : public std::pmr::memory_resource {
     }
     blocks_.reserve(blocks_.size() + 1);
     free.reserve(++made_[size_class]); // so that giving back cannot fail
-    if (before_ != nullptr) before_(of_);
+    if (owner_.allocates != nullptr) owner_.allocates(owner_.self);
     void* block = nullptr;
     detail::check_cuda(cudaMalloc(&block, classes::capacity(size_class)), "cudaMalloc");
     blocks_.push_back(block);
     return block;
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t) noexcept override {
+    if (owner_.retires != nullptr && owner_.retires(owner_.self)) return; // freed with the pool
     free_[classes::of(bytes)].push_back(block);
   }
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
   }
 
-  void (*before_)(void* of) noexcept;
-  void* of_;
+  owner owner_;
   std::vector<void*> blocks_;
   classes::table<std::vector<void*>> free_;
   classes::table<std::size_t> made_{};

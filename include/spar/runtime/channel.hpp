@@ -113,7 +113,7 @@ class channel {
     if constexpr (values_on_device<Net>) out.on_device = !on_host_;
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
-      if (!out.on_device) out.head.payload_checksum = checksum_of(out.pieces);
+      if (!out.on_device) out.head.payload_checksum = checksum_of(out.pieces); // else the transport may add it
       out.head.checksum = out.head.expected_checksum(); // `check` verifies this checksum with every transport
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));

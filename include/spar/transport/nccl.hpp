@@ -186,6 +186,7 @@ class nccl_port : public decorated_port<Control> {
   task<void> ship(message_pieces out, rank_t peer, tag_t tag, cudaStream_t values) {
     if (out.head.payload_bytes() <= options_.eager_bytes) {
       void* const copy = out.on_device ? memory_.to_host(out, values, [this] { wait_until_idle(); }) : nullptr;
+      if (copy != nullptr && node().checksums()) out.add_payload_checksum();
       auto sending = inner().send(out, peer, tag);
       co_await sending;
       detail::recycled_memory::lease::give_back(copy); // not after a failure, because the peer may still read it
@@ -214,10 +215,12 @@ class nccl_port : public decorated_port<Control> {
     in.arrived() = envelope.head();
     if (envelope.head().format != detail::nccl_announcement::format) {
       if (!in.fits()) co_return;
-      if (in.on_device())
+      if (in.on_device()) {
+        if (node().checksums()) envelope.verify_payload();
         memory_.to_device(envelope.pieces(), in, values, [this] { wait_until_idle(); });
-      else
+      } else {
         in.copy_from(envelope.pieces());
+      }
       co_return;
     }
     const std::uint64_t id = read_announcement(envelope, in.arrived());

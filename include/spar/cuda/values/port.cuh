@@ -2,7 +2,7 @@
 // A transport for calls on values in device memory, over any other transport.
 #pragma once
 
-#include <spar/collective/basic/largest.hpp>
+#include <spar/collective/basic/allgather.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/cuda/memory.hpp>
@@ -11,26 +11,29 @@
 #include <spar/runtime/pending.hpp>
 #include <spar/transport/decorator.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace spar {
 
 namespace detail {
 
-/// A collective by which all ranks learn the largest of their numbers.
-struct agree_on_largest {
+/// A collective by which all ranks get a number of each rank.
+struct share_numbers {
   template <transport Net>
-  task<void> operator()(channel<Net> net, std::uint64_t* number) const {
-    return find_largest(net, *number);
+  task<void> operator()(channel<Net> net, std::span<std::uint64_t> numbers) const {
+    static constexpr bruck_allgather allgather;
+    return allgather(net, numbers);
   }
-  static constexpr signature agreed{
-      .digest = fnv1a("spar::on_device"), .element = element_code::uint64, .dimension = 1};
 };
 
 } // namespace detail
@@ -38,8 +41,10 @@ struct agree_on_largest {
 /// The transport of `on_device`. If the wrapped transport lends device memory (`threads`), and every device can access
 /// the memory of every other, a message in device memory stays there: the receiver's kernels read the memory of the
 /// sender, in an order that events give, and no rank waits for a device. A transport that carries device memory
-/// (`nccl`) gets the message with the stream of the values. Otherwise the payload travels by way of page-locked memory:
-/// `send` waits for its copy to the host, and a receive starts a copy to the device.
+/// (`nccl`) gets the message with the stream of the values. One that takes device memory (`mpi`, if the MPI library
+/// does) sends a large message from its place, once the work on it has ended, and receives it in device memory.
+/// Otherwise the payload travels by way of page-locked memory: `send` waits for its copy to the host, and a receive
+/// starts a copy to the device.
 template <transport Inner>
 class device_port : public decorated_port<Inner> {
   using decorated_port<Inner>::inner;
@@ -49,6 +54,7 @@ class device_port : public decorated_port<Inner> {
  public:
   /// A collective call, because all ranks must agree whether they lend memory.
   explicit device_port(Inner& wrapped) : decorated_port<Inner>(wrapped) {
+    refuse_progress_thread();
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       values_.emplace();
@@ -86,6 +92,13 @@ class device_port : public decorated_port<Inner> {
     }
   }
 
+  /// Throws `invalid_argument` if the wrapped transport has a progress thread, on which calls would go on: its current
+  /// device may be another, and it would use the stream of the values at the same time as this thread.
+  void refuse_progress_thread() const {
+    if (this->node().shared() == nullptr) return;
+    raise<invalid_argument>({"spar::on_device cannot use a communicator with a progress_thread, whose current device "
+                             "may differ from that of this thread"});
+  }
   /// After a failed call: waits until no device uses the values of the call, which the program may free.
   void end_work() noexcept {
     end_transfers(this);
@@ -102,14 +115,16 @@ class device_port : public decorated_port<Inner> {
     detail::device_stream* sender = nullptr;
     detail::device_stream* reader = nullptr; // null until the message has arrived
     detail::cuda_event ready;                // the values of a lent message
-    buffer<std::byte> room;                  // the copy of a message that is not lent
+    buffer<std::byte> room;                  // the copy of a message that is neither lent nor sent from its place
   };
-  /// A message in host memory that is copied to the device.
+  /// A message that the wrapped transport receives, and that is then copied to its destination on the device. No device
+  /// uses its memory when the receive begins.
   struct arrival {
-    explicit arrival(pool& pinned) : message(pinned) {}
+    arrival(std::pmr::memory_resource& memory, bool device) : message(memory), on_device(device) {}
 
-    message_buffer message;
-    buffer<std::byte> room; // for a message that is not in page-locked memory
+    message_buffer message; // in page-locked memory or, if the wrapped transport takes it, device memory
+    bool on_device;         // the memory of the message, unless it is borrowed
+    buffer<std::byte> room; // page-locked, for a message in other memory of the host
     detail::cuda_event copied;
     bool in_use = false;
   };
@@ -151,29 +166,29 @@ class device_port : public decorated_port<Inner> {
   bool agree_to_lend() {
     int own = 0;
     detail::check_cuda(cudaGetDevice(&own), "cudaGetDevice");
-    const auto number = static_cast<std::uint64_t>(own);
-    const auto last = static_cast<int>(largest(number)), first = static_cast<int>(~largest(~number));
-    std::uint64_t refused = 0;
-    for (int other = first; other <= last && refused == 0; ++other) {
-      if (other != own && !can_access(other)) refused = 1;
+    bool refuses = false;
+    for (const std::uint64_t used : share(static_cast<std::uint64_t>(own))) {
+      const auto device = static_cast<int>(used);
+      refuses = refuses || (device != own && !can_access(own, device));
     }
-    return largest(refused) == 0;
+    const std::vector<std::uint64_t> refusals = share(refuses ? 1 : 0);
+    return std::find(refusals.begin(), refusals.end(), 1) == refusals.end();
   }
-  std::uint64_t largest(std::uint64_t number) {
-    run_collective(inner(), detail::agree_on_largest::agreed, detail::agree_on_largest{}, &number);
-    return number;
+  std::vector<std::uint64_t> share(std::uint64_t own) {
+    std::vector<std::uint64_t> numbers(static_cast<std::size_t>(this->size()));
+    numbers[static_cast<std::size_t>(this->rank())] = own;
+    const signature agreed{
+        .digest = detail::fnv1a("spar::on_device"), .element = element_code::uint64, .dimension = numbers.size()};
+    run_collective(inner(), agreed, detail::share_numbers{}, std::span(numbers));
+    return numbers;
   }
-  static bool can_access(int other) {
-    int own = 0, can = 0;
-    detail::check_cuda(cudaGetDevice(&own), "cudaGetDevice");
+  static bool can_access(int own, int other) {
+    int can = 0;
     detail::check_cuda(cudaDeviceCanAccessPeer(&can, own, other), "cudaDeviceCanAccessPeer");
     if (can == 0) return false;
     const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
-    if (code == cudaErrorPeerAccessAlreadyEnabled)
-      cudaGetLastError();
-    else
-      detail::check_cuda(code, "cudaDeviceEnablePeerAccess");
-    return true;
+    if (code != cudaSuccess) cudaGetLastError(); // otherwise a later check of a kernel launch would find this error
+    return code == cudaSuccess || code == cudaErrorPeerAccessAlreadyEnabled;
   }
 
   /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages
@@ -213,47 +228,70 @@ class device_port : public decorated_port<Inner> {
     }
   }
 
-  // Messages by way of page-locked memory.
+  // Messages by way of page-locked memory, or from and to device memory by a transport that takes it.
 
   outgoing* to_host(message_pieces& out) {
+    out.on_device = false; // the wrapped transport need not know
+    if (takes(padded_bytes(out.pieces)) && !this->node().checksums()) {
+      detail::check_cuda(cudaStreamSynchronize(values_->stream()), "cudaStreamSynchronize");
+      return nullptr;
+    }
     outgoing* const mine = outgoing_.acquire();
     mine->room = buffer<std::byte>(pinned_, padded_bytes(out.pieces));
     out.pieces = detail::start_pack(out.pieces, mine->room.data(), cudaMemcpyDeviceToHost, values_->stream());
     detail::check_cuda(cudaStreamSynchronize(values_->stream()), "cudaStreamSynchronize");
-    out.on_device = false;
+    if (this->node().checksums()) out.add_payload_checksum();
     return mine;
   }
   void to_device(arrival& from, message_buffer& in) {
     in.arrived() = from.message.head();
-    if (!in.fits()) return;                    // the channel aborts the communicator
-    const bool moves = from.message.borrows(); // not page-locked, and the sender may wait for its end
+    if (!in.fits()) return;                      // the channel aborts the communicator
+    const bool borrows = from.message.borrows(); // memory of the sender or of the transport, not page-locked
+    if (this->node().checksums()) from.message.verify_payload();
     payload_views pieces = from.message.pieces();
-    if (moves) {
+    if (borrows) {
       from.room = buffer<std::byte>(pinned_, padded_bytes(pieces));
       pieces = pack(pieces, from.room.data());
-      from.message.release();
+      from.message.release(); // the sender may wait for it
     }
-    detail::start_copies(in, pieces, cudaMemcpyHostToDevice, values_->stream());
+    detail::start_copies(in, pieces, from.on_device && !borrows ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice,
+                         values_->stream());
     from.copied.record(values_->stream());
     from.in_use = false;
   }
   arrival* next_arrival() {
+    const bool device = receives_on_device();
     for (arrival& a : arrivals_) {
-      if (a.in_use || !a.copied.complete()) continue;
+      if (a.in_use || a.on_device != device || !a.copied.complete()) continue;
       a.message.release();
       a.room.reset();
       a.in_use = true;
       return &a;
     }
-    arrival& a = arrivals_.emplace_back(pinned_);
+    arrival& a = device ? arrivals_.emplace_back(received_, true) : arrivals_.emplace_back(pinned_, false);
     a.in_use = true;
     return &a;
   }
+  /// Whether the wrapped transport takes `bytes` bytes from device memory.
+  [[nodiscard]] bool takes([[maybe_unused]] std::size_t bytes) const {
+    if constexpr (requires { takes_device_memory(inner(), bytes); })
+      return takes_device_memory(inner(), bytes);
+    else
+      return false;
+  }
+  /// Whether the wrapped transport receives large messages in device memory. With checksums, the processor reads them.
+  [[nodiscard]] bool receives_on_device() const {
+    return takes(std::numeric_limits<std::size_t>::max()) && !this->node().checksums();
+  }
+
+  /// After a failed call, its memory is not used again, because other ranks may still read it.
+  static bool lends_still(void* self) noexcept { return static_cast<device_port*>(self)->node().loans().any(); }
 
   bool lends_ = false;
   detail::pinned_resource page_locked_;
   pool pinned_{page_locked_};
-  device_pool memory_{&end_transfers, this};
+  device_pool memory_{{&end_transfers, &lends_still, this}};
+  device_pool received_; // memory of messages that have arrived on the device, in the order of events
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
   std::optional<detail::device_values> values_; // the last member: its destructor waits for work on the others

@@ -165,6 +165,12 @@ struct message_pieces {
   payload_views pieces{};
   bool on_device = false;      ///< whether the pieces are in device memory, which few transports can access
   device_loan* loan = nullptr; ///< not null if a `device_port` lends the pieces to another
+
+  /// With checksums: adds that of the pieces, which must be in host memory, to the header.
+  void add_payload_checksum() noexcept {
+    head.payload_checksum = checksum_of(pieces);
+    head.checksum = head.expected_checksum();
+  }
 };
 
 /// The destination of an incoming message. By default the transport chooses the cheapest place for the payload: memory

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes an MPI library take pointers to device memory, on the double of the CUDA runtime: replaces the functions by
+// which spar sends and receives, and copies such messages by way of the host.
+#include "mpi_double.hpp"
+#include "runtime_double.hpp"
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace {
+
+struct transfer {
+  MPI_Request request;
+  std::unique_ptr<std::byte[]> host;
+  void* device; // of a receive; null for a send
+  std::size_t bytes;
+};
+std::vector<transfer> in_flight;
+
+using start = int (*)(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
+int send(start begin, const void* from, int bytes, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
+  const auto size = static_cast<std::size_t>(bytes);
+  if (!cuda_double::is_on_device(from)) return begin(from, bytes, MPI_BYTE, peer, tag, comm, request);
+  auto host = std::make_unique<std::byte[]>(size);
+  cuda_double::copy(host.get(), from, size);
+  ++mpi_double::sent;
+  const int code = begin(host.get(), bytes, MPI_BYTE, peer, tag, comm, request);
+  in_flight.push_back({*request, std::move(host), nullptr, size});
+  return code;
+}
+
+/// Called with the requests that have just ended.
+void end(MPI_Request request) {
+  std::erase_if(in_flight, [&](transfer& t) {
+    if (t.request != request) return false;
+    if (t.device == nullptr) return true;
+    cuda_double::copy(t.device, t.host.get(), t.bytes);
+    ++mpi_double::received;
+    return true;
+  });
+}
+
+} // namespace
+
+namespace mpi_double {
+bool takes_device_memory = true;
+int sent = 0, received = 0;
+} // namespace mpi_double
+
+extern "C" {
+
+int MPIX_Query_cuda_support() { return mpi_double::takes_device_memory ? 1 : 0; }
+
+int MPI_Isend(const void* from, int count, MPI_Datatype, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
+  return send(&PMPI_Isend, from, count, peer, tag, comm, request);
+}
+int MPI_Issend(const void* from, int count, MPI_Datatype, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
+  return send(&PMPI_Issend, from, count, peer, tag, comm, request);
+}
+int MPI_Irecv(void* to, int count, MPI_Datatype, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
+  if (!cuda_double::is_on_device(to)) return PMPI_Irecv(to, count, MPI_BYTE, peer, tag, comm, request);
+  auto host = std::make_unique<std::byte[]>(static_cast<std::size_t>(count));
+  const int code = PMPI_Irecv(host.get(), count, MPI_BYTE, peer, tag, comm, request);
+  in_flight.push_back({*request, std::move(host), to, static_cast<std::size_t>(count)});
+  return code;
+}
+int MPI_Test(MPI_Request* request, int* ended, MPI_Status* status) {
+  const MPI_Request tested = *request;
+  const int code = PMPI_Test(request, ended, status);
+  if (*ended != 0) end(tested);
+  return code;
+}
+int MPI_Testsome(int count, MPI_Request requests[], int* ended, int indices[], MPI_Status statuses[]) {
+  const std::vector<MPI_Request> tested(requests, requests + count);
+  const int code = PMPI_Testsome(count, requests, ended, indices, statuses);
+  for (int i = 0; i < *ended; ++i) end(tested[static_cast<std::size_t>(indices[i])]);
+  return code;
+}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduces on device memory over an MPI library that takes pointers to device memory, on doubles: see mpi_double.cpp.
+#include "mpi_double.hpp"
+#include "runtime_double.hpp"
+
+#include "on_host.hpp"
+
+#include <spar/mpi.hpp>
+#include <spar/on_device.cuh>
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace {
+
+using cuda_double::device_array, cuda_double::stream;
+
+std::vector<float> values_of(spar::rank_t rank, std::size_t n) {
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>((i * 37 + static_cast<std::size_t>(rank)) % 1000) / 7;
+  return x;
+}
+
+/// Compares two calls in device memory with two calls on the host.
+template <class Algorithm>
+void compare(spar::mpi& net, std::size_t n, const Algorithm& algorithm) {
+  SCOPED_TRACE(testing::Message() << n << " values");
+  std::vector<float> expected = values_of(net.rank(), n);
+  for (int call = 0; call < 2; ++call) spar::allreduce(net, std::span(expected), algorithm);
+  const stream work;
+  const device_array<float> x(std::vector<float>(n, 1));
+  spar::on_device gpu(net);
+  EXPECT_FALSE(gpu.lends());
+  x.write(work, values_of(net.rank(), n));
+  for (int call = 0; call < 2; ++call) spar::allreduce(gpu, spar::device_span(x.data(), n, work), algorithm);
+  EXPECT_EQ(x.read(work), expected);
+}
+
+/// Makes calls with small messages, which are part of an envelope, and with large ones, which travel in segments.
+void run(bool takes_device_memory, bool checksums) {
+  on_host::put = cuda_double::put;
+  mpi_double::takes_device_memory = takes_device_memory;
+  spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 6000});
+  net.set_checksums(checksums);
+  const bool in_place = takes_device_memory && !checksums && net.size() > 1;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    cuda_double::reset(seed);
+    mpi_double::sent = mpi_double::received = 0;
+    compare(net, 100, spar::ring{});
+    compare(net, 500, spar::recursive_doubling{});
+    EXPECT_EQ(mpi_double::sent + mpi_double::received, 0);
+    compare(net, 4000, spar::ring{});
+    // Two calls of 2 (P - 1) messages, each of 16000 / P bytes in segments of 6000.
+    const int segments = net.size() == 1 ? 0 : (16000 / net.size() + 5999) / 6000;
+    EXPECT_EQ(mpi_double::sent, in_place ? 2 * 2 * (net.size() - 1) * segments : 0);
+    EXPECT_EQ(mpi_double::received, mpi_double::sent);
+    compare(net, 6001, spar::recursive_doubling{});
+    compare(net, 6001, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3000}));
+  }
+  on_host::put = nullptr;
+}
+
+TEST(on_device_mpi, sends_large_messages_from_device_memory) { run(true, false); }
+TEST(on_device_mpi, copies_messages_to_the_host_if_mpi_cannot_take_them) { run(false, false); }
+TEST(on_device_mpi, copies_messages_to_the_host_for_their_checksums) { run(true, true); }
+
+} // namespace
