@@ -206,43 +206,62 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
   }
 }
 
-/// Rank 0 sends a message of two pieces, to which the receiver gives places.
+/// Rank 0 sends two messages of two pieces, to which the receiver gives places. The receiver's copies begin late.
 TEST_F(on_device_nccl, moves_several_pieces) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const auto first = values_of(1, 33), second = values_of(2, 20);
     const auto ended = outcomes(2, seed, {.eager_bytes = seed % 2 * 1000}, [&](net_type& net) {
       const stream work;
-      const device_array<float> a(std::vector<float>(33, 0)), b(std::vector<float>(20, 0));
-      auto& port = net.port();
+      const device_array<float> a(std::vector<float>(2 * 33, 0)), b(std::vector<float>(2 * 20, 0));
       if (net.rank() == 0) {
-        a.write(work, first);
-        b.write(work, second);
-        spar::message_pieces out{{}, {std::as_bytes(std::span(a.data(), 33)), std::as_bytes(std::span(b.data(), 20))}};
-        out.head.lengths = {33 * sizeof(float), 20 * sizeof(float), 0};
-        out.on_device = true;
-        const auto sending = port.send(out, 1, 0, work);
-        while (!sending.await_ready()) net.progress(true);
-        sending.await_resume();
+        a.write(work, values_of(1, 2 * 33));
+        b.write(work, values_of(2, 2 * 20));
       } else {
-        spar::message_buffer in(net.memory());
-        in.set_on_device(true);
-        in.place(0, std::span(a.data(), 33));
-        in.place(1, std::span(b.data(), 20));
-        const auto receiving = port.receive(in, 0, 0, work);
-        while (!receiving.await_ready()) net.progress(true);
-        receiving.await_resume();
+        cuda_double::stall(work);
       }
-      auto got = a.read(work);
+      for (const std::size_t message : {0U, 1U}) {
+        const std::span<float> first(a.data() + message * 33, 33), second(b.data() + message * 20, 20);
+        const auto complete = [&](const auto& operation) {
+          while (!operation.await_ready()) net.progress(true);
+          operation.await_resume();
+        };
+        if (net.rank() == 0) {
+          spar::message_pieces out{{}, {std::as_bytes(first), std::as_bytes(second)}};
+          out.head.lengths = {first.size_bytes(), second.size_bytes(), 0};
+          out.on_device = true;
+          complete(net.port().send(out, 1, 0, work));
+        } else {
+          spar::message_buffer in(net.memory());
+          in.set_on_device(true);
+          in.place(0, first);
+          in.place(1, second);
+          complete(net.port().receive(in, 0, 0, work));
+        }
+      }
+      auto all = a.read(work);
       const auto more = b.read(work);
-      got.insert(got.end(), more.begin(), more.end());
-      return got;
+      all.insert(all.end(), more.begin(), more.end());
+      return all;
     });
-    for (const outcome& o : ended) {
-      EXPECT_EQ(o.error, "");
-      EXPECT_TRUE(std::equal(first.begin(), first.end(), o.values.begin()));
-      EXPECT_TRUE(std::equal(second.begin(), second.end(), o.values.begin() + 33));
-    }
+    for (const outcome& o : ended) EXPECT_EQ(o.error, "");
+    EXPECT_TRUE(ended[0].values == ended[1].values) << "seed " << seed;
   }
+}
+
+TEST_F(on_device_nccl, does_not_wait_for_ever_before_it_allocates) {
+  const auto ended = outcomes(3, 1, {.eager_bytes = 0}, [](net_type& net) {
+    const device_array<float> x(values_of(net.rank(), 300));
+    auto on_host = values_of(net.rank(), 2000);
+    cuda_double::hold(true); // transfers do not end
+    auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
+    while (nccl_double::of_this_thread().groups == 0) net.progress(false);
+    net.set_deadline(0.5);
+    spar::on_device gpu(net);
+    spar::allreduce(gpu, spar::device_span(x.data(), 300), spar::ring{});
+    return on_host;
+  });
+  cuda_double::hold(false);
+  for (const outcome& o : ended)
+    EXPECT_NE(o.error.find("has waited for 0.5 s for NCCL to end its transfers"), std::string::npos) << o.error;
 }
 
 /// Plans one failure after another on rank 1 by `plan(number)`, later only some, as long as `count()` reaches the

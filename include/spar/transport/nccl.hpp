@@ -137,18 +137,16 @@ class nccl_port : public decorated_port<Control> {
     if (poll && has_device_work()) sched_yield();
   }
 
-  /// Waits until NCCL works on no transfer of this rank, but resumes no coroutine and submits no epoch; if the
-  /// communicator has failed, ends the transfers. Cannot deadlock: each rank answers offers meanwhile, and a rank that
-  /// has not submitted its part of the least epoch in flight anywhere has nothing in flight, so it does not wait here.
+  /// Waits until NCCL works on no transfer of this rank, but resumes no coroutine; aborts after the deadline. Cannot
+  /// deadlock: each rank answers offers meanwhile, and a rank that has not submitted its part of the least epoch in
+  /// flight anywhere has nothing in flight, so it does not wait here.
   void wait_until_idle() noexcept {
     const scheduler::pause none_resumed(scheduler());
-    for (; !is_idle(); sched_yield()) {
-      try {
-        inner().progress(false);
-      } catch (...) {
-        detail::abort(inner(), message_of(std::current_exception()));
-      }
-      work_on_transfers(false);
+    try {
+      wait_for([this] { return is_idle(); }, "NCCL to end its transfers");
+    } catch (...) {
+      detail::abort(inner(), message_of(std::current_exception()));
+      end_device_work();
     }
   }
 
@@ -295,12 +293,12 @@ class nccl_port : public decorated_port<Control> {
   }
 
   /// Completes transfers and submits epochs. If NCCL or CUDA fails, aborts, and all transfers end in the error.
-  void work_on_transfers(bool submits = true) noexcept {
+  void work_on_transfers() noexcept {
     if (node().dead()) return end_device_work();
     try {
       if (!is_idle() && device_->settled()) end_launch(); // also finds errors of transfers in flight
       while (!in_flight_.empty() && in_flight_.first()->ended.complete()) end(in_flight_.pop_front());
-      while (submits && launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
+      while (launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
     } catch (...) {
       transfers_.set_error(std::current_exception());
       detail::abort(inner(), message_of(std::current_exception()));
