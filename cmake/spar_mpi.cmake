@@ -68,12 +68,15 @@ elseif(NOT "smpi" IN_LIST spar_mpi_flavours)
   endif()
 endif()
 
-# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...]): adds <name>_<flavour> for each MPI library found. The
-# text <flavour> in the name of a library stands for openmpi or mpich. The quick set builds only the first program;
-# scripts/program builds any of them.
+# spar_add_mpi_program(name SOURCES file... [LIBRARIES lib...] [FULL]): adds <name>_<flavour> for each MPI library. The
+# text <flavour> in the name of a library stands for openmpi or mpich. The quick set builds only the first program, and
+# none that is FULL; scripts/program builds any of them.
 function(spar_add_mpi_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "SOURCES;LIBRARIES")
   set(full "")
+  if(arg_FULL)
+    set(full FULL)
+  endif()
   foreach(flavour IN LISTS spar_mpi_flavours)
     string(REPLACE "<flavour>" "${flavour}" libraries "${arg_LIBRARIES}")
     spar_add_program(${name}_${flavour} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${libraries} ${full})

@@ -36,7 +36,8 @@ function(spar_choose_precompiled variable test_target base)
 endfunction()
 
 # The quick set builds each test once: LARGE tests, which would take too long with sanitizers, in the preset test
-# (without assertions), and the other tests in the preset debug (with assertions).
+# (without assertions), and the other tests in a preset with sanitizers and assertions. With --full, the preset test
+# builds all tests, because the other presets may use clang++.
 if(SPAR_ASSERTION_LEVEL STREQUAL "0")
   set(spar_large_only TRUE)
 else()
@@ -70,7 +71,6 @@ endfunction()
 function(spar_add_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
-     OR (spar_large_only AND NOT arg_LARGE)
      OR (SPAR_SANITIZE AND arg_PLAIN)
      OR (SPAR_SANITIZE MATCHES "thread" AND (arg_ONE_THREAD OR arg_KERNEL)))
     return()
@@ -83,7 +83,9 @@ function(spar_add_test path)
     set(arg_TIMEOUT 300)
   endif()
   set(full "")
-  if(arg_FULL OR (arg_LARGE AND SPAR_SANITIZE))
+  if(arg_FULL
+     OR (arg_LARGE AND SPAR_SANITIZE)
+     OR (spar_large_only AND NOT arg_LARGE))
     set(full FULL)
   endif()
   spar_choose_precompiled(precompiled ${test_target} spar_test_base)
@@ -128,13 +130,14 @@ function(spar_add_fuzz_target name)
 endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
-#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE])
+#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY])
 # Adds the test layer.name.<flavour>.<p> for every MPI library and every number of ranks p; tests of FULL_RANKS have the
 # label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. With
-# sanitizers, only the first MPI library is tested. The program is a GoogleTest program with the main() of
+# ONE_LIBRARY, only the tests of the first MPI library belong to the quick set. With sanitizers, only the first MPI
+# library is tested. The program is a GoogleTest program with the main() of
 # tests/support/mpi_main.cpp, unless OWN_MAIN is given.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE" "HOSTS;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE;ONE_LIBRARY" "HOSTS;TIMEOUT"
                         "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
@@ -159,7 +162,7 @@ function(spar_add_mpi_test path)
       continue()
     endif()
     set(full "")
-    if(arg_FULL)
+    if(arg_FULL OR (arg_ONE_LIBRARY AND NOT first))
       set(full FULL)
     endif()
     set(target ${test_target}_test_${flavour})

@@ -62,8 +62,8 @@ void compare_qsgd(const vector<T>& x, std::size_t bucket, std::uint64_t position
 
 template <class T>
 void compare_qsgd(std::size_t n, std::uint64_t seed, bool special) {
-  for (const std::size_t bucket : {1, 127, 128, 1024, 5000}) {
-    for (const std::uint64_t position : {0, 1'000'003}) {
+  for (const std::size_t bucket : {1U, 127U, 128U, 1024U, 5000U}) {
+    for (const std::uint64_t position : {0U, 1'000'003U}) {
       if (bucket == 1 && n > 500) continue;
       const auto x = values<T>(n, seed, special);
       compare_qsgd<2>(x, bucket, position);
@@ -74,7 +74,7 @@ void compare_qsgd(std::size_t n, std::uint64_t seed, bool special) {
 }
 
 TEST(device_qsgd, has_the_bytes_of_the_host_for_every_size) {
-  for (const std::size_t n : {0, 1, 3, 4, 5, 129, 1023, 1025, 3000}) compare_qsgd<float>(n, n, false);
+  for (const std::size_t n : {0U, 1U, 3U, 4U, 5U, 129U, 1023U, 1025U, 3000U}) compare_qsgd<float>(n, n, false);
 }
 
 TEST(device_qsgd, has_the_bytes_of_the_host_for_special_values_and_every_type) {
@@ -126,7 +126,7 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
 }
 
 TEST(device_short_floats, have_the_bits_of_the_host) {
-  for (const std::size_t n : {0, 1, 255, 2047, 2048, 2049, 10'000}) {
+  for (const std::size_t n : {0U, 1U, 255U, 2047U, 2048U, 2049U, 10'000U}) {
     compare_short<spar::kernel::bfloat16_code, float>(n, n, true);
     compare_short<spar::kernel::half_code, float>(n, n + 1, true);
     compare_short<spar::kernel::half_code, double>(n, n + 2, false);

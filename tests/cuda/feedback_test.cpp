@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Error feedback on the device: bits, order of streams, bad input and errors of CUDA.
 #include "feedback_suite.hpp"
+#include "support/extent.hpp"
 
 #include <string>
 
@@ -11,21 +12,26 @@ TEST_F(feedback, has_the_bits_of_the_host) {
   for (const spar::rank_t ranks : {1, 2, 3, 5}) {
     cuda_double::reset(static_cast<std::uint64_t>(ranks));
     on_host::machine::seed = static_cast<std::uint64_t>(ranks);
-    compare<float>(ranks, 5000, spar::compose(exact_topk{.k = 40}, spar::split_allgather{}));
-    compare<float>(ranks, 300, spar::compose(exact_topk{.density = 0.4}, spar::recursive_doubling{}), spar::average{});
-    compare<double>(ranks, 1000, spar::compose(exact_topk{.k = 30}, spar::gather_and_merge{}));
-    compare<float, std::uint64_t>(ranks, 700, spar::compose(exact_topk{.k = 7}, spar::recursive_doubling{}));
-    compare<std::int32_t>(ranks, 300, spar::compose(exact_topk{.k = 31}, spar::recursive_doubling{}));
-    compare<float>(ranks, 1, spar::compose(exact_topk{.k = 1}, spar::recursive_doubling{}));
-    compare<float>(ranks, 100, spar::compose(exact_topk{}, spar::recursive_doubling{})); // selects nothing
-    compare<float>(ranks, 0, spar::compose(exact_topk{.density = 0.5}, spar::recursive_doubling{}));
+    int number = ranks / 2;
+    const auto runs = [&number] { return spar_test::runs_case(2, number++); };
+    if (runs()) compare<float>(ranks, 5000, spar::compose(exact_topk{.k = 40}, spar::split_allgather{}));
+    if (runs())
+      compare<float>(ranks, 300, spar::compose(exact_topk{.density = 0.4}, spar::recursive_doubling{}),
+                     spar::average{});
+    if (runs()) compare<double>(ranks, 1000, spar::compose(exact_topk{.k = 30}, spar::gather_and_merge{}));
+    if (runs())
+      compare<float, std::uint64_t>(ranks, 700, spar::compose(exact_topk{.k = 7}, spar::recursive_doubling{}));
+    if (runs()) compare<std::int32_t>(ranks, 300, spar::compose(exact_topk{.k = 31}, spar::recursive_doubling{}));
+    if (runs()) compare<float>(ranks, 1, spar::compose(exact_topk{.k = 1}, spar::recursive_doubling{}));
+    if (runs()) compare<float>(ranks, 100, spar::compose(exact_topk{}, spar::recursive_doubling{})); // selects nothing
+    if (runs()) compare<float>(ranks, 0, spar::compose(exact_topk{.density = 0.5}, spar::recursive_doubling{}));
   }
 }
 
 TEST_F(feedback, orders_calls_on_different_streams) {
   constexpr std::size_t n = 40;
   const auto parts = spar::compose(exact_topk{.k = 4}, spar::recursive_doubling{});
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 60 : 20); ++seed) {
     cuda_double::reset(seed);
     on_ranks(1, [&](spar::threads& net) {
       const stream works[2];

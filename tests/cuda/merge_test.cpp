@@ -79,15 +79,15 @@ void compare(std::size_t a, std::size_t b, std::uint64_t n, std::uint64_t seed, 
 }
 
 TEST(device_merge, of_every_size_around_a_tile_has_the_bits_of_the_host) {
-  for (const std::size_t a : {0, 1, 2, 255, 1024, 2047, 2048, 2049, 6000}) {
-    for (const std::size_t b : {0, 1, 1025, 2048, 5001}) compare<float, std::uint32_t>(a, b, 9000, a * 10'007 + b);
+  for (const std::size_t a : {0U, 1U, 2U, 255U, 1024U, 2047U, 2048U, 2049U, 6000U}) {
+    for (const std::size_t b : {0U, 1U, 1025U, 2048U, 5001U}) compare<float, std::uint32_t>(a, b, 9000, a * 10'007 + b);
   }
 }
 
 TEST(device_merge, folds_equal_indices_on_every_edge) {
   // Both operands have all indices, or nearly all, so that every edge of a tile and of a thread separates a pair in
   // some case.
-  for (const std::size_t missing : {0, 1, 2, 3, 7, 100})
+  for (const std::size_t missing : {0U, 1U, 2U, 3U, 7U, 100U})
     compare<float, std::uint32_t>(5000, 5000 - missing, 5000, missing);
   coo<float, std::uint32_t> even, odd;
   for (std::uint32_t i = 0; i < 5000; ++i) (i % 2 == 0 ? even : odd).indices.push_back(i);
@@ -172,8 +172,8 @@ vector<coo<T, Index>> random_streams(std::size_t count, std::size_t entries, std
 }
 
 TEST(device_merge_many, has_the_bits_of_the_host) {
-  for (const std::size_t count : {0, 1, 2, 3, 8, 13}) {
-    for (const std::uint64_t range : {1, 31, 8191, 8192, 8193, 30'000}) {
+  for (const std::size_t count : {0U, 1U, 2U, 3U, 8U, 13U}) {
+    for (const std::uint64_t range : {1U, 31U, 8191U, 8192U, 8193U, 30'000U}) {
       const std::size_t entries = range / 3 + 1;
       compare_many(random_streams<float, std::uint32_t>(count, entries, 100, 100 + range, count), 100, 100 + range);
     }
@@ -181,7 +181,7 @@ TEST(device_merge_many, has_the_bits_of_the_host) {
 }
 
 TEST(device_merge_many, of_every_density_type_and_operation) {
-  for (const std::size_t entries : {1, 10, 5000, 20'000})
+  for (const std::size_t entries : {1U, 10U, 5000U, 20'000U})
     compare_many(random_streams<float, std::uint32_t>(5, entries, 0, 20'000, entries), 0, 20'000);
   compare_many(random_streams<double, std::uint64_t>(5, 3000, 1ULL << 40, (1ULL << 40) + 9000, 1), 1ULL << 40,
                (1ULL << 40) + 9000, spar::maximum{});

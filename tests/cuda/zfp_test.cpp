@@ -83,7 +83,7 @@ vector<T> values(std::size_t n, int range, std::uint64_t seed) {
 }
 
 TEST(device_zfp, has_the_bits_of_libzfp_for_every_size) {
-  for (const std::size_t n : {0, 1, 2, 3, 4, 5, 127, 128, 129, 255, 257, 511, 513, 1023}) {
+  for (const std::size_t n : {0U, 1U, 2U, 3U, 4U, 5U, 127U, 128U, 129U, 255U, 257U, 511U, 513U, 1023U}) {
     for (const unsigned bits : {16U, 32U, 33U, 128U}) compare(values<float>(n, 4, n + bits), bits);
   }
 }
