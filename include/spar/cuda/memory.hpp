@@ -71,7 +71,12 @@ namespace detail {
 
 /// Allocates page-locked host memory: an upstream resource for a `pool`.
 class pinned_resource final : public std::pmr::memory_resource {
+ public:
+  explicit pinned_resource(const device_pool::owner& of) noexcept : owner_(of) {}
+
+ private:
   void* do_allocate(std::size_t bytes, std::size_t) override {
+    if (owner_.allocates != nullptr) owner_.allocates(owner_.self);
     void* block = nullptr;
     check_cuda(cudaMallocHost(&block, bytes), "cudaMallocHost");
     return block;
@@ -80,6 +85,8 @@ class pinned_resource final : public std::pmr::memory_resource {
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
   }
+
+  device_pool::owner owner_;
 };
 
 } // namespace detail

@@ -43,8 +43,8 @@ struct share_numbers {
 /// sender, in an order that events give, and no rank waits for a device. A transport that carries device memory
 /// (`nccl`) gets the message with the stream of the values. One that takes device memory (`mpi`, if the MPI library
 /// does) sends a large message from its place, once the work on it has ended, and receives it in device memory.
-/// Otherwise the payload travels by way of page-locked memory: `send` waits for its copy to the host, and a receive
-/// starts a copy to the device.
+/// Otherwise, and with checksums, which the processor computes, the payload travels by way of page-locked memory:
+/// `send` waits for its copy to the host, and a receive starts a copy to the device.
 template <transport Inner>
 class device_port : public decorated_port<Inner> {
   using decorated_port<Inner>::inner;
@@ -75,21 +75,20 @@ class device_port : public decorated_port<Inner> {
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     if constexpr (carries) {
-      return sent(inner().send(out, peer, tag, values_->stream()), *this, nullptr);
-    } else {
-      message_pieces passed = out;
-      outgoing* const mine = out.on_device ? (lends_ ? lend(passed) : to_host(passed)) : nullptr;
-      return sent(inner().send(passed, peer, tag), *this, mine);
+      if (!this->node().checksums()) return sent(inner().send(out, peer, tag, values_->stream()), *this, nullptr);
     }
+    message_pieces passed = out;
+    outgoing* const mine = out.on_device ? (lends_ ? lend(passed) : to_host(passed)) : nullptr;
+    return sent(inner().send(passed, peer, tag), *this, mine);
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     if constexpr (carries) {
-      return received(inner().receive(in, peer, tag, values_->stream()), *this, in, nullptr);
-    } else {
-      arrival* const host = in.on_device() && !lends_ ? next_arrival() : nullptr;
-      message_buffer& into = host != nullptr ? host->message : in;
-      return received(inner().receive(into, peer, tag), *this, in, host);
+      if (!this->node().checksums())
+        return received(inner().receive(in, peer, tag, values_->stream()), *this, in, nullptr);
     }
+    arrival* const host = in.on_device() && !lends_ ? next_arrival() : nullptr;
+    message_buffer& into = host != nullptr ? host->message : in;
+    return received(inner().receive(into, peer, tag), *this, in, host);
   }
 
   /// Throws `invalid_argument` if the wrapped transport has a progress thread, on which calls would go on: its current
@@ -288,7 +287,7 @@ class device_port : public decorated_port<Inner> {
   static bool lends_still(void* self) noexcept { return static_cast<device_port*>(self)->node().loans().any(); }
 
   bool lends_ = false;
-  detail::pinned_resource page_locked_;
+  detail::pinned_resource page_locked_{{&end_transfers, nullptr, this}};
   pool pinned_{page_locked_};
   device_pool memory_{{&end_transfers, &lends_still, this}};
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
