@@ -137,7 +137,7 @@ class on_device {
 /// those of NaN. `algorithm` is `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
 /// alone or composed with `storage::bfloat16`, `half`, `qsgd` or `zfp`; the device must be able to call `op`. The
 /// values are read after all work that was in `x.stream` when the function was called; work that is put into the stream
-/// after it has returned sees the result. Over `threads` and `nccl`, all ranks must pass values in device memory. If
+/// after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If
 /// the call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values are not
 /// in memory of the current device, or if `net` has a progress thread. If CUDA fails, the communicator is aborted,
 /// because other ranks may wait, and `cuda_error` is thrown.
