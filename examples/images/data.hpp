@@ -2,7 +2,8 @@
 // Reads images and their classes from gzipped IDX files (Fashion-MNIST or MNIST).
 #pragma once
 
-#include <fmt/format.h>
+#include "image_set.hpp"
+
 #include <zlib.h>
 
 #include <algorithm>
@@ -15,15 +16,6 @@
 #include <vector>
 
 namespace images {
-
-inline constexpr std::size_t side = 28, pixels = side * side, classes = 10;
-
-/// Images of `pixels` bytes each, and the class of each image.
-struct image_set {
-  std::vector<std::uint8_t> images, labels;
-
-  std::size_t size() const { return labels.size(); }
-};
 
 /// Reads an IDX file of bytes. `rest` gives the dimensions after the first; the function reads at most `limit` items of
 /// the first dimension. Throws std::runtime_error if the file is missing, damaged, or has other dimensions.
@@ -40,12 +32,14 @@ inline std::vector<std::uint8_t> read_idx(const std::string& path, std::vector<s
     return std::size_t{bytes[0]} << 24 | std::size_t{bytes[1]} << 16 | std::size_t{bytes[2]} << 8 | bytes[3];
   };
   if (number() != 0x800 + 1 + rest.size()) { // IDX magic number: type byte, number of dimensions
-    throw std::runtime_error(fmt::format("{} is not an IDX file of bytes with {} dimensions", path, 1 + rest.size()));
+    throw std::runtime_error(path + " is not an IDX file of bytes with " + std::to_string(1 + rest.size()) +
+                             " dimensions");
   }
   std::size_t size = std::min(number(), limit);
   for (const std::size_t due : rest) {
     if (const std::size_t found = number(); found != due) {
-      throw std::runtime_error(fmt::format("{} has {} rows or columns, expected {}", path, found, due));
+      throw std::runtime_error(path + " has " + std::to_string(found) + " rows or columns, expected " +
+                               std::to_string(due));
     }
     size *= due;
   }
@@ -61,12 +55,14 @@ inline image_set read_images(const std::string& directory, const std::string& pa
   set.images = read_idx(directory + "/" + part + "-images-idx3-ubyte.gz", {side, side}, limit);
   set.labels = read_idx(directory + "/" + part + "-labels-idx1-ubyte.gz", {}, limit);
   if (set.images.size() != set.size() * pixels) {
-    throw std::runtime_error(fmt::format("{} has {} images of the part {}, but {} labels", directory,
-                                         set.images.size() / pixels, part, set.size()));
+    throw std::runtime_error(directory + " has " + std::to_string(set.images.size() / pixels) + " images of the part " +
+                             part + ", but " + std::to_string(set.size()) + " labels");
   }
   for (const unsigned label : set.labels) {
-    if (label >= classes)
-      throw std::runtime_error(fmt::format("{} has an image of class {}, expected a class below 10", directory, label));
+    if (label >= classes) {
+      throw std::runtime_error(directory + " has an image of class " + std::to_string(label) +
+                               ", expected a class below 10");
+    }
   }
   return set;
 }

@@ -41,7 +41,7 @@ def write_programs(page, directory):
 def check():
     import tree
 
-    shown = [n for n in tree.files(".cpp", ".hpp", ".cu")
+    shown = [n for n in tree.files(".cpp", ".hpp", ".cu", ".cuh")
              if not n.startswith("tests/") or n.startswith("tests/extending/")]
     sources = [squeezed(tree.text(n)) for n in shown]
     for name in tree.files(".md"):
