@@ -132,8 +132,8 @@ endfunction()
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
 #                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY])
 # Adds the test layer.name.<flavour>.<p> for every MPI library and every number of ranks p; tests of FULL_RANKS have the
-# label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. With
-# ONE_LIBRARY, only the tests of the first MPI library belong to the quick set. With sanitizers, only the first MPI
+# label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. The
+# quick set has hosts, and tests with ONE_LIBRARY, only for the first MPI library. With sanitizers, only the first MPI
 # library is tested. The program is a GoogleTest program with the main() of
 # tests/support/mpi_main.cpp, unless OWN_MAIN is given.
 function(spar_add_mpi_test path)
@@ -208,6 +208,9 @@ function(spar_add_mpi_test path)
     foreach(ranks IN LISTS arg_FULL_RANKS)
       set_property(TEST ${test_name}.${flavour}.${ranks} APPEND PROPERTY LABELS full)
     endforeach()
+    if(arg_HOSTS AND NOT first)
+      set_property(TEST ${test_name}.${flavour}.hosts APPEND PROPERTY LABELS full)
+    endif()
   endforeach()
 endfunction()
 
