@@ -120,7 +120,10 @@ class device_feedback {
 
  private:
   static void copy(T* to, const T* from, std::size_t count, cudaMemcpyKind kind) {
-    if (count > 0) detail::check_cuda(cudaMemcpy(to, from, count * sizeof(T), kind), "cudaMemcpy");
+    if (count == 0) return;
+    detail::check_cuda(cudaMemcpy(to, from, count * sizeof(T), kind), "cudaMemcpy");
+    // A short copy to the device may still be on its way, and other streams do not wait for it.
+    detail::check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
   void check_length(std::uint64_t n) const {
     if (length_ > 0 && length_ != n)
