@@ -41,7 +41,8 @@ class staged {
     }
     detail::check_on_device(*net_, x);
     const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
-    detail::pinned_memory::lease host = detail::or_abort(*net_, [&] { return pinned_.take(bytes); });
+    detail::pinned_memory::lease host =
+        detail::or_abort(*net_, [&] { return pinned_.take(bytes, [&] { detail::end_transfers(*net_); }); });
     detail::or_abort(*net_, [&] {
       detail::check_cuda(cudaMemcpyAsync(host.data(), x.data, bytes, cudaMemcpyDeviceToHost, x.stream),
                          "cudaMemcpyAsync to the host");

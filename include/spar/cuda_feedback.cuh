@@ -138,6 +138,7 @@ class device_feedback {
   template <communicates Net>
   sparse_stream<T, Index> select(Net& net, device_span<T> x) {
     const double begin = endpoint::now();
+    if (!accumulated_.has_room(x.size)) detail::end_transfers(net);
     accumulated_.reserve(x.size);
     sparse_stream<T, Index> mine =
         entries_.select(net, algorithm_.select, next_.select, x, residual(), accumulated_.data());

@@ -55,13 +55,15 @@ class call_on_device {
 
 } // namespace detail
 
-/// The handle of a non-blocking call on values in device memory. The `on_device` object must outlive it.
+/// The handle of a non-blocking call on values in device memory. The `on_device` object and the user's stream must
+/// outlive it. The values must not be freed before `wait` has returned or thrown, also after `cancel`.
 template <class Port>
 class [[nodiscard]] pending_on_device {
  public:
   pending_on_device(detail::call_on_device<Port> order, detail::pending_call<Port, void> call) noexcept
       : order_(order), call_(std::move(call)) {}
-  pending_on_device(const pending_on_device&) = delete;
+  pending_on_device(pending_on_device&& other) noexcept
+      : order_(other.order_), call_(std::move(other.call_)), waited_(std::exchange(other.waited_, true)) {}
   /// Waits for the call unless `wait` was called, and ignores its errors.
   ~pending_on_device() {
     try {

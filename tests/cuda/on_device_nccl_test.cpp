@@ -10,6 +10,8 @@
 
 #include "on_host.hpp"
 
+#include <spar/cuda.hpp>
+#include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 
 #include <gtest/gtest.h>
@@ -123,7 +125,7 @@ void compare(rank_t ranks, std::size_t n, const Algorithm& algorithm, std::uint6
 }
 
 TEST_F(on_device_nccl, has_the_bits_of_the_host) {
-  constexpr std::uint64_t seeds = spar_test::is_shortened ? 3 : 6; // each third has another limit for small payloads
+  const std::uint64_t seeds = spar_test::runs_all_cases() ? 6 : 3; // each third has another limit for small payloads
   for (const rank_t ranks : {1, 2, 3, 5}) {
     compare(ranks, 700, spar::ring{}, seeds);
     compare(ranks, 300, spar::recursive_doubling{}, seeds);
@@ -203,6 +205,43 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
   for (std::uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
     const auto got =
         outcomes(3, seed, {.eager_bytes = seed % 3 * 600}, [&](net_type& net) { return run(net, on_device); });
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(got[r].error, "");
+      EXPECT_TRUE(got[r].values == expected[r].values) << "seed " << seed;
+    }
+  }
+}
+
+/// Error feedback moves rounding errors to the device while messages are in flight; a call on the host is beside it.
+TEST_F(on_device_nccl, error_feedback_and_staged_allocate_only_while_nccl_is_idle) {
+  const auto rounds = compose(spar::storage::bfloat16{}, spar::ring{.piece = 60});
+  const auto run = [&](net_type& net, bool device) {
+    const stream work;
+    auto values = values_of(net.rank(), 700), on_host = values_of(net.rank() + 5, 3000);
+    const device_array<float> x(values), y(values);
+    auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
+    if (device) {
+      spar::staged gpu(net);
+      auto reduce = spar::with_device_feedback<float>(rounds);
+      reduce(net, spar::device_span(x.data(), 700, work));
+      spar::allreduce(gpu, spar::device_span(y.data(), 700, work), spar::ring{});
+    } else {
+      auto reduce = spar::with_error_feedback<float>(rounds);
+      auto other = values;
+      reduce(net, std::span(values));
+      spar::allreduce(net, std::span(other), spar::ring{});
+      values.insert(values.end(), other.begin(), other.end());
+    }
+    beside.wait();
+    if (!device) return values;
+    auto all = x.read(work);
+    const auto more = y.read(work);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto expected = outcomes(3, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) { return run(net, false); });
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    const auto got = outcomes(3, seed, {.eager_bytes = 0}, [&](net_type& net) { return run(net, true); });
     for (std::size_t r = 0; r < got.size(); ++r) {
       EXPECT_EQ(got[r].error, "");
       EXPECT_TRUE(got[r].values == expected[r].values) << "seed " << seed;

@@ -211,7 +211,9 @@ TEST_F(on_device, runs_several_calls_at_once) {
           if (waits) y.wait();
         } // the destructor waits
         while (!x.done()) continue;
-        x.wait();
+        std::vector<decltype(x)> handles;
+        handles.push_back(std::move(x));
+        handles.front().wait();
         first = a.read(one), second = b.read(two);
       } else {
         spar::allreduce(net, std::span(first), spar::ring{});

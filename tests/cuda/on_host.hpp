@@ -87,15 +87,17 @@ class machine {
   static inline std::uint64_t seed = 1;                   ///< decides the order of the next launches
   static inline unsigned resident = 3;                    ///< the number of blocks that run at the same time
   static inline std::uint64_t most_switches = 20'000'000; ///< between threads, before a launch counts as endless
+  static inline unsigned last_blocks = 0; ///< if not 0, only so many blocks of a launch run, the last ones
   static inline std::uint64_t launches = 0;
   static inline machine* current = nullptr;
 
   machine(unsigned blocks, unsigned threads, std::size_t shared, std::function<void()> kernel)
-      : blocks_(blocks), threads_(threads), shared_(shared), kernel_(std::move(kernel)), random_(seed + launches++) {}
+      : blocks_(blocks), threads_(threads), shared_(shared), kernel_(std::move(kernel)), random_(seed + launches++),
+        begun_(last_blocks > 0 && last_blocks < blocks ? blocks - last_blocks : 0) {}
 
   void run() {
     current = this;
-    while (resident_.size() < std::min(resident, blocks_)) begin_block();
+    while (resident_.size() < resident && begun_ < blocks_) begin_block();
     while (!resident_.empty()) {
       if (ready_.empty()) throw_stuck();
       if (++switches_ > most_switches) throw kernel_error("a kernel spins without an end");

@@ -22,7 +22,7 @@ class device_array {
 
   /// Makes room for `size` values. The values of a smaller array are lost. Throws `cuda_error` if there is no memory.
   void reserve(std::uint64_t size) {
-    if (size <= size_) return;
+    if (has_room(size)) return;
     cudaFree(std::exchange(data_, nullptr));
     size_ = 0;
     void* memory = nullptr;
@@ -30,6 +30,7 @@ class device_array {
     data_ = static_cast<T*>(memory);
     size_ = size;
   }
+  [[nodiscard]] bool has_room(std::uint64_t size) const noexcept { return size <= size_; }
   [[nodiscard]] T* data() const noexcept { return data_; }
 
  private:

@@ -23,6 +23,14 @@ auto or_abort(Net& net, Work work) {
   }
 }
 
+/// To be called before memory is allocated or freed, because CUDA may then wait for the device: if the transport of
+/// `net` lets the device work on messages, waits for them. Otherwise CUDA might wait for messages of other ranks, which
+/// may wait for this one.
+template <communicates Net>
+void end_transfers(Net& net) noexcept {
+  if constexpr (requires { port_of(net).wait_until_idle(); }) port_of(net).wait_until_idle();
+}
+
 /// Waits until the work in `stream` that uses the buffer has ended. Meanwhile the rank takes part in the rounds of
 /// partial collectives. Throws `cuda_error` if the work has failed.
 template <communicates Net>

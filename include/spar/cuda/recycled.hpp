@@ -87,11 +87,17 @@ class recycled_memory {
     buffer* buffer_ = nullptr;
   };
 
-  /// Returns a buffer of at least `bytes` bytes: the smallest that is free, otherwise a new one. Throws `cuda_error` if
-  /// there is no memory.
-  [[nodiscard]] lease take(std::size_t bytes) {
+  /// Returns a buffer of at least `bytes` bytes: the smallest that is free, otherwise a new one, before whose
+  /// allocation it calls `prepare()`. Throws `cuda_error` if there is no memory.
+  template <class Prepare>
+  [[nodiscard]] lease take(std::size_t bytes, Prepare prepare) {
     lease taken = take_free(bytes);
-    return taken.empty() ? lease(buffers_.emplace_back(kind_, bytes)) : std::move(taken);
+    if (!taken.empty()) return taken;
+    prepare();
+    return lease(buffers_.emplace_back(kind_, bytes));
+  }
+  [[nodiscard]] lease take(std::size_t bytes) {
+    return take(bytes, [] {});
   }
   /// Returns the smallest free buffer of at least `bytes` bytes, or an empty lease if there is none.
   [[nodiscard]] lease take_free(std::size_t bytes) {

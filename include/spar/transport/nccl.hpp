@@ -150,9 +150,13 @@ class nccl_port : public decorated_port<Control> {
     }
   }
 
+  /// Whether NCCL may still read a payload in device memory whose call has failed. The memory must not be used again.
+  [[nodiscard]] bool reads_freed_memory() const noexcept { return reads_freed_memory_; }
+
   /// Called by an operation that is destroyed. A cancelled transfer goes on without its coroutine, because the peer may
   /// already count on it; only the failure of the communicator ends it.
   void abandon(transfer* t) {
+    if (!t->done && t->on_device && !t->receives) reads_freed_memory_ = true;
     if (!t->done && !node().dead() && keep_payload(*t)) {
       t->cancelled = true;
       return;
@@ -253,7 +257,8 @@ class nccl_port : public decorated_port<Control> {
     return t;
   }
   /// Copies the payload of a transfer that is not submitted yet, because its operation is destroyed. Returns false, and
-  /// aborts, if there is no memory. A payload in device memory exists until the communicator has failed.
+  /// aborts, if there is no memory. A payload in device memory exists until the transfer ends: see
+  /// `reads_freed_memory`.
   bool keep_payload(transfer& t) noexcept {
     if (t.receives || t.on_device || t.at == transfer::stage::submitted) return true;
     try {
@@ -394,6 +399,7 @@ class nccl_port : public decorated_port<Control> {
   detail::nccl_agreement transfers_;
   std::vector<transfer*> due_; // the transfers of one group
   group* launching_ = nullptr; // submitted, but perhaps not yet in the stream
+  bool reads_freed_memory_ = false;
   detail::record_queue<group> in_flight_;
   detail::control_subscriber subscriber_;
 };

@@ -38,6 +38,8 @@ class device_entries {
   sparse_stream<T, Index> select(Net& net, const Selector& by, state_of<Selector>& now, device_span<T> x,
                                  const T* residual, T* accumulated) {
     last_.order(x.stream); // the last vector may have had another stream
+    net_ = &net;
+    end_transfers_ = [](void* of) noexcept { end_transfers(*static_cast<Net*>(of)); };
     x_ = {accumulated, x.size, x.stream};
     sparse_stream<T, Index> mine;
     ordered([&] {
@@ -60,7 +62,7 @@ class device_entries {
       if (entries < x_.size) clear(x, static_cast<std::size_t>(x_.size) * sizeof(T), x_.stream);
       if (entries == 0) return;
       if (sum.is_dense()) {
-        pinned_memory::lease host = pinned_.take(entries * sizeof(T));
+        pinned_memory::lease host = take_pinned(entries * sizeof(T));
         to_device(x + sum.first(), sum.values().data(), entries, static_cast<std::byte*>(host.data()));
         host.used_by(x_.stream);
       } else {
@@ -126,7 +128,7 @@ class device_entries {
     const auto n = static_cast<std::size_t>(x_.size);
     auto all = sparse_stream<T, Index>::dense(memory_of(net), n, 0, n);
     if (n == 0) return all;
-    pinned_memory::lease host = pinned_.take(n * sizeof(T));
+    pinned_memory::lease host = take_pinned(n * sizeof(T));
     to_host(static_cast<T*>(host.data()), x_.data, n);
     clear(x_.data, n * sizeof(T), x_.stream);
     wait_for_device(net, host, x_.stream);
@@ -137,7 +139,7 @@ class device_entries {
   template <communicates Net>
   sparse_stream<T, Index> take_largest(Net& net, std::uint64_t k, kernel::cut<T>& where) {
     if (k == 0) return sparse_stream<T, Index>::sparse(memory_of(net), x_.size, 0);
-    reserve(k), cut_.reserve(1), search_.reserve(kernel::largest_bytes<T>(x_.size, k));
+    reserve(k), grow(cut_, 1), grow(search_, kernel::largest_bytes<T>(x_.size, k));
     kernel::start_largest(x_.data, x_.size, k, cut_.data(), search_.data(), x_.stream);
     kernel::start_take_largest(x_.data, x_.size, cut_.data(), 0, indices_.data(), values_.data(), count_.data(),
                                words_.data(), x_.stream);
@@ -145,8 +147,17 @@ class device_entries {
     return in.stream(net);
   }
   void reserve(std::uint64_t entries) {
-    values_.reserve(entries), indices_.reserve(entries);
-    count_.reserve(1), words_.reserve(kernel::take_words(x_.size));
+    grow(values_, entries), grow(indices_, entries);
+    grow(count_, 1), grow(words_, kernel::take_words(x_.size));
+  }
+  template <class U>
+  void grow(device_array<U>& array, std::uint64_t size) {
+    if (array.has_room(size)) return;
+    end_transfers_(net_);
+    array.reserve(size);
+  }
+  pinned_memory::lease take_pinned(std::size_t bytes) {
+    return pinned_.take(bytes, [this] { end_transfers_(net_); });
   }
 
   /// The entries that a kernel has written to `indices_` and `values_`, and their number in `count_`, on the host.
@@ -156,7 +167,7 @@ class device_entries {
     /// Also waits for the cut if `where` is not null.
     template <communicates Net>
     arrivals(device_entries& from, Net& net, std::uint64_t likely, std::uint64_t room, kernel::cut<T>* where = nullptr)
-        : n_(from.x_.size), host_(from.pinned_.take(values_at(room) + static_cast<std::size_t>(room) * sizeof(T))),
+        : n_(from.x_.size), host_(from.take_pinned(values_at(room) + static_cast<std::size_t>(room) * sizeof(T))),
           indices_(reinterpret_cast<Index*>(static_cast<std::byte*>(host_.data()) + sizeof(head))),
           values_(reinterpret_cast<T*>(static_cast<std::byte*>(host_.data()) + values_at(room))) {
       head& first = *static_cast<head*>(host_.data());
@@ -230,11 +241,11 @@ class device_entries {
   void send(const Index* indices, const T* values, const T* decoded, std::size_t count) {
     if (count == 0) return;
     const std::size_t a_value = in_words(count * sizeof(T));
-    pinned_memory::lease host = pinned_.take(2 * a_value + in_words(count * sizeof(Index)));
+    pinned_memory::lease host = take_pinned(2 * a_value + in_words(count * sizeof(Index)));
     auto* const room = static_cast<std::byte*>(host.data());
     const auto copy = [&](auto& to, const auto* from, std::byte* by) {
       if (from == nullptr) return;
-      to.reserve(count);
+      grow(to, count);
       to_device(to.data(), from, count, by);
     };
     copy(values_, values, room);
@@ -258,7 +269,9 @@ class device_entries {
         "cudaMemcpyAsync to the host");
   }
 
-  device_span<T> x_; // the accumulated values
+  device_span<T> x_;                                // the accumulated values
+  void (*end_transfers_)(void*) noexcept = nullptr; // of the communicator of the last `select`
+  void* net_ = nullptr;
   pinned_memory pinned_;
   cuda_event last_; // the end of the work on the device so far
   device_array<T> values_, decoded_;

@@ -246,15 +246,15 @@ class device_port : public decorated_port<Inner> {
     in.arrived() = from.message.head();
     if (!in.fits()) return;                      // the channel aborts the communicator
     const bool borrows = from.message.borrows(); // memory of the sender or of the transport, not page-locked
-    if (this->node().checksums()) from.message.verify_payload();
+    const bool on_device = from.on_device && !borrows;
+    if (this->node().checksums() && !on_device) from.message.verify_payload();
     payload_views pieces = from.message.pieces();
     if (borrows) {
       from.room = buffer<std::byte>(pinned_, padded_bytes(pieces));
       pieces = pack(pieces, from.room.data());
       from.message.release(); // the sender may wait for it
     }
-    detail::start_copies(in, pieces, from.on_device && !borrows ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice,
-                         values_->stream());
+    detail::start_copies(in, pieces, on_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice, values_->stream());
     from.copied.record(values_->stream());
     from.in_use = false;
   }
@@ -283,13 +283,17 @@ class device_port : public decorated_port<Inner> {
     return takes(std::numeric_limits<std::size_t>::max()) && !this->node().checksums();
   }
 
-  /// After a failed call, its memory is not used again, because other ranks may still read it.
-  static bool lends_still(void* self) noexcept { return static_cast<device_port*>(self)->node().loans().any(); }
+  /// After a failed call, its memory is not used again, because other ranks, or NCCL, may still read it.
+  static bool is_read_still(void* self) noexcept {
+    auto& port = *static_cast<device_port*>(self);
+    if constexpr (carries) return port.inner().reads_freed_memory();
+    return port.node().loans().any();
+  }
 
   bool lends_ = false;
   detail::pinned_resource page_locked_{{&end_transfers, nullptr, this}};
   pool pinned_{page_locked_};
-  device_pool memory_{{&end_transfers, &lends_still, this}};
+  device_pool memory_{{&end_transfers, &is_read_still, this}};
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;

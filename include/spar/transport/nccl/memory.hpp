@@ -65,7 +65,7 @@ class nccl_memory {
   [[nodiscard]] void* to_host(message_pieces& out, cudaStream_t values, Prepare prepare) {
     out.on_device = false;
     if (out.head.payload_bytes() == 0) return nullptr;
-    lease host = take_pinned(padded_bytes(out.pieces), prepare);
+    lease host = pinned_.take(padded_bytes(out.pieces), prepare);
     out.pieces = start_pack(out.pieces, bytes_of(host), cudaMemcpyDeviceToHost, values);
     check_cuda(cudaStreamSynchronize(values), "cudaStreamSynchronize");
     return host.detach();
@@ -74,21 +74,13 @@ class nccl_memory {
   template <class Prepare>
   void to_device(const payload_views& pieces, message_buffer& in, cudaStream_t values, Prepare prepare) {
     if (in.head().payload_bytes() == 0) return;
-    lease host = take_pinned(padded_bytes(pieces), prepare);
+    lease host = pinned_.take(padded_bytes(pieces), prepare);
     start_copies(in, pack(pieces, bytes_of(host)), cudaMemcpyHostToDevice, values);
     host.used_by(values);
   }
 
  private:
   static std::byte* bytes_of(const lease& room) noexcept { return static_cast<std::byte*>(room.data()); }
-
-  template <class Prepare>
-  lease take_pinned(std::size_t bytes, Prepare prepare) {
-    lease free = pinned_.take_free(bytes);
-    if (!free.empty()) return free;
-    prepare();
-    return pinned_.take(bytes);
-  }
 
   pinned_memory pinned_;
   device_memory device_;
