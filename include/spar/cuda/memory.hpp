@@ -33,9 +33,6 @@ class device_pool final : public std::pmr::memory_resource {
     for (void* block : blocks_) cudaFree(block);
   }
 
-  /// The number of blocks, in use and free.
-  [[nodiscard]] std::size_t blocks() const noexcept { return blocks_.size(); }
-
  private:
   void* do_allocate(std::size_t bytes, std::size_t) override {
     const std::size_t size_class = classes::of(bytes);
