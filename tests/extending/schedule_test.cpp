@@ -56,7 +56,7 @@ struct star {
       result.bring(net, store, have, all, residual);
       for (spar::rank_t r = 1; r < net.size(); ++r) co_await net.send(r, result.message());
     }
-    co_return std::move(result).result(net.memory());
+    co_return std::move(result).result(net);
   }
 };
 

@@ -21,7 +21,8 @@ void join_any(fuzz::input& in) {
   const auto mine = spar::sparse_view(n, std::span(own_indices).first(own), std::span(own_values).first(own));
   const auto check = [n](std::size_t, std::span<const Index> indices) { spar::check_indices(indices, {0, n}); };
 
-  spar::gathered<T, Index> have(mine, ranks, memory);
+  const spar::host_place place(memory);
+  spar::gathered<T, Index> have(mine, ranks, place);
   std::vector<Index> indices(own_indices.begin(), own_indices.begin() + own);
   while (have.size() < ranks) { // the rounds of Bruck's algorithm
     const std::size_t parts = std::min(have.size(), ranks - have.size());
@@ -30,7 +31,7 @@ void join_any(fuzz::input& in) {
     agreed.dimension = n;
     fuzz::arrive(message, in, agreed);
     try {
-      have = have.joined(message, parts, check, memory);
+      have = have.joined(message, parts, check, place);
     } catch (const spar::corrupt_message&) {
       fuzz::refused = true;
       return;
@@ -38,8 +39,8 @@ void join_any(fuzz::input& in) {
     const auto brought = message.piece<Index>(1);
     indices.insert(indices.end(), brought.begin(), brought.end());
   }
-  have.rotate(ranks - 1, memory);
-  have.rotate(1, memory); // and back
+  have.rotate(ranks - 1, place);
+  have.rotate(1, place); // and back
 
   std::size_t entry = 0;
   fuzz::demand(have.size() == ranks && have.count() == indices.size(), "parts or entries are missing");

@@ -106,9 +106,9 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
   const std::array<float, 1> own_value{7};
   const auto join = [&](const spar::message_buffer& in, spar::pool& memory) {
     const auto mine = spar::sparse_view(n, own_index, own_value);
-    const spar::gathered<float, index> have(mine, 3, memory);
+    const spar::gathered<float, index> have(mine, 3, spar::host_place(memory));
     const auto check = [](std::size_t, std::span<const index> indices) { spar::check_indices(indices, {0, n}); };
-    const auto all = have.joined(in, 2, check, memory);
+    const auto all = have.joined(in, 2, check, spar::host_place(memory));
     EXPECT_EQ(all.size(), 3U);
     EXPECT_EQ(all.count(), 4U);
     EXPECT_EQ(all.part(1).indices()[0], 40U);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
+#include <spar/collective/local/streams.hpp>
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -184,10 +185,10 @@ struct composition {
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                         Prepare prepare) const& {
     if constexpr (selects_entries)
-      return reduce_selected(net, now, last, select_for<Index>(net, *this, now, last, x, prepare), residual_view(x),
-                             op);
+      return reduce_selected(net, now, last, select_for<Index>(net, *this, now, last, x, prepare),
+                             local::residual(net, x), op);
     else
-      return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), residual_view(x), op);
+      return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), local::residual(net, x), op);
   }
   /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
   /// selector `everything`, otherwise a sparse stream. `residual` refers to the values that were not selected: this
@@ -246,7 +247,7 @@ struct composition {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> as_values(channel<Net> net, stream_view<T, Index> mine, Op op,
                                           residual_view<T> residual) const& {
-    sparse_stream<T, Index> sum = to_dense(mine, op, net.memory());
+    sparse_stream<T, Index> sum = local::to_dense(net, mine, op);
     auto running = call(net, sum.values(), op, store, residual);
     co_await std::move(running);
     co_return sum;
@@ -254,7 +255,7 @@ struct composition {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> as_dense_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
                                                 residual_view<T> residual) const& {
-    const sparse_stream<T, Index> all = to_dense(mine, op, net.memory());
+    const sparse_stream<T, Index> all = local::to_dense(net, mine, op);
     auto running = call(net, all.view(), op, store, residual);
     co_return co_await std::move(running);
   }
@@ -262,7 +263,7 @@ struct composition {
   task<void> as_stream(channel<Net> net, std::span<T> x, Op op, residual_view<T> residual) const& {
     auto running = call(net, dense_view<Index>(std::span<const T>(x)), op, store, residual);
     const sparse_stream<T, Index> sum = co_await std::move(running);
-    sum.to_dense(x, op.template neutral<T>());
+    local::write_dense(net, sum.view(), x, op.template neutral<T>());
   }
 
   template <transport Net, element T, class Op>
@@ -272,7 +273,7 @@ struct composition {
     const selector::nothing_to_prepare prepare;
     auto running = selected<std::uint32_t>(net, &now, &last, x, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
-    result.sum.to_dense(x, op.template neutral<T>());
+    local::write_dense(net, result.sum.view(), x, op.template neutral<T>());
   }
   template <transport Net, element T, index_type Index, class Op>
   task<selected_sum<T, Index>> reduce_and_keep(channel<Net> net, sparse_stream<T, Index> mine,
@@ -282,7 +283,7 @@ struct composition {
       sparse_stream<T, Index> sum = co_await std::move(running);
       co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
     } else {
-      auto sum = sparse_stream<T, Index>::copy(net.memory(), mine.view());
+      auto sum = local::duplicate(net, mine.view());
       auto running = reduce_values<Index>(net, sum.values(), op, residual);
       co_await std::move(running);
       co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
@@ -293,9 +294,9 @@ struct composition {
   static sparse_stream<T, Index> take_all(channel<Net> net, report* last, std::span<T> x, Prepare prepare) {
     prepare(0, x.size());
     *last = {.selected = x.size()};
-    auto mine = sparse_stream<T, Index>::dense(net.memory(), x.size(), 0, x.size());
-    std::copy(x.begin(), x.end(), mine.values().begin());
-    std::fill(x.begin(), x.end(), T{});
+    auto mine = sparse_stream<T, Index>::dense(net.value_memory(), x.size(), 0, x.size());
+    local::copy(net, mine.values().data(), std::span<const T>(x));
+    local::fill(net, x, T{});
     return mine;
   }
 };

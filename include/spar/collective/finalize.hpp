@@ -3,6 +3,7 @@
 // into an average.
 #pragma once
 
+#include <spar/collective/local/values.hpp>
 #include <spar/core/address.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
@@ -36,16 +37,13 @@ struct finalizing {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     sparse_stream<T, Index> sum = co_await algorithm(net, mine, op);
-    finalize_values(sum.values(), op, net.size());
+    local::finish(net, sum.values(), op);
     co_return sum;
   }
   template <transport Net, element T, class Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     co_await algorithm(net, x, op);
-    if constexpr (values_on_device<Net>)
-      net.net().values().finish(x, op, net.size());
-    else
-      finalize_values(x, op, net.size());
+    local::finish(net, x, op);
   }
 };
 

@@ -3,7 +3,7 @@
 // back.
 #pragma once
 
-#include <spar/core/memory/pool.hpp>
+#include <spar/collective/local/streams.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/residual_view.hpp>
@@ -32,10 +32,14 @@ struct selected_sum {
 
 /// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
 /// them. The entries whose indices are in `sum` stay in `mine`.
-template <element T, index_type Index>
-void put_back_dropped(sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum, residual_view<T> x,
-                      pool& memory) {
-  auto dropped = sparse_stream<T, Index>::sparse(memory, mine.dimension(), mine.count());
+template <transport Net, element T, index_type Index>
+void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
+                      residual_view<T> x) {
+  if constexpr (values_on_device<Net>) {
+    x.assign(net.net().streams().drop_unlisted(mine, sum.indices()).view().entries());
+    return;
+  }
+  auto dropped = sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), mine.count());
   Index* const indices = mine.indices().data();
   T* const values = mine.values().data();
   Index* const lost_indices = dropped.indices().data();
@@ -73,10 +77,10 @@ template <index_type Index, transport Net, class Composition, element T, class P
 sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
                                    typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
   const double begin = net.net().now();
-  sparse_stream<T, Index> mine = select_from<Index>(parts.select, x, net.memory(), now->select, prepare);
+  sparse_stream<T, Index> mine = local::select<Index>(net, parts.select, x, now->select, prepare);
   *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
   net.compute(0); // separates the selection from the next computation in a trace; the cost model ignores selections
-  validate(mine.view());
+  if constexpr (!values_on_device<Net>) validate(mine.view());
   return mine;
 }
 

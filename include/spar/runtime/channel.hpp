@@ -14,6 +14,7 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,10 +41,13 @@ class channel {
   /// device, device memory.
   [[nodiscard]] auto& value_memory() const noexcept {
     if constexpr (values_on_device<Net>)
-      return net_->value_memory();
+      return on_host_ ? static_cast<std::pmr::memory_resource&>(net_->memory()) : net_->value_memory();
     else
       return net_->memory();
   }
+  /// Whether the values and payloads are in device memory: if the values of the call are, except on a channel
+  /// `on_host()`.
+  [[nodiscard]] bool is_on_device() const noexcept { return values_on_device<Net> && !on_host_; }
   [[nodiscard]] Net& net() const noexcept { return *net_; }
   /// The number of the call on its communicator, equal on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
@@ -62,7 +66,8 @@ class channel {
     call_->cost.codec_seconds += seconds;
   }
 
-  /// Returns a channel of this call for messages in host memory, even if the values of the call are on a device.
+  /// Returns a channel of this call for values and messages in host memory, such as counters, even if the values of the
+  /// call are on a device. Not for streams.
   [[nodiscard]] channel on_host() const noexcept {
     channel other = *this;
     other.on_host_ = true;

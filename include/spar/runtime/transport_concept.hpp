@@ -57,7 +57,7 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
 };
 
 /// A transport for calls on values in device memory. `values()` puts the work of the rank on these values into a stream
-/// of the device (see collective/wire/local.hpp); `value_memory()` is device memory for values and payloads.
+/// of the device (see collective/local/values.hpp); `value_memory()` is device memory for values and payloads.
 template <class Net>
 concept values_on_device = requires(Net& net) {
   net.values();

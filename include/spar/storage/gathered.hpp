@@ -15,6 +15,42 @@
 
 namespace spar {
 
+/// Copies streams in host memory. A place for streams in other memory has the same members.
+class host_place {
+ public:
+  explicit host_place(pool& memory) noexcept : memory_(&memory) {}
+
+  /// Memory for entries.
+  [[nodiscard]] pool& memory() const noexcept { return *memory_; }
+  /// Memory for lists, which are always on the host.
+  [[nodiscard]] pool& lists() const noexcept { return *memory_; }
+
+  /// Returns a copy of `v`.
+  template <element T, index_type Index>
+  [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
+    return sparse_stream<T, Index>::copy(*memory_, v);
+  }
+  /// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of `v`.
+  template <element T, index_type Index>
+  static void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) noexcept {
+    to.write(at, v);
+  }
+  /// Returns `list` as a piece of a message, whose other pieces are entries. May make the piece in `room`, which must
+  /// then outlive the message.
+  static std::span<const std::uint64_t> to_message(std::span<const std::uint64_t> list,
+                                                   buffer<std::uint64_t>&) noexcept {
+    return list;
+  }
+  /// Returns the list that `piece` of a received message contains. May copy the list to `room`.
+  static std::span<const std::uint64_t> from_message(std::span<const std::uint64_t> piece,
+                                                     buffer<std::uint64_t>&) noexcept {
+    return piece;
+  }
+
+ private:
+  pool* memory_;
+};
+
 /// Sparse streams of several ranks ("parts"), stored one after the other in two contiguous arrays: one of indices, one
 /// of values. The indices of each part ascend.
 template <element T, index_type Index = std::uint32_t>
@@ -22,8 +58,9 @@ class gathered {
  public:
   /// Constructs an object with one part, a copy of `first`. `parts` is the maximum number of parts of the objects that
   /// the overload of `joined` with a message derives from this object.
-  gathered(const stream_view<T, Index>& first, std::size_t parts, pool& memory)
-      : entries_(sparse_stream<T, Index>::copy(memory, first)), begins_(memory, parts + 1), parts_(1) {
+  template <class Place>
+  gathered(const stream_view<T, Index>& first, std::size_t parts, const Place& place)
+      : entries_(place.duplicate(first)), begins_(place.lists(), parts + 1), parts_(1) {
     begin(0) = 0;
     begin(1) = first.count();
   }
@@ -61,19 +98,24 @@ class gathered {
 
   /// Returns a message with the first `parts` parts: the position at which each part ends, then all indices, then all
   /// values. The message refers to the memory of this object.
-  [[nodiscard]] payload encode_first(std::size_t parts) const {
+  template <class Place>
+  [[nodiscard]] payload encode_first(std::size_t parts, const Place& place) {
+    const auto ends = place.to_message(std::as_const(begins_).span().subspan(1, parts), sent_);
+    const sparse_stream<T, Index>& entries = entries_;
     return {wire_format::parts,
             begin(parts),
-            {std::as_bytes(begins_.span().subspan(1, parts)), std::as_bytes(entries_.indices().first(begin(parts))),
-             std::as_bytes(entries_.values().first(begin(parts)))}};
+            {std::as_bytes(ends), std::as_bytes(entries.indices().first(begin(parts))),
+             std::as_bytes(entries.values().first(begin(parts)))}};
   }
 
   /// Returns a new object with the parts of this object, followed by the `parts` parts of the received message `in`.
   /// Calls `check(i, indices)` for each received part; `check` throws if part i is invalid. Throws `corrupt_message` if
   /// the message is malformed.
-  template <class Check>
-  [[nodiscard]] gathered joined(const message_buffer& in, std::size_t parts, const Check& check, pool& memory) const {
-    const auto ends = in.piece<std::uint64_t>(0);
+  template <class Check, class Place>
+  [[nodiscard]] gathered joined(const message_buffer& in, std::size_t parts, const Check& check,
+                                const Place& place) const {
+    buffer<std::uint64_t> list;
+    const auto ends = place.from_message(in.piece<std::uint64_t>(0), list);
     const auto indices = in.piece<Index>(1);
     const auto values = in.piece<T>(2);
     const std::uint64_t total = in.head().count;
@@ -92,21 +134,22 @@ class gathered {
                                 last, " and at most ", total});
       check(i, indices.subspan(last, ends[i] - last));
     }
-    gathered sum(dimension(), count() + total, begins_.size() - 1, memory);
-    sum.entries_.write(0, entries_.view());
+    gathered sum(dimension(), count() + total, begins_.size() - 1, place);
+    place.write(sum.entries_, 0, entries_.view());
     for (; sum.parts_ < parts_; ++sum.parts_) sum.begin(sum.parts_ + 1) = begin(sum.parts_ + 1);
-    sum.entries_.write(count(), stream_view<T, Index>::sparse(dimension(), indices, values));
+    place.write(sum.entries_, count(), stream_view<T, Index>::sparse(dimension(), indices, values));
     for (const std::uint64_t end : ends) sum.begin(++sum.parts_) = count() + end;
     return sum;
   }
 
   /// Moves the parts before part `first` behind the last part, so that part `first` becomes part 0.
-  void rotate(std::size_t first, pool& memory) {
+  template <class Place>
+  void rotate(std::size_t first, const Place& place) {
     if (first == 0) return;
-    gathered turned(dimension(), count(), parts_, memory);
+    gathered turned(dimension(), count(), parts_, place);
     for (std::size_t p = 0; p < parts_; ++p) {
       const auto next = part((first + p) % parts_);
-      turned.entries_.write(turned.count(), next);
+      place.write(turned.entries_, turned.count(), next);
       turned.begin(p + 1) = turned.count() + next.count();
       turned.parts_ = p + 1;
     }
@@ -115,8 +158,9 @@ class gathered {
 
  private:
   /// Constructs an object without parts, with room for `parts` parts and `entries` entries in total.
-  gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, pool& memory)
-      : entries_(sparse_stream<T, Index>::sparse(memory, n, entries)), begins_(memory, parts + 1) {
+  template <class Place>
+  gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, const Place& place)
+      : entries_(sparse_stream<T, Index>::sparse(place.memory(), n, entries)), begins_(place.lists(), parts + 1) {
     begin(0) = 0;
   }
 
@@ -125,6 +169,7 @@ class gathered {
 
   sparse_stream<T, Index> entries_;
   buffer<std::uint64_t> begins_; // part i has the entries from begins_[i] to begins_[i + 1] - 1
+  buffer<std::uint64_t> sent_;   // the list of the last message, if a place has made it
   std::size_t parts_ = 0;
 };
 

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <new>
 #include <span>
 #include <string>
@@ -84,6 +85,11 @@ class stream_view {
     }
     const auto part = kernel::slice(entries(), begin, end);
     return sparse(n_, part.indices, part.values);
+  }
+
+  /// Returns a view of the entries from entry `first` to the entry before entry `last`, of a sparse stream.
+  [[nodiscard]] stream_view entries_from(std::size_t first, std::size_t last) const noexcept {
+    return sparse(n_, indices_.subspan(first, last - first), values_.subspan(first, last - first));
   }
 
   /// Calls `f(index, value)` for each entry, in ascending order of the indices.
@@ -194,7 +200,8 @@ class sparse_stream {
 
   /// Creates a sparse stream with `capacity` uninitialised entries. The caller fills `indices()` and `values()`, and
   /// then calls `shrink` with the number of entries that it has written.
-  [[gnu::noinline]] static sparse_stream sparse(pool& memory, std::uint64_t n, std::size_t capacity) {
+  [[gnu::noinline]] static sparse_stream sparse(std::pmr::memory_resource& memory, std::uint64_t n,
+                                                std::size_t capacity) {
     if (capacity > detail::max_bytes / (sizeof(T) + sizeof(Index))) throw std::bad_alloc();
     sparse_stream s;
     s.n_ = n;
@@ -206,7 +213,8 @@ class sparse_stream {
     return s;
   }
   /// Creates a dense stream with `count` uninitialised values, for the indices `first`, `first` + 1, and so on.
-  [[gnu::noinline]] static sparse_stream dense(pool& memory, std::uint64_t n, std::uint64_t first, std::size_t count) {
+  [[gnu::noinline]] static sparse_stream dense(std::pmr::memory_resource& memory, std::uint64_t n, std::uint64_t first,
+                                               std::size_t count) {
     if (count > detail::max_bytes / sizeof(T)) throw std::bad_alloc();
     sparse_stream s;
     s.n_ = n;

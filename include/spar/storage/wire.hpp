@@ -40,10 +40,10 @@ void check_indices(std::span<const Index> indices, index_range range) {
 }
 
 /// Returns a view of the stream in a received message, without copying. Throws `corrupt_message` if the message is
-/// malformed, if its indices are not strictly ascending or not inside `range`, or if a dense stream does not have
-/// exactly `range.size()` values.
-template <element T, index_type Index>
-stream_view<T, Index> decode(const message_buffer& in, index_range range) {
+/// malformed, if `check(indices, range)` throws it because the indices are not strictly ascending or not inside
+/// `range`, or if a dense stream does not have exactly `range.size()` values.
+template <element T, index_type Index, class Check>
+stream_view<T, Index> decode(const message_buffer& in, index_range range, const Check& check) {
   const header& h = in.head();
   if (h.format == wire_format::dense) {
     const auto values = in.piece<T>(0);
@@ -63,8 +63,12 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range) {
     raise<corrupt_message>({"a received sparse stream has ", indices.size(), " indices and ", values.size(),
                             " values; expected ", h.count, " of each, the number of entries in its header"});
   }
-  check_indices(indices, range);
+  check(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);
+}
+template <element T, index_type Index>
+stream_view<T, Index> decode(const message_buffer& in, index_range range) {
+  return decode<T, Index>(in, range, check_indices<Index>);
 }
 
 } // namespace spar

@@ -3,7 +3,7 @@
 // the active ranks, whose number is a power of two (Rabenseifner 2004).
 #pragma once
 
-#include <spar/collective/wire/local.hpp>
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/op.hpp>
 #include <spar/runtime/channel.hpp>
@@ -50,10 +50,10 @@ task<sparse_stream<T, Index>> fold_in(channel<Net> net, folded_ranks folded, str
     out.keep_error(net, store, mine, all, residual);
     co_return sparse_stream<T, Index>();
   }
-  incoming<Storage, T, Index> theirs(net.memory());
+  incoming<Storage, T, Index> theirs(net.value_memory());
   co_await net.receive(folded.partner(), theirs);
   const auto lower = theirs.view(net, store, all);
-  auto sum = merge(lower, mine, all, limit, op, net.memory());
+  auto sum = local::merge(net, lower, mine, all, limit, op);
   net.compute(lower.count() + mine.count());
   co_return sum;
 }

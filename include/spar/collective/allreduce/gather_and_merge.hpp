@@ -23,6 +23,8 @@ namespace spar {
 struct gather_and_merge {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
+  /// Whether streams may be in device memory: all work on them is in collective/local/streams.hpp.
+  static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -38,18 +40,17 @@ struct gather_and_merge {
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    pool& memory = net.memory();
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
-      sparse_copy = to_sparse(mine, op, memory);
+      sparse_copy = local::to_sparse(net, mine, op);
       mine = sparse_copy.view();
     }
     const bruck_allgather allgather;
     const auto all = co_await allgather(net, mine, false, store, residual);
-    buffer<stream_view<T, Index>> parts(memory, all.size());
+    buffer<stream_view<T, Index>> parts(net.memory(), all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};
-    auto sum = merge_many(std::as_const(parts).span(), mine.dimension(), whole, op, memory);
+    auto sum = local::merge_many(net, std::as_const(parts).span(), mine.dimension(), whole, op);
     // Merging three or more streams at once takes as long as merging all their entries twice.
     net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1));
     co_return sum;

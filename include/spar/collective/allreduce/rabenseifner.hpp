@@ -4,8 +4,8 @@
 #pragma once
 
 #include <spar/collective/allreduce/fold_in.hpp>
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
-#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
@@ -29,7 +29,7 @@ namespace spar {
 struct rabenseifner {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "rabenseifner";
-  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
   template <class Storage>
   static constexpr bool runs_on_device = storage::plain_blocks<Storage>;
 

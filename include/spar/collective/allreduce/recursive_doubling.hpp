@@ -4,7 +4,7 @@
 
 #include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/compressed/compressed_recursive_doubling.hpp>
-#include <spar/collective/wire/local.hpp>
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
@@ -29,9 +29,11 @@ namespace spar {
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
-  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
   template <class Storage>
   static constexpr bool runs_on_device = true;
+  /// Whether streams may be in device memory: all work on them is in collective/local/streams.hpp.
+  static constexpr bool streams_on_device = true;
 
   /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. A factor below 1
   /// pays off if merging sparse sums takes more time than their smaller messages save; a factor above 1 has the same
@@ -67,7 +69,6 @@ struct recursive_doubling {
     const index_range all{0, mine.dimension()};
     const auto delta = storage::delta<T, Index>(store, mine.dimension());
     const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
-    pool& memory = net.memory();
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = mine;
 
@@ -75,9 +76,9 @@ struct recursive_doubling {
       auto folding = fold_in(net, folded, mine, limit, op, store, residual);
       sum = co_await std::move(folding);
       if (!folded.active()) {
-        incoming<Storage, T, Index> whole(memory);
+        incoming<Storage, T, Index> whole(net.value_memory());
         co_await net.receive(folded.partner(), whole);
-        co_return sparse_stream<T, Index>::copy(memory, whole.view(net, store, all));
+        co_return local::duplicate(net, whole.view(net, store, all));
       }
       have = sum.view();
     }
@@ -92,12 +93,12 @@ struct recursive_doubling {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       outgoing<Storage, T, Index> out;
       auto sending = net.send(peer, out(net, store, have, all, group(distance)));
-      incoming<Storage, T, Index> theirs(memory);
+      incoming<Storage, T, Index> theirs(net.value_memory());
       co_await net.receive(peer, theirs);
       const auto other = theirs.view(net, store, all);
       const auto own = out.settled(net, store, have, all, kept(distance));
       const bool lower = peer > net.rank();
-      auto next = merge(lower ? own : other, lower ? other : own, all, limit, op, memory);
+      auto next = local::merge(net, lower ? own : other, lower ? other : own, all, limit, op);
       net.compute(other.count() + own.count());
       theirs.release();
       co_await sending;
@@ -112,10 +113,10 @@ struct recursive_doubling {
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
       if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
         const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));
-        sum = sparse_stream<T, Index>::copy(memory, own);
+        sum = local::duplicate(net, own);
       }
     }
-    if (net.size() == 1) sum = sparse_stream<T, Index>::copy(memory, mine);
+    if (net.size() == 1) sum = local::duplicate(net, mine);
     co_return sum;
   }
 

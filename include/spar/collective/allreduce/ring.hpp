@@ -4,7 +4,7 @@
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/compressed/compressed_ring.hpp>
-#include <spar/collective/wire/local.hpp>
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -157,7 +157,7 @@ struct ring_allgather : algorithm_defaults {
 struct ring {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "ring";
-  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
   template <class Storage>
   static constexpr bool runs_on_device = true;
 

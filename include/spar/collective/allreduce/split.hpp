@@ -40,14 +40,14 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   pool& memory = net.memory();
   sparse_stream<T, Index> sparse_copy;
   if (dense == nullptr && mine.is_dense()) {
-    sparse_copy = to_sparse(mine, op, memory);
+    sparse_copy = local::to_sparse(net, mine, op);
     mine = sparse_copy.view();
   }
   const rank_t p = net.size();
   const auto ranks = static_cast<std::size_t>(p);
   const auto rank = static_cast<std::size_t>(net.rank());
   const index_range block = owner[net.rank()];
-  const auto slice = [&](rank_t r) { return mine.slice(owner[r].begin, owner[r].end); };
+  const local::slices slice(net, mine, owner);
   const codec slices = storage::slices_of(store);
   outgoing_list<codec, T, Index> out(memory, ranks - 1); // holds encoded slices; must outlive the sends that read them
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
@@ -61,9 +61,9 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
         static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // levels of a binary tree of merges
     sparse_stream<T, Index> sum;
     if (dense == nullptr)
-      sum = merge_many(some, mine.dimension(), block, op, memory);
+      sum = local::merge_many(net, some, mine.dimension(), block, op);
     else
-      reduce_dense(some, block, dense, op);
+      local::reduce_dense(net, some, block, dense, op);
     net.compute(dense == nullptr ? entries * std::max<std::uint64_t>(1, levels) : entries);
     return sum;
   };
@@ -77,13 +77,13 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
   // Every rank sends to its peers in a different order, so that no rank gets the messages of all others at once.
   for (rank_t i = 1; i < p; ++i) {
-    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.value_memory())));
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.push_back(net.send(peer, out.add(net, slices, slice(peer), owner[peer], step, residual)));
+    sending.push_back(net.send(peer, out.add(net, slices, slice[peer], owner[peer], step, residual)));
   }
-  parts.span()[rank] = slice(net.rank());
+  parts.span()[rank] = slice[net.rank()];
   for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;

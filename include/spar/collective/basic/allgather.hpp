@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
+#include <spar/collective/local/streams.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
@@ -91,7 +92,7 @@ struct bruck_allgather : algorithm_defaults {
       const payload out{
           format, sizes.values(net.rank(), count), {piece(net.rank(), count, false), piece(net.rank(), count, true)}};
       auto sending = net.send(destination, out);
-      message_buffer in(net.memory());
+      message_buffer in(net.value_memory());
       in.place(0, piece(source, count, false));
       in.place(1, piece(source, count, true));
       co_await net.receive(source, in);
@@ -106,7 +107,7 @@ struct bruck_allgather : algorithm_defaults {
     requires storage_policy<Storage, T, Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
                                       Storage store = {}, residual_view<T> residual = {}) const& {
-    gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), net.memory());
+    gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), local::place(net));
     co_await streams(net, parts, owned, storage::streams_of(store), residual);
     co_return parts;
   }
@@ -118,24 +119,25 @@ struct bruck_allgather : algorithm_defaults {
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, residual_view<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
+    const auto place = local::place(net);
     // The streams are stored in order of arrival: the stream of this rank, then the streams of all higher ranks, then
     // the streams of ranks 0, 1 and so on. At the end, `rotate` moves the stream of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
-      auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count));
-      message_buffer in(net.memory());
+      auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count, place));
+      message_buffer in(net.value_memory());
       co_await net.receive(source, in);
       const auto check = [&](std::size_t part, std::span<const Index> indices) {
         const auto r = static_cast<rank_t>((static_cast<std::size_t>(source) + part) % static_cast<std::size_t>(p));
-        check_indices(indices, owned ? owner[r] : index_range{0, have.dimension()});
+        local::check_indices(net, indices, owned ? owner[r] : index_range{0, have.dimension()});
       };
-      auto next = have.joined(in, count, check, net.memory());
+      auto next = have.joined(in, count, check, place);
       in.release();
       co_await sending;
       have = std::move(next);
     }
-    have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), net.memory());
+    have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), place);
     // Copying and checking a gathered entry takes half as long as merging an entry.
     net.compute(have.count() / 2);
   }

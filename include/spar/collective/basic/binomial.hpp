@@ -3,7 +3,7 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
-#include <spar/collective/wire/local.hpp>
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
@@ -60,17 +60,17 @@ struct binomial_reduce : algorithm_defaults {
         outgoing<Storage, T, Index> out;
         co_await net.send((net.rank() + p - distance) % p, out(net, store, have, all, step_of(0, net.rank())));
         out.keep_error(net, store, have, all, residual);
-        co_return sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), 0);
+        co_return sparse_stream<T, Index>::sparse(net.value_memory(), mine.dimension(), 0);
       }
       if (relative + distance >= p) continue;
-      incoming<Storage, T, Index> in(net.memory());
+      incoming<Storage, T, Index> in(net.value_memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.view(net, store, all);
-      sum = merge(have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op, net.memory());
+      sum = local::merge(net, have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op);
       net.compute(theirs.count() + have.count());
       have = sum.view();
     }
-    if (p == 1) sum = sparse_stream<T, Index>::copy(net.memory(), mine);
+    if (p == 1) sum = local::duplicate(net, mine);
     co_return sum;
   }
 
@@ -116,14 +116,14 @@ struct binomial_broadcast : algorithm_defaults {
     if (relative == 0) {
       whole.bring(net, store, mine, all, residual);
     } else {
-      incoming<Storage, T, Index> in(net.memory());
+      incoming<Storage, T, Index> in(net.value_memory());
       co_await net.receive((net.rank() + p - distance) % p, in);
       whole.take(net, store, in, all);
     }
     for (distance /= 2; distance > 0; distance /= 2) {
       if (relative + distance < p) co_await net.send((net.rank() + distance) % p, whole.message());
     }
-    co_return std::move(whole).result(net.memory());
+    co_return std::move(whole).result(net);
   }
 
   template <class... Args>

@@ -3,9 +3,9 @@
 // piece by piece, for any number of ranks (Zhou et al., algorithm 2).
 #pragma once
 
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
-#include <spar/collective/wire/local.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/folded_ranks.hpp>
 

@@ -3,9 +3,9 @@
 // own. Collective-level compression, as in `compressed_ring`, is faster (Zhou et al., section III-B).
 #pragma once
 
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
-#include <spar/collective/wire/local.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>

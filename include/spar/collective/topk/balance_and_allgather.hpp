@@ -84,9 +84,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   const auto given = [&](rank_t peer) { return detail::common_range(have[rank], target[peer]); };
   const auto taken = [&](rank_t peer) { return detail::common_range(have[peer], target[rank]); };
   const auto part = [&](index_range positions) {
-    const std::size_t first = positions.begin - have[rank].begin;
-    return stream_view<T, Index>::sparse(mine.dimension(), mine.indices().subspan(first, positions.size()),
-                                         mine.values().subspan(first, positions.size()));
+    return mine.entries_from(positions.begin - have[rank].begin, positions.end - have[rank].begin);
   };
   const auto others = static_cast<std::size_t>(p - 1);
   outgoing_list<codec, T, Index> out(memory, others); // holds the encoded messages, so it must outlive the sends
@@ -98,7 +96,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (rank + p - i) % p;
     if (taken(peer).size() == 0) continue;
-    receiving.emplace_back(net.receive(peer, arrived.emplace_back(memory)));
+    receiving.emplace_back(net.receive(peer, arrived.emplace_back(net.value_memory())));
     places.emplace_back(taken(peer));
   }
   for (rank_t i = 1; i < p; ++i) {
@@ -106,9 +104,9 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
     if (given(peer).size() == 0) continue;
     sending.push_back(net.send(peer, out.add(net, streams, part(given(peer)), all, 0, residual)));
   }
-  auto share = sparse_stream<T, Index>::sparse(memory, mine.dimension(), target[rank].size());
+  auto share = sparse_stream<T, Index>::sparse(net.value_memory(), mine.dimension(), target[rank].size());
   const index_range kept = given(rank);
-  if (kept.size() > 0) share.write(kept.begin - target[rank].begin, part(kept));
+  if (kept.size() > 0) local::write(net, share, kept.begin - target[rank].begin, part(kept));
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await receiving[i];
     const auto theirs = arrived[i].view(net, streams, all);
@@ -117,7 +115,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
                               " arrived while the ranks balanced their shares; expected ", places[i].size(),
                               " entries"});
     }
-    share.write(places[i].begin - target[rank].begin, theirs);
+    local::write(net, share, places[i].begin - target[rank].begin, theirs);
   }
   arrived.clear();
   for (auto& s : sending) co_await s;
@@ -136,14 +134,14 @@ task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_str
   balanced = balancing_pays(bounds);
   if (balanced) mine = co_await balance_shares(net, mine.view(), bounds, store, residual);
   const bruck_allgather allgather;
-  gathered<T, Index> shares(mine.view(), static_cast<std::size_t>(net.size()), net.memory());
+  gathered<T, Index> shares(mine.view(), static_cast<std::size_t>(net.size()), local::place(net));
   co_await allgather.streams(net, shares, false, storage::streams_of(store), residual);
   if (shares.count() != bounds.back()) {
     raise<corrupt_message>(
         {"all ranks' shares have ", shares.count(), " entries in all; expected ", bounds.back(), " entries"});
   }
   sparse_stream<T, Index> all = std::move(shares).joined();
-  check_indices(std::span<const Index>(all.indices()), {0, mine.dimension()});
+  local::check_indices(net, std::as_const(all).indices(), {0, mine.dimension()});
   co_return all;
 }
 

@@ -42,6 +42,8 @@ namespace spar {
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
+  /// Whether streams may be in device memory, on a flat topology: all work on them is in collective/local/streams.hpp.
+  static constexpr bool streams_on_device = true;
 
   std::uint64_t tau = 64; ///< the owners' boundaries are computed again every `tau` calls; at least 1
 
@@ -117,14 +119,14 @@ struct balanced_owners {
     const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : residual;
     sparse_stream<T, Index> reduced =
         co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors);
-    if (reduced.is_dense()) reduced = to_sparse(reduced.view(), op, net.memory());
+    if (reduced.is_dense()) reduced = local::to_sparse(net, reduced.view(), op);
     // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
     buffer<std::uint64_t> shares(net.memory(), ranks + 1);
     last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
                                                       now.global_threshold, shares.span());
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, parts->store, residual);
-    put_back_dropped(mine, sum.view(), residual, net.memory());
+    put_back_dropped(net, mine, sum.view(), residual);
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));

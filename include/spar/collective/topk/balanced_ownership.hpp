@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/collective/basic/bruck_allreduce.hpp>
+#include <spar/collective/local/streams.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -50,7 +51,8 @@ class quantile_search {
   /// entries in the current block b, [bounds[b], bounds[b + 1]).
   quantile_search(Ownership target, std::span<const std::uint64_t> bounds, std::span<const std::uint64_t> totals,
                   pool& memory)
-      : target_(target), quantiles_(memory, totals.size()), counts_(memory, probes * (totals.size() - 1)) {
+      : target_(target), quantiles_(memory, totals.size()), probes_(memory, probes * (totals.size() - 1)),
+        counts_(memory, probes * (totals.size() - 1)) {
     target_.n = 0;
     for (const std::uint64_t total : totals) target_.n += total;
     std::size_t block = 0;
@@ -83,11 +85,13 @@ class quantile_search {
 
   /// Returns, for each probe, the number of this rank's entries below the probe. The caller sums these counts over all
   /// ranks in place, and then calls `narrow`.
-  std::span<std::uint64_t> count(std::span<const Index> mine) {
-    std::size_t c = 0;
+  template <transport Net>
+  std::span<std::uint64_t> count(channel<Net> net, std::span<const Index> mine) {
+    std::size_t p = 0;
     for (const quantile& q : quantiles_) {
-      for (std::uint64_t i = 0; i < probes; ++i) counts_.data()[c++] = entries_below(mine, q.probe(i));
+      for (std::uint64_t i = 0; i < probes; ++i) probes_.data()[p++] = q.probe(i);
     }
+    local::count_below(net, mine, std::as_const(probes_).span(), counts_.span());
     return counts_.span();
   }
   /// Narrows the range of each quantile. Before this call, the caller must replace each count from `count` with the sum
@@ -110,13 +114,10 @@ class quantile_search {
     }
   }
 
-  static std::uint64_t entries_below(std::span<const Index> sorted, std::uint64_t index) {
-    return static_cast<std::uint64_t>(std::lower_bound(sorted.begin(), sorted.end(), index) - sorted.begin());
-  }
-
  private:
   Ownership target_; // how many of all ranks' entries each block should get
   fixed_vector<quantile> quantiles_;
+  buffer<std::uint64_t> probes_;
   buffer<std::uint64_t> counts_;
 };
 
@@ -142,13 +143,11 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
     for (rank_t b = 0; b <= blocks; ++b) bounds[static_cast<std::size_t>(b)] = target.begin(b);
     anew = true;
   }
-  const auto counters = net.template with_element<std::uint64_t>();
+  const auto counters = net.on_host().template with_element<std::uint64_t>();
   const bruck_allreduce allreduce;
   buffer<std::uint64_t> totals(net.memory(), bounds.size() - 1);
-  using search = detail::quantile_search<Index, Ownership>;
-  for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
-    totals.data()[b] = search::entries_below(mine, bounds[b + 1]) - search::entries_below(mine, bounds[b]);
-  }
+  local::count_below(net, mine, std::span<const std::uint64_t>(bounds).subspan(1), totals.span());
+  for (std::size_t b = totals.size() - 1; b > 0; --b) totals.data()[b] -= totals.data()[b - 1]; // bounds[0] is 0
   co_await allreduce(counters, totals.span());
   bool too_many = false;
   for (rank_t b = 0; b < blocks; ++b) {
@@ -157,9 +156,9 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
   std::uint64_t refinements = 0;
   if (!anew && !too_many) co_return refinements;
 
-  search quantiles(target, bounds, totals.span(), net.memory());
+  detail::quantile_search<Index, Ownership> quantiles(target, bounds, totals.span(), net.memory());
   for (; !quantiles.may_end(most); ++refinements) {
-    co_await allreduce(counters, quantiles.count(mine));
+    co_await allreduce(counters, quantiles.count(net, mine));
     quantiles.narrow();
   }
   quantiles.write(bounds);

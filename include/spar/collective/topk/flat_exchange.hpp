@@ -43,12 +43,12 @@ template <transport Net, straight_topology Topology, element T, index_type Index
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,
                                             std::span<const std::uint64_t>, Op op, Storage store,
                                             residual_view<T> residual) {
-  gathered<T, Index> parts(block, static_cast<std::size_t>(net.size()), net.memory());
+  gathered<T, Index> parts(block, static_cast<std::size_t>(net.size()), local::place(net));
   const bruck_allgather allgather;
   co_await allgather.streams(net, parts, false, storage::streams_of(store), residual);
   auto sum = std::move(parts).joined();
-  check_indices(std::span<const Index>(std::as_const(sum).indices()), {0, sum.dimension()});
-  if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = to_dense(sum.view(), op, net.memory());
+  local::check_indices(net, std::as_const(sum).indices(), {0, sum.dimension()});
+  if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = local::to_dense(net, sum.view(), op);
   co_return sum;
 }
 

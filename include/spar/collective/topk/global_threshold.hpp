@@ -39,9 +39,17 @@ struct threshold_counts {
   }
 };
 
-template <element T>
-threshold_counts count_from(std::span<const T> values, kernel::magnitude<T> threshold) {
+template <transport Net, element T>
+threshold_counts count_from([[maybe_unused]] channel<Net> net, std::span<const T> values,
+                            kernel::magnitude<T> threshold) {
   threshold_counts counts;
+  if constexpr (values_on_device<Net>) {
+    const auto next = static_cast<kernel::magnitude<T>>(threshold + 1); // 0 after the greatest number
+    const kernel::magnitude<T> probes[] = {threshold, next};
+    std::array<std::uint64_t, 3> reached{};
+    net.net().streams().count_reached(values, std::span(probes).first(next == 0 ? 1 : 2), std::span(reached));
+    return {reached[2], reached[1]};
+  }
   for (const T value : values) {
     counts.above += kernel::magnitude_of(value) > threshold ? 1U : 0U;
     counts.at += kernel::magnitude_of(value) == threshold ? 1U : 0U;
@@ -77,16 +85,15 @@ class threshold_search {
 
   /// Returns this rank's counters: for each probe, the number of values whose magnitude is at least the probe. The
   /// caller sums the counters over all ranks in place, and then calls `narrow`.
-  std::span<std::uint64_t> count(std::span<const T> values) {
+  template <transport Net>
+  std::span<std::uint64_t> count([[maybe_unused]] channel<Net> net, std::span<const T> values) {
     for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
     // reached[j]: the number of values that reach exactly j of the probes.
     std::array<std::uint64_t, probes + 1> reached{};
-    for (const T value : values) {
-      const key m = kernel::magnitude_of(value);
-      std::size_t below = 0; // binary search without branches, because branches on random values are unpredictable
-      for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
-      ++reached[below];
-    }
+    if constexpr (values_on_device<Net>)
+      net.net().streams().count_reached(values, std::span<const key>(probes_), std::span(reached));
+    else
+      count_reached(values, reached);
     std::uint64_t from = 0;
     for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
     return counts_;
@@ -116,6 +123,15 @@ class threshold_search {
   }
 
  private:
+  void count_reached(std::span<const T> values, std::array<std::uint64_t, probes + 1>& reached) const {
+    for (const T value : values) {
+      const key m = kernel::magnitude_of(value);
+      std::size_t below = 0; // binary search without branches, because branches on random values are unpredictable
+      for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
+      ++reached[below];
+    }
+  }
+
   void look() {
     best_ = low_;
     done_ = low_ >= top_;
@@ -148,8 +164,10 @@ class threshold_search {
 };
 
 /// Keeps only the entries above `threshold` and the first `ties` entries at `threshold`, in their old order.
-template <element T, index_type Index>
-void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
+template <transport Net, element T, index_type Index>
+void keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
+               std::uint64_t ties) {
+  if constexpr (values_on_device<Net>) return net.net().streams().keep_from(entries, threshold, ties);
   const std::span<Index> indices = entries.indices();
   const std::span<T> values = entries.values();
   std::size_t kept = 0;
@@ -188,7 +206,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
   // A block has at most as many entries as there are indices, so counters of the width of an index suffice.
   using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
-  const auto counters = net.template with_element<counter>();
+  const auto counters = net.on_host().template with_element<counter>();
   const bruck_allgather allgather;
   const recursive_doubling allreduce;
   const auto rank = static_cast<std::size_t>(net.rank());
@@ -196,7 +214,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   buffer<counter> counts(net.memory(), 2 * ranks);
   detail::threshold_counts all;
   const auto count_own = [&] {
-    const auto own = detail::count_from(std::span<const T>(mine.values()), threshold);
+    const auto own = detail::count_from(net, std::span<const T>(mine.values()), threshold);
     counts.data()[2 * rank] = checked_cast<counter>(own.above);
     counts.data()[2 * rank + 1] = checked_cast<counter>(own.at);
   };
@@ -221,7 +239,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   if (anew || selected > bounds.most || (selected < bounds.least && threshold > 1)) {
     detail::threshold_search<T> search(threshold, all, bounds);
     for (; !search.done(); ++rounds) {
-      co_await allreduce(net.template with_element<std::uint64_t>(), search.count(mine.values()), sum{});
+      co_await allreduce(net.on_host().template with_element<std::uint64_t>(), search.count(net, mine.values()), sum{});
       search.narrow();
     }
     if (threshold != search.threshold()) {
@@ -242,7 +260,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     ties -= taken;
     if (r == rank) own_ties = taken;
   }
-  detail::keep_from(mine, threshold, own_ties);
+  detail::keep_from(net, mine, threshold, own_ties);
   co_return rounds;
 }
 

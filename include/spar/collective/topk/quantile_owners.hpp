@@ -26,6 +26,8 @@ namespace spar {
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
+  /// Whether streams may be in device memory, on a flat topology: all work on them is in collective/local/streams.hpp.
+  static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -47,7 +49,7 @@ struct quantile_owners {
     const std::uint64_t n = mine.dimension();
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
-      sparse_copy = to_sparse(mine, op, net.memory());
+      sparse_copy = local::to_sparse(net, mine, op);
       mine = sparse_copy.view();
     }
     const auto owners = over.owners(n, net.size());

@@ -10,7 +10,6 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/amount.hpp>
-#include <spar/selector/keep_largest.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/merge.hpp>
 
@@ -24,12 +23,13 @@ namespace spar {
 
 /// Merges `left` and `right` and returns the k entries of the sum with the largest magnitudes; among entries with equal
 /// magnitudes, those with lower indices have priority. Adds the other entries to `residual`.
-template <element T, index_type Index, reduction<T> Op>
-sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
-                                   std::uint64_t k, residual_view<T> residual, Op op, pool& memory) {
+template <transport Net, element T, index_type Index, reduction<T> Op>
+sparse_stream<T, Index> merge_topk(channel<Net> net, const stream_view<T, Index>& left,
+                                   const stream_view<T, Index>& right, std::uint64_t k, residual_view<T> residual,
+                                   Op op) {
   constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
-  auto both = merge(left, right, {0, left.dimension()}, never_dense, op, memory);
-  const auto dropped = selector::keep_largest(both, k, memory);
+  auto both = local::merge(net, left, right, {0, left.dimension()}, never_dense, op);
+  const auto dropped = local::keep_largest(net, both, k);
   residual.add(dropped.view().entries());
   return both;
 }
@@ -41,6 +41,8 @@ sparse_stream<T, Index> merge_topk(const stream_view<T, Index>& left, const stre
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";
+  /// Whether streams may be in device memory: all work on them is in collective/local/streams.hpp.
+  static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -75,13 +77,13 @@ struct tree_of_topk {
         break;
       }
       if (net.rank() + distance >= p) continue;
-      incoming<Storage, T, Index> in(net.memory());
+      incoming<Storage, T, Index> in(net.value_memory());
       co_await net.receive(net.rank() + distance, in);
       const auto theirs = in.view(net, store, all);
       if (theirs.is_dense())
         raise<corrupt_message>({"a dense stream of ", theirs.count(), " values arrived; expected the ", k,
                                 " largest entries as a sparse stream"});
-      sum = merge_topk(have, theirs, k, residual, op, net.memory());
+      sum = merge_topk(net, have, theirs, k, residual, op);
       net.compute(have.count() + theirs.count());
       have = sum.view();
     }

@@ -36,7 +36,7 @@ namespace spar {
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
-  /// Whether dense values may be in device memory: all work on them is in collective/wire/local.hpp.
+  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
   template <class Storage>
   static constexpr bool runs_on_device = true;
 

@@ -4,10 +4,10 @@
 // only once.
 #pragma once
 
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/tree/flex_cells.hpp>
 #include <spar/collective/tree/flex_level.hpp>
 #include <spar/collective/wire/block_coder.hpp>
-#include <spar/collective/wire/local.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/tasks/task.hpp>

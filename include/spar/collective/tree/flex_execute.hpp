@@ -4,9 +4,9 @@
 // plans on streams.
 #pragma once
 
+#include <spar/collective/local/values.hpp>
 #include <spar/collective/tree/flex_encoded.hpp>
 #include <spar/collective/tree/flex_level.hpp>
-#include <spar/collective/wire/local.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>

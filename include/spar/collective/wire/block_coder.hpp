@@ -2,7 +2,7 @@
 // Encodes and decodes the pieces of a dense vector that a collective sends and receives (Zhou et al., section III).
 #pragma once
 
-#include <spar/collective/wire/local.hpp>
+#include <spar/collective/local/values.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>

@@ -3,6 +3,7 @@
 // nothing, such as `coo`, the classes in this file encode nothing, and messages refer to the stream's own memory.
 #pragma once
 
+#include <spar/collective/local/streams.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
@@ -104,9 +105,17 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
   const payload checked = coder.template checked<T>(came, range.size());
-  auto out = sparse_stream<T, Index>::dense(net.memory(), n, range.begin, range.size());
+  auto out = sparse_stream<T, Index>::dense(net.value_memory(), n, range.begin, range.size());
   coder.decode(checked, out.values());
   return out;
+}
+
+/// Returns a view of the entries in a received message, which is in device memory.
+template <element T, index_type Index, transport Net>
+stream_view<T, Index> decode_on_device(channel<Net> net, const message_buffer& in, index_range range) {
+  return decode<T, Index>(in, range, [&](std::span<const Index> indices, index_range inside) {
+    local::check_indices(net, indices, inside);
+  });
 }
 
 /// Adds the rounding errors of an encoding, `exact` - `decoded`, to `residual` at the indices of the stream.
@@ -218,7 +227,9 @@ class incoming : public message_buffer {
   stream_view<T, Index> view(channel<Net> net, const Storage& store, index_range range) {
     const header& h = head();
     if (h.format == wire_format::dense) return decode<T, Index>(*this, range);
-    if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
+    if constexpr (values_on_device<Net>) {
+      if (h.format == wire_format::sparse) return detail::decode_on_device<T, Index>(net, *this, range);
+    } else if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
       if (h.format == wire_format::sparse) return storage::streams_of(store).template borrow<T, Index>(*this, range);
     }
     if (h.format != wire_format::coded && h.format != wire_format::encoded) {
@@ -243,8 +254,10 @@ class incoming<Storage, T, Index> : public message_buffer {
   using message_buffer::message_buffer;
 
   template <transport Net>
-  [[gnu::noinline]] stream_view<T, Index> view(channel<Net>, const Storage& store, index_range range) const {
+  [[gnu::noinline]] stream_view<T, Index> view([[maybe_unused]] channel<Net> net, const Storage& store,
+                                               index_range range) const {
     if (head().format == wire_format::dense) return decode<T, Index>(*this, range);
+    if constexpr (values_on_device<Net>) return detail::decode_on_device<T, Index>(net, *this, range);
     return storage::streams_of(store).template borrow<T, Index>(*this, range);
   }
 };
@@ -272,15 +285,15 @@ class relayed {
       if (format == wire_format::coded || format == wire_format::encoded) {
         const payload came = in.arrived_payload();
         held_ = detail::decode_stream<T, Index>(net, store, came, in.head().dimension, range);
-        bytes_ = buffer<std::byte>(net.memory(), came.pieces[0].size());
-        kernel::detail::copy(bytes_.data(), came.pieces[0].data(), came.pieces[0].size());
+        bytes_ = buffer<std::byte>(net.value_memory(), came.pieces[0].size());
+        local::copy(net, bytes_.data(), came.pieces[0]);
         const std::uint64_t plain = format == wire_format::coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
         message_ = {format, came.count, {std::as_const(bytes_).span()}, plain};
         view_ = std::as_const(held_).view();
         return;
       }
     }
-    held_ = sparse_stream<T, Index>::copy(net.memory(), in.view(net, store, range));
+    held_ = local::duplicate(net, in.view(net, store, range));
     view_ = std::as_const(held_).view();
     message_ = encode(view_);
   }
@@ -289,8 +302,9 @@ class relayed {
   /// The stream that all ranks decode from the owner's bytes.
   [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }
   /// Returns the stream to which `view` refers, in memory of its own, so that the stream may outlive this object.
-  [[nodiscard]] sparse_stream<T, Index> result(pool& memory) && {
-    return owned_ ? std::move(held_) : sparse_stream<T, Index>::copy(memory, view_);
+  template <transport Net>
+  [[nodiscard]] sparse_stream<T, Index> result(channel<Net> net) && {
+    return owned_ ? std::move(held_) : local::duplicate(net, view_);
   }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The work of a rank on values in device memory (see collective/wire/local.hpp).
+// The work of a rank on values in device memory (see collective/local/values.hpp).
 #pragma once
 
 #include <spar/core/address.hpp>

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The work of a rank on the streams of a call: by kernels of the processor on host memory or, over a transport
+// `values_on_device`, by kernels of the device on streams whose entries are in device memory. A function that returns a
+// number of entries, or checks entries, waits for the device.
+#pragma once
+
+#include <spar/collective/local/values.hpp>
+#include <spar/core/index_range.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/selector/keep_largest.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/gathered.hpp>
+#include <spar/storage/kernel/slice.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/residual_view.hpp>
+#include <spar/storage/sparse_stream.hpp>
+#include <spar/storage/wire.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar::local {
+
+/// What copies streams, and turns lists into pieces of messages (see `gathered`), where the streams of a call are.
+template <transport Net>
+auto place(channel<Net> net) noexcept {
+  if constexpr (values_on_device<Net>)
+    return net.net().place();
+  else
+    return host_place(net.memory());
+}
+
+/// Returns a copy of `v`.
+template <transport Net, element T, index_type Index>
+sparse_stream<T, Index> duplicate(channel<Net> net, const stream_view<T, Index>& v) {
+  return place(net).duplicate(v);
+}
+/// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of `v`.
+template <transport Net, element T, index_type Index>
+void write(channel<Net> net, sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) {
+  place(net).write(to, at, v);
+}
+
+/// Returns `op` applied to two streams (see storage/merge.hpp).
+template <transport Net, element T, index_type Index, reduction<T> Op>
+sparse_stream<T, Index> merge(channel<Net> net, const stream_view<T, Index>& left, const stream_view<T, Index>& right,
+                              index_range range, std::uint64_t limit, Op op) {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().merge(left, right, range, limit, op);
+  else
+    return spar::merge(left, right, range, limit, op, net.memory());
+}
+/// Reduces sparse `parts` from left to right (see storage/merge.hpp).
+template <transport Net, element T, index_type Index, reduction<T> Op>
+sparse_stream<T, Index> merge_many(channel<Net> net, std::span<const stream_view<T, Index>> parts, std::uint64_t n,
+                                   index_range range, Op op) {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().merge_many(parts, n, range, op);
+  else
+    return spar::merge_many(parts, n, range, op, net.memory());
+}
+/// Reduces `parts` from left to right, and writes the dense values of `range` to `values` (see storage/merge.hpp).
+template <transport Net, element T, index_type Index, reduction<T> Op>
+void reduce_dense(channel<Net> net, std::span<const stream_view<T, Index>> parts, index_range range, T* values, Op op) {
+  if constexpr (values_on_device<Net>)
+    net.net().streams().reduce_dense(parts, range, values, op);
+  else
+    spar::reduce_dense(parts, range, values, op);
+}
+
+/// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream.
+template <transport Net, element T, index_type Index, reduction<T> Op>
+sparse_stream<T, Index> to_sparse(channel<Net> net, const stream_view<T, Index>& v, Op op) {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().to_sparse(v, op);
+  else
+    return spar::to_sparse(v, op, net.memory());
+}
+/// Writes all values of `v` to `out`, which has room for them, with the value `absent` at every index without an entry.
+template <transport Net, element T, index_type Index>
+void write_dense(channel<Net> net, const stream_view<T, Index>& v, std::span<T> out, T absent) {
+  if constexpr (values_on_device<Net>)
+    net.net().streams().write_dense(v, out, absent);
+  else
+    v.to_dense(out, absent);
+}
+/// Returns the whole vector as a dense stream, with the neutral element of `op` at every index without an entry.
+template <transport Net, element T, index_type Index, reduction<T> Op>
+sparse_stream<T, Index> to_dense(channel<Net> net, const stream_view<T, Index>& v, Op op) {
+  auto out = sparse_stream<T, Index>::dense(net.value_memory(), v.dimension(), 0, v.dimension());
+  write_dense(net, v, out.values(), op.template neutral<T>());
+  return out;
+}
+
+/// Keeps the `k` entries of largest magnitude in `s`, and returns all other entries (see `selector::keep_largest`).
+template <transport Net, element T, index_type Index>
+sparse_stream<T, Index> keep_largest(channel<Net> net, sparse_stream<T, Index>& s, std::uint64_t k) {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().keep_largest(s, k);
+  else
+    return selector::keep_largest(s, k, net.memory());
+}
+
+/// Throws `corrupt_message` unless the `indices` of a received stream ascend strictly inside `range`.
+template <transport Net, index_type Index>
+void check_indices(channel<Net> net, std::span<const Index> indices, index_range range) {
+  if constexpr (values_on_device<Net>)
+    net.net().streams().check_indices(indices, range);
+  else
+    spar::check_indices(indices, range);
+}
+/// Sets `below[b]` to the number of the ascending `indices` that are less than `bounds[b]`, for all b.
+template <transport Net, index_type Index>
+void count_below(channel<Net> net, std::span<const Index> indices, std::span<const std::uint64_t> bounds,
+                 std::span<std::uint64_t> below) {
+  if constexpr (values_on_device<Net>) {
+    net.net().streams().count_below(indices, bounds, below);
+  } else {
+    for (std::size_t b = 0; b < bounds.size(); ++b) below[b] = kernel::lower_bound(indices, bounds[b]);
+  }
+}
+
+/// The slices of a stream that belong to the owners of its indices.
+template <transport Net, element T, index_type Index, class Ownership>
+class slices {
+ public:
+  slices(channel<Net> net, const stream_view<T, Index>& whole, const Ownership& owner) : whole_(whole), owner_(owner) {
+    if constexpr (values_on_device<Net>) {
+      const auto count = static_cast<std::size_t>(net.size()) + 1;
+      if (whole.is_dense()) return;
+      buffer<std::uint64_t> bounds(net.memory(), count);
+      for (rank_t r = 0; r < net.size(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner[r].begin;
+      bounds.span()[count - 1] = owner[net.size() - 1].end;
+      cuts_ = buffer<std::uint64_t>(net.memory(), count);
+      count_below(net, whole.indices(), std::as_const(bounds).span(), cuts_.span());
+    }
+  }
+  /// The slice of the rank r.
+  [[nodiscard]] stream_view<T, Index> operator[](rank_t r) const noexcept {
+    if constexpr (values_on_device<Net>) {
+      if (!whole_.is_dense()) {
+        const auto b = static_cast<std::size_t>(r);
+        return whole_.entries_from(cuts_.span()[b], cuts_.span()[b + 1]);
+      }
+    }
+    return whole_.slice(owner_[r].begin, owner_[r].end);
+  }
+
+ private:
+  stream_view<T, Index> whole_;
+  Ownership owner_;
+  buffer<std::uint64_t> cuts_; // empty unless the indices are in device memory
+};
+
+/// Calls a selector on `x` (see `select_from`).
+template <index_type Index, transport Net, class Selector, element T, class Prepare>
+sparse_stream<T, Index> select(channel<Net> net, const Selector& by, std::span<T> x, state_of<Selector>& now,
+                               const Prepare& prepare) {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().template select<Index>(by, x, now, prepare);
+  else
+    return select_from<Index>(by, x, net.memory(), now, prepare);
+}
+
+/// The values that a selection leaves in `x`, as a residual.
+template <transport Net, element T>
+residual_view<T> residual(channel<Net> net, std::span<T> x) noexcept {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().residual(x);
+  else
+    return residual_view<T>(x);
+}
+
+} // namespace spar::local
