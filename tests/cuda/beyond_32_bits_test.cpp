@@ -131,8 +131,8 @@ TEST_F(beyond_32_bits, scatter) {
   const sparse_array<float> x(n);
   const std::vector<std::uint64_t> indices = {0, (std::uint64_t{1} << 32) - 1, std::uint64_t{1} << 32, n - 1};
   const std::vector<float> entries = {1, 2, 3, 4};
-  start_scatter_assign(indices.data(), entries.data(), entries.size(), x.data(), nullptr);
-  start_scatter_add(indices.data(), entries.data(), entries.size(), x.data(), nullptr);
+  start_scatter_assign(indices.data(), entries.data(), entries.size(), 0, x.data(), nullptr);
+  start_scatter(indices.data(), entries.data(), entries.size(), 0, x.data(), spar::sum{}, nullptr);
   for (std::size_t e = 0; e < entries.size(); ++e) EXPECT_EQ(x.data()[indices[e]], 2 * entries[e]);
 }
 

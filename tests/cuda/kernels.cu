@@ -5,7 +5,9 @@
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
@@ -48,14 +50,49 @@ template void start_combine<double, maximum>(const double*, const double*, std::
 template void start_finish<float, average>(float*, std::uint64_t, std::int64_t, average, cudaStream_t);
 template void start_find_any<float, spar::detail::device_codec<storage::half>::refuses>(
     const float*, std::uint64_t, std::uint32_t*, spar::detail::device_codec<storage::half>::refuses, cudaStream_t);
-template void start_scatter_assign<float, std::uint32_t>(const std::uint32_t*, const float*, std::uint64_t, float*,
-                                                         cudaStream_t);
-template void start_scatter_assign<double, std::uint64_t>(const std::uint64_t*, const double*, std::uint64_t, double*,
-                                                          cudaStream_t);
-template void start_scatter_add<float, std::uint32_t>(const std::uint32_t*, const float*, std::uint64_t, float*,
-                                                      cudaStream_t);
-template void start_scatter_add<double, std::uint64_t>(const std::uint64_t*, const double*, std::uint64_t, double*,
-                                                       cudaStream_t);
+template void start_fill<float>(float*, std::uint64_t, float, cudaStream_t);
+template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
+
+#define SPAR_INSTANTIATE_ENTRIES(T, Index)                                                                             \
+  template void start_scatter_assign<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*,               \
+                                               cudaStream_t);                                                          \
+  template void start_scatter<T, Index, sum>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, sum,            \
+                                             cudaStream_t);                                                            \
+  template void start_partition<T, Index, by_cut<T>>(device_coo<T, Index>, std::uint64_t, by_cut<T>, Index*, T*,       \
+                                                     Index*, T*, std::uint64_t*, std::uint64_t*, cudaStream_t);        \
+  template void start_partition<T, Index, by_cut_at<T>>(device_coo<T, Index>, std::uint64_t, by_cut_at<T>, Index*, T*, \
+                                                        Index*, T*, std::uint64_t*, std::uint64_t*, cudaStream_t);     \
+  template void start_partition<T, Index, listed<Index>>(device_coo<T, Index>, std::uint64_t, listed<Index>, Index*,   \
+                                                         T*, Index*, T*, std::uint64_t*, std::uint64_t*,               \
+                                                         cudaStream_t);                                                \
+  template void start_partition<T, Index, differs_from<T>>(device_coo<T, Index>, std::uint64_t, differs_from<T>,       \
+                                                           Index*, T*, Index*, T*, std::uint64_t*, std::uint64_t*,     \
+                                                           cudaStream_t);
+
+SPAR_INSTANTIATE_ENTRIES(float, std::uint32_t)
+SPAR_INSTANTIATE_ENTRIES(float, std::uint64_t)
+SPAR_INSTANTIATE_ENTRIES(double, std::uint32_t)
+SPAR_INSTANTIATE_ENTRIES(double, std::uint64_t)
+SPAR_INSTANTIATE_ENTRIES(std::int32_t, std::uint32_t)
+SPAR_INSTANTIATE_ENTRIES(std::int64_t, std::uint64_t)
+
+#define SPAR_INSTANTIATE_SEARCH(Index)                                                                                 \
+  template void start_find_bounds<Index>(const Index*, std::uint64_t, const std::uint64_t*, std::uint64_t,             \
+                                         std::uint64_t*, cudaStream_t);                                                \
+  template void start_check_indices<Index>(const Index*, std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t*,  \
+                                           cudaStream_t);
+
+SPAR_INSTANTIATE_SEARCH(std::uint32_t)
+SPAR_INSTANTIATE_SEARCH(std::uint64_t)
+
+#define SPAR_INSTANTIATE_PROBES(T)                                                                                     \
+  template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, cudaStream_t);
+
+SPAR_INSTANTIATE_PROBES(float)
+SPAR_INSTANTIATE_PROBES(double)
+SPAR_INSTANTIATE_PROBES(std::int32_t)
+SPAR_INSTANTIATE_PROBES(std::int64_t)
+
 template void start_scatter_difference<std::uint32_t>(const std::uint32_t*, const float*, const float*, std::uint64_t,
                                                       float*, cudaStream_t);
 template void start_scatter_difference<std::uint64_t>(const std::uint64_t*, const float*, const float*, std::uint64_t,

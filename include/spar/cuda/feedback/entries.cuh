@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/assertion.hpp>
+#include <spar/core/op.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/cuda/array.hpp>
 #include <spar/cuda/call.hpp>
@@ -67,7 +68,7 @@ class device_entries {
         host.used_by(x_.stream);
       } else {
         send(sum.indices().data(), sum.values().data(), nullptr, entries);
-        kernel::start_scatter_assign(indices_.data(), values_.data(), entries, x, x_.stream);
+        kernel::start_scatter_assign(indices_.data(), values_.data(), entries, 0, x, x_.stream);
       }
     });
   }
@@ -116,7 +117,7 @@ class device_entries {
         if (mine.count() > bounds.most) by.keep_largest_of(mine, bounds.k, residual(), memory_of(net), now);
         return mine;
       }
-      kernel::start_scatter_assign(indices_.data(), values_.data(), std::min(in.count(), room), x_.data, x_.stream);
+      kernel::start_scatter_assign(indices_.data(), values_.data(), std::min(in.count(), room), 0, x_.data, x_.stream);
     }
     kernel::cut<T> where;
     sparse_stream<T, Index> mine = take_largest(net, bounds.k, where);
@@ -223,9 +224,9 @@ class device_entries {
       const auto* indices = static_cast<const Index*>(what.indices);
       send(indices, what.values, what.decoded, what.count);
       if (what.what == kind::assign) {
-        kernel::start_scatter_assign(indices_.data(), values_.data(), what.count, x_.data, x_.stream);
+        kernel::start_scatter_assign(indices_.data(), values_.data(), what.count, 0, x_.data, x_.stream);
       } else if (what.what == kind::add) {
-        kernel::start_scatter_add(indices_.data(), values_.data(), what.count, x_.data, x_.stream);
+        kernel::start_scatter(indices_.data(), values_.data(), what.count, 0, x_.data, sum{}, x_.stream);
       } else if constexpr (std::same_as<T, float>) {
         kernel::start_scatter_difference(indices == nullptr ? nullptr : indices_.data(), values_.data(),
                                          decoded_.data(), what.count, x_.data + what.begin, x_.stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Combines vectors in device memory, and writes or adds entries to one. The device's versions of `kernel::combine`, of
-// `kernel::scatter` with `sum`, of `kernel::scatter_assign` and of `kernel::scatter_difference`.
+// Fills and combines vectors in device memory, and writes entries to one or reduces entries into one. The device's
+// versions of `kernel::combine`, `kernel::scatter`, `kernel::scatter_assign` and `kernel::scatter_difference`.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -13,6 +13,11 @@
 namespace spar::kernel {
 
 namespace detail {
+
+template <class T>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads) fill(T* x, std::uint64_t n, T value) {
+  spar::detail::for_rows(n, [&](std::uint64_t at) { x[at] = value; });
+}
 
 template <class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
@@ -42,16 +47,16 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    scatter_assign(const Index* indices, const T* values, std::uint64_t count, T* dense) {
-  spar::detail::for_rows(count, [&](std::uint64_t e) { dense[indices[e]] = values[e]; });
+    scatter_assign(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense) {
+  spar::detail::for_rows(count, [&](std::uint64_t e) { dense[indices[e] - begin] = values[e]; });
 }
 
-template <class T, class Index>
+template <class T, class Index, class Op>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    scatter_add(const Index* indices, const T* values, std::uint64_t count, T* dense) {
+    scatter(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense, Op op) {
   spar::detail::for_rows(count, [&](std::uint64_t e) {
-    T& value = dense[indices[e]];
-    value = sum{}(value, values[e]);
+    T& value = dense[indices[e] - begin];
+    value = op(value, values[e]);
   });
 }
 
@@ -67,6 +72,12 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 }
 
 } // namespace detail
+
+/// Starts a kernel that sets each of n values in device memory to `value`.
+template <element T>
+void start_fill(T* x, std::uint64_t n, T value, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::fill<T>, n, stream, x, n, value);
+}
 
 /// Starts a kernel that sets out[i] to a[i] + b[i] for i < n, or to b[i] if `a` is null. All pointers point to device
 /// memory.
@@ -95,18 +106,21 @@ void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test
   spar::detail::launch_rows(detail::find_any<Test, T>, n, stream, x, n, found, test);
 }
 
-/// Starts a kernel that sets dense[indices[e]] to values[e] for e < count. The indices must be distinct. All pointers
-/// point to device memory.
+/// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count. The indices must be distinct and at
+/// least `begin`. All pointers point to device memory.
 template <element T, index_type Index>
-void start_scatter_assign(const Index* indices, const T* values, std::uint64_t count, T* dense, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::scatter_assign<T, Index>, count, stream, indices, values, count, dense);
+void start_scatter_assign(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
+                          cudaStream_t stream) {
+  spar::detail::launch_rows(detail::scatter_assign<T, Index>, count, stream, indices, values, count, begin, dense);
 }
 
-/// Starts a kernel that adds values[e] to dense[indices[e]] for e < count. The indices must be distinct. All pointers
-/// point to device memory.
-template <element T, index_type Index>
-void start_scatter_add(const Index* indices, const T* values, std::uint64_t count, T* dense, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::scatter_add<T, Index>, count, stream, indices, values, count, dense);
+/// Starts a kernel that replaces the value d = dense[indices[e] - begin] by op(d, values[e]) for e < count. The indices
+/// must be distinct and at least `begin`. All pointers point to device memory. The device must be able to call the
+/// operator of `op`.
+template <element T, index_type Index, reduction<T> Op>
+void start_scatter(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense, Op op,
+                   cudaStream_t stream) {
+  spar::detail::launch_rows(detail::scatter<T, Index, Op>, count, stream, indices, values, count, begin, dense, op);
 }
 
 /// Starts a kernel that adds exact[e] - decoded[e], if it is finite, to dense[indices[e]], or to dense[e] if `indices`

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Searches and checks ascending indices in device memory, and counts the magnitudes that reach probes (Ok-Topk, section
+// 3.1.3). The device's versions of `kernel::lower_bound`, `kernel::first_bad_index` and `threshold_search::count`.
+#pragma once
+
+#include <spar/core/element.hpp>
+#include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/rows.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
+#include <spar/storage/kernel/magnitude.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace spar::kernel {
+
+/// Up to 31 magnitudes in ascending order; neighbours may be equal.
+template <ranked T>
+struct magnitude_probes {
+  magnitude<T> probe[31];
+  unsigned count;
+};
+
+namespace detail {
+
+/// Returns the first position in [low, high) whose index is at least `bound`, or `high` if there is none. The indices
+/// ascend.
+template <class Index>
+__device__ std::uint64_t find_bound(const Index* indices, std::uint64_t low, std::uint64_t high, std::uint64_t bound) {
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (indices[middle] < bound)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+inline constexpr unsigned bound_threads = 128; // of a block of `find_bounds`; each thread searches for one bound
+
+template <class Index>
+__global__ void __launch_bounds__(bound_threads)
+    find_bounds(const Index* indices, std::uint64_t count, const std::uint64_t* bounds, std::uint64_t bound_count,
+                std::uint64_t* positions) {
+  const std::uint64_t b = std::uint64_t{blockIdx.x} * bound_threads + threadIdx.x;
+  if (b < bound_count) positions[b] = find_bound(indices, 0, count, bounds[b]);
+}
+
+template <class Index>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    check_indices(const Index* indices, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
+                  std::uint32_t* bad) {
+  spar::detail::for_rows(count, [&](std::uint64_t e) {
+    const Index index = indices[e];
+    const bool ascends = e == 0 || indices[e - 1] < index;
+    if (!ascends || index < begin || index >= end) *bad = 1; // all threads write the same value
+  });
+}
+
+/// The blocks of `count_reached`. Each block counts the values of every `gridDim.x`-th tile of rows.
+struct probe_grid {
+  static constexpr unsigned threads = spar::detail::row_tile::threads, rows = spar::detail::row_tile::rows;
+  static constexpr unsigned warps = threads / spar::detail::warp_size;
+  static constexpr unsigned probes = 31, bins = probes + 1;
+  static constexpr std::uint64_t values = spar::detail::row_tile::values, most = 2048;
+  static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, values), most); }
+
+  template <class T>
+  struct memory {
+    magnitude<T> probe[probes];
+    std::uint32_t reached[warps][bins]; // a block counts fewer than 2^32 values, as n is less than 2^43
+  };
+};
+
+template <class T>
+__global__ void __launch_bounds__(probe_grid::threads)
+    count_reached(const T* values, std::uint64_t n, magnitude_probes<T> probes, unsigned long long* reached) {
+  using grid = probe_grid;
+  static_assert(grid::warps * grid::bins == grid::threads);
+  auto& shared = spar::detail::block_memory<grid::memory<T>>();
+  const unsigned thread = threadIdx.x, warp = spar::detail::warp_of_thread();
+  if (thread < grid::probes) shared.probe[thread] = probes.probe[thread];
+  shared.reached[thread / grid::bins][thread % grid::bins] = 0;
+  __syncthreads();
+  for (std::uint64_t tile = blockIdx.x; tile * grid::values < n; tile += gridDim.x) {
+    const std::uint64_t first = tile * grid::values + thread;
+    T value[grid::rows];
+    SPAR_UNROLL
+    for (unsigned row = 0; row < grid::rows; ++row) {
+      const std::uint64_t at = first + row * grid::threads;
+      value[row] = at < n ? values[at] : T{};
+    }
+    SPAR_UNROLL
+    for (unsigned row = 0; row < grid::rows; ++row) {
+      if (first + row * grid::threads >= n) break;
+      const magnitude<T> m = magnitude_of(value[row]);
+      unsigned below = 0; // probes that the value reaches
+      SPAR_UNROLL
+      for (unsigned step = grid::bins / 2; step > 0; step /= 2) {
+        const unsigned next = below + step - 1;
+        if (next < probes.count && shared.probe[next] <= m) below += step;
+      }
+      atomicAdd(&shared.reached[warp][below], 1U);
+    }
+  }
+  __syncthreads();
+  if (thread >= grid::bins) return;
+  unsigned long long total = 0;
+  for (unsigned w = 0; w < grid::warps; ++w) total += shared.reached[w][thread];
+  if (total > 0) atomicAdd(&reached[thread], total);
+}
+
+} // namespace detail
+
+/// Starts a kernel that sets positions[b] to the number of the `count` ascending indices below bounds[b], for
+/// b < bound_count. The bounds may be in any order and may exceed the largest Index. All pointers point to device
+/// memory.
+template <index_type Index>
+void start_find_bounds(const Index* indices, std::uint64_t count, const std::uint64_t* bounds,
+                       std::uint64_t bound_count, std::uint64_t* positions, cudaStream_t stream) {
+  if (bound_count == 0) return;
+  spar::detail::launch(detail::find_bounds<Index>, spar::detail::tiles_of(bound_count, detail::bound_threads),
+                       detail::bound_threads, 0, stream, indices, count, bounds, bound_count, positions);
+}
+
+/// Starts a kernel that sets `*bad` to 1 unless the `count` indices ascend strictly and lie in [begin, end), and
+/// otherwise leaves `*bad` as it is. Both pointers point to device memory.
+template <index_type Index>
+void start_check_indices(const Index* indices, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
+                         std::uint32_t* bad, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::check_indices<Index>, count, stream, indices, count, begin, end, bad);
+}
+
+/// Starts a kernel that sets reached[j] to the number of values whose magnitude is at least that of exactly j of the
+/// probes, for all j from 0 to 31. `values` and `reached` point to device memory.
+template <ranked T>
+void start_count_reached(const T* values, std::uint64_t n, magnitude_probes<T> probes, std::uint64_t* reached,
+                         cudaStream_t stream) {
+  using grid = detail::probe_grid;
+  spar::detail::clear(reached, grid::bins * sizeof(std::uint64_t), stream);
+  if (n == 0) return;
+  spar::detail::launch(detail::count_reached<T>, grid::blocks(n), grid::threads, sizeof(grid::memory<T>), stream,
+                       values, n, probes, reinterpret_cast<unsigned long long*>(reached));
+}
+
+} // namespace spar::kernel
