@@ -9,6 +9,7 @@
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/feedback/entries.cuh>
+#include <spar/on_device.cuh>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/runtime/pending.hpp>
 
@@ -61,9 +62,7 @@ class device_feedback {
   /// `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
-    static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
-                  "error feedback adds unsent values to the values of later calls, so its operation must be sum or "
-                  "average");
+    check_operation<Op>();
     detail::check_on_device(net, x);
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, net.size());
@@ -72,10 +71,23 @@ class device_feedback {
     const selected_sum<T, Index> result =
         run_collective(net, signature_of<T, Index, Op>(x.size, *this), call{this, &mine}, op);
     detail::or_abort(net, [&] { entries_.write(result.sum.view(), x.data); });
-    residual_.swap(accumulated_);
-    length_ = x.size;
-    std::swap(state_, next_);
-    hash_state();
+    keep(x.size);
+  }
+
+  /// The same with `on`, an `on_device`: the entries are also reduced by kernels in device memory, and messages travel
+  /// as those of `on` do. Waits for the device whenever a number of entries is needed. Does not compile if there are no
+  /// kernels for the composition (see `allreduce` of `on_device`).
+  template <communicates Net, reduction<T> Op = sum>
+  void operator()(on_device<Net>& on, device_span<T> x, Op op = {}) {
+    check_operation<Op>();
+    const auto order = on.template begin<Composition>(x);
+    check_length(x.size);
+    algorithm_.template validate_parts<T>(x.size, on.port().size());
+    next_ = state_;
+    order.run([&] {
+      run_collective(on.port(), signature_of<T, Index, Op>(x.size, *this), call_on_device{this, on.values(x)}, op);
+    });
+    keep(x.size);
   }
 
   /// Calls `f(name, value)` for each option that must be equal on all ranks, and for a digest of the part of the state
@@ -119,6 +131,12 @@ class device_feedback {
   }
 
  private:
+  template <class Op>
+  static constexpr void check_operation() {
+    static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
+                  "error feedback adds unsent values to the values of later calls, so its operation must be sum or "
+                  "average");
+  }
   static void copy(T* to, const T* from, std::size_t count, cudaMemcpyKind kind) {
     if (count == 0) return;
     detail::check_cuda(cudaMemcpy(to, from, count * sizeof(T), kind), "cudaMemcpy");
@@ -167,6 +185,43 @@ class device_feedback {
     }
   };
 
+  /// Selects, reduces and writes the entries of a `device_feedback` object on the device.
+  struct call_on_device {
+    static constexpr std::string_view name = Composition::name;
+    device_feedback* its;
+    std::span<T> x;
+
+    template <class F>
+    void options(F&& f) const {
+      its->options(f);
+    }
+
+    template <transport Net, class Op>
+    task<void> operator()(channel<Net> net, Op op) const& {
+      const cudaStream_t stream = net.net().values().stream();
+      if (!its->accumulated_.has_room(x.size())) detail::end_transfers(net.net());
+      its->entries_.order(stream);
+      its->accumulated_.reserve(x.size());
+      const std::span<T> accumulated(its->accumulated_.data(), x.size());
+      const auto add_residual = [&](std::size_t, std::size_t) {
+        kernel::start_add(its->residual(), x.data(), x.size(), accumulated.data(), stream);
+      };
+      auto running =
+          its->algorithm_.template selected<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
+      selected_sum<T, Index> result = co_await std::move(running);
+      if constexpr (detail::finishes<Op, T>) local::finish(net, result.sum.values(), op);
+      local::write_dense(net, std::as_const(result.sum).view(), x, T{});
+      its->entries_.follow(stream);
+    }
+  };
+
+  /// Keeps the residual and the state of a call that has succeeded.
+  void keep(std::uint64_t length) {
+    residual_.swap(accumulated_);
+    length_ = length;
+    std::swap(state_, next_);
+    hash_state();
+  }
   void hash_state() {
     detail::state_digest hash;
     state_.shared_state(hash);

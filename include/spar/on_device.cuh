@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduce of dense values that stay in device memory. Compile with nvcc.
+// Allreduce of values that stay in device memory. Compile with nvcc.
 #pragma once
 
 #include <spar/cuda/call.hpp>
@@ -16,15 +16,32 @@ namespace spar {
 
 namespace detail {
 
-/// Whether a device can run an algorithm: a composition that reduces dense values as they are, whose block codec, if it
-/// has one, has kernels for values of type T.
+/// Whether there are kernels for the codecs of a storage and values of type T.
+template <class Storage, class T>
+inline constexpr bool encodes_on_device =
+    std::same_as<storage::streams_type<Storage>, storage::coo> &&
+    (storage::plain_blocks<Storage> || codec_on_device<storage::blocks_type<Storage>, T>);
+/// Whether there are kernels for the streams of a schedule, which has owners of blocks only on a flat topology.
+template <class Topology, class Schedule, class T>
+inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && straight_topology<Topology> &&
+                                          requires { requires Schedule::streams_on_device; };
+template <class Storage, class Schedule>
+inline constexpr bool values_run_on_device = requires { requires Schedule::template runs_on_device<Storage>; };
+template <class Selector>
+inline constexpr bool selects_on_device =
+    std::same_as<Selector, selector::exact_topk> || std::same_as<Selector, selector::threshold_reuse>;
+
+/// Whether a device can run an algorithm, which must be a composition, on values of type T.
 template <class Algorithm, class T>
 inline constexpr bool runs_on_device = false;
+template <class Selector, class Storage, class Topology, class Schedule, class T>
+inline constexpr bool runs_on_device<composition<Selector, Storage, Topology, Schedule>, T> =
+    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> && selects_on_device<Selector> &&
+    streams_on_device<Topology, Schedule, T>;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && requires { requires Schedule::template runs_on_device<Storage>; } &&
-    (storage::plain_blocks<Storage> ||
-     codec_on_device<std::remove_cvref_t<decltype(storage::blocks_of(std::declval<const Storage&>()))>, T>);
+    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> &&
+    (values_run_on_device<Storage, Schedule> || streams_on_device<Topology, Schedule, T>);
 
 /// The order of one call among the work in the user's stream.
 template <class Port>
@@ -91,14 +108,14 @@ class [[nodiscard]] pending_on_device {
   bool waited_ = false;
 };
 
-/// Runs allreduces of dense values in device memory over any transport. Kernels reduce, encode and decode the values,
-/// in a stream of this object. Messages stay in device memory among `threads` whose devices can access each other's
-/// memory, or that share a device, and over `nccl`; `mpi` sends large messages from device memory, and receives them
-/// there, if the MPI library can. Any other message, encoded if the storage encodes, travels by way of page-locked host
-/// memory, and its send waits for the copy. One object for each rank, used by one thread at a time while its device is
-/// the current one; `net` must outlive it. Over `threads`, construction is collective. The constructor throws
-/// `cuda_error` if CUDA fails, `peer_failed` if another rank fails, and `invalid_argument` if `net` has a progress
-/// thread.
+/// Runs allreduces of values in device memory over any transport. Kernels select entries, merge them, and reduce,
+/// encode and decode dense values, in a stream of this object. Messages stay in device memory among `threads` whose
+/// devices can access each other's memory, or that share a device, and over `nccl`; `mpi` sends large messages from
+/// device memory, and receives them there, if the MPI library can. Any other message, encoded if the storage encodes,
+/// travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used by one
+/// thread at a time while its device is the current one; `net` must outlive it. Over `threads`, construction is
+/// collective. The constructor throws `cuda_error` if CUDA fails, `peer_failed` if another rank fails, and
+/// `invalid_argument` if `net` has a progress thread.
 template <communicates Net>
 class on_device {
  public:
@@ -109,43 +126,51 @@ class on_device {
   /// Whether ranks read messages in each other's device memory.
   [[nodiscard]] bool lends() const noexcept { return port_.lends(); }
 
-  template <communicates N, element T, class Given, reduction<T> Op>
-  friend void allreduce(on_device<N>& on, device_span<T> x, Given given, Op op);
-  template <communicates N, element T, class Given, reduction<T> Op>
-  friend auto start_allreduce(on_device<N>& on, device_span<T> x, Given given, Op op);
+  // The functions below are for spar's other headers.
 
- private:
+  [[nodiscard]] port_type& port() noexcept { return port_; }
   /// Begins a call on `x`; refuses what no device can run.
   template <class Given, element T>
-  detail::call_on_device<port_type> begin(device_span<T> x) {
+  [[nodiscard]] detail::call_on_device<port_type> begin(device_span<T> x) {
     using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
-    static_assert(detail::runs_on_device<algorithm, T>,
-                  "there are no kernels for this algorithm, storage or type of values: use ring, recursive_doubling, "
-                  "rabenseifner (without a codec) or chains, alone or with storage::bfloat16, half, qsgd or zfp "
-                  "(include <spar/cuda/values/zfp.cuh>), for numbers; spar::staged runs any other");
+    static_assert(
+        detail::runs_on_device<algorithm, T>,
+        "there are no kernels for this selector, schedule, storage or type of values: for dense numbers, use "
+        "ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
+        "storage::bfloat16, half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>); for entries of numbers of "
+        "4 or 8 bytes, use exact_topk or threshold_reuse, the storage coo, alone or with a codec for dense "
+        "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
+        "tree_of_topk, balanced_owners or quantile_owners; spar::staged runs any other");
     port_.refuse_progress_thread();
     detail::check_on_device(port_, x);
     return {port_, x.stream};
   }
   template <element T>
-  static std::span<T> values(device_span<T> x) noexcept {
+  [[nodiscard]] static std::span<T> values(device_span<T> x) noexcept {
     return {x.data, static_cast<std::size_t>(x.size)};
   }
 
+ private:
   port_type port_;
 };
 
 /// Reduces values in device memory in place, like `allreduce(net, values, algorithm, op)` with the same bits, except
-/// those of NaN. `algorithm` is `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
-/// alone or composed with `storage::bfloat16`, `half`, `qsgd` or `zfp`; the device must be able to call `op`. The
-/// values are read after all work that was in `x.stream` when the function was called; work that is put into the stream
-/// after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If
-/// the call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values are not
-/// in memory of the current device, or if `net` has a progress thread. If CUDA fails, the communicator is aborted,
-/// because other ranks may wait, and `cuda_error` is thrown.
+/// those of NaN. The device must be able to call `op`. `algorithm` is
+///
+/// - for dense values: `cheapest`, `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
+///   alone or composed with `storage::bfloat16`, `half`, `qsgd` or `zfp`;
+/// - for entries that the selector `exact_topk` or `threshold_reuse` takes from the values: `cheapest`,
+///   `recursive_doubling`, `split_allgather`, `gather_and_merge`, `tree_of_topk`, `balanced_owners` or
+///   `quantile_owners`, on a flat topology, with entries as they are and dense sums by one of these codecs.
+///
+/// The values are read after all work that was in `x.stream` when the function was called; work that is put into the
+/// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the
+/// call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values are not in
+/// memory of the current device, or if `net` has a progress thread. If CUDA fails, the communicator is aborted, because
+/// other ranks may wait, and `cuda_error` is thrown.
 template <communicates Net, element T, class Given, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
-  on.template begin<Given>(x).run([&] { allreduce(on.port_, on.values(x), std::move(given), op); });
+  on.template begin<Given>(x).run([&] { allreduce(on.port(), on.values(x), std::move(given), op); });
 }
 /// Starts such a call and returns its handle (see `pending_on_device`). The values and the handle must stay valid until
 /// the call has ended. Several calls may be in flight; their work is in one stream, in the order in which messages
@@ -154,7 +179,7 @@ template <communicates Net, element T, class Given, reduction<T> Op = sum>
 auto start_allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
   const auto order = on.template begin<Given>(x);
   return pending_on_device<typename on_device<Net>::port_type>(
-      order, start_allreduce(on.port_, on.values(x), std::move(given), op));
+      order, start_allreduce(on.port(), on.values(x), std::move(given), op));
 }
 
 } // namespace spar

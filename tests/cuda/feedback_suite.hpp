@@ -68,12 +68,11 @@ std::vector<std::uint64_t> words(State state) {
   return all.words;
 }
 
-/// Six calls of a composition with a residual on the host and on the device: equal bits of sums, residuals and states.
-template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
-void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
-  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
-  constexpr int steps = 6;
-  const auto expected = on_ranks(ranks, [&](spar::threads& net) {
+inline constexpr int steps = 6; // calls of a composition with one residual
+
+template <class T, class Index, class Composition, class Op>
+std::vector<result> on_the_host(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op) {
+  return on_ranks(ranks, [&](spar::threads& net) {
     auto reduce = spar::with_error_feedback<T, Index>(parts);
     result all;
     for (int step = 0; step < steps; ++step) {
@@ -85,23 +84,33 @@ void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op 
     all.push_back(words(reduce.current_state()));
     return all;
   });
-  const auto got = on_ranks(ranks, [&](spar::threads& net) {
-    auto reduce = spar::with_device_feedback<T, Index>(parts);
-    EXPECT_EQ(reduce.residual(), nullptr);
-    const stream works[2];
-    const device_array<T> x(std::vector<T>(n, -1));
-    result all;
-    for (int step = 0; step < steps; ++step) {
-      const stream& work = works[step / 3];            // changes the stream once
-      x.write(work, gradient<T>(net.rank(), step, n)); // the call must wait for it
-      reduce(net, spar::device_span(x.data(), n, work), op);
-      all.push_back(bits(std::span<const T>(x.read(work)))); // not before the last copy
-    }
-    all.push_back(bits(std::span<const T>(cuda_double::values_at(reduce.residual(), n, works[1]))));
-    all.push_back(words(reduce.current_state()));
-    return all;
-  });
-  EXPECT_EQ(got, expected);
+}
+/// The same with values in device memory; `by` is a communicator or an `on_device`.
+template <class T, class Index, class By, class Composition, class Op>
+result on_a_device(By& by, spar::rank_t rank, std::size_t n, const Composition& parts, Op op) {
+  auto reduce = spar::with_device_feedback<T, Index>(parts);
+  EXPECT_EQ(reduce.residual(), nullptr);
+  const stream works[2];
+  const device_array<T> x(std::vector<T>(n, -1));
+  result all;
+  for (int step = 0; step < steps; ++step) {
+    const stream& work = works[step / 3];      // changes the stream once
+    x.write(work, gradient<T>(rank, step, n)); // the call must wait for it
+    reduce(by, spar::device_span(x.data(), n, work), op);
+    all.push_back(bits(std::span<const T>(x.read(work)))); // not before the last copy
+  }
+  all.push_back(bits(std::span<const T>(cuda_double::values_at(reduce.residual(), n, works[1]))));
+  all.push_back(words(reduce.current_state()));
+  return all;
+}
+
+/// Six calls of a composition with a residual on the host and on the device: equal bits of sums, residuals and states.
+template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
+void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
+  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
+  const auto got =
+      on_ranks(ranks, [&](spar::threads& net) { return on_a_device<T, Index>(net, net.rank(), n, parts, op); });
+  EXPECT_EQ(got, (on_the_host<T, Index>(ranks, n, parts, op)));
 }
 
 /// Makes each call of the CUDA runtime in the second step of `parts` fail once, on rank 1: no rank hangs, and the

@@ -18,7 +18,8 @@ namespace spar {
 namespace detail {
 
 /// A change of `count` values of a residual that is not in host memory: those at `indices` or, if `indices` is null,
-/// from the index `begin` on. The arrays are in host memory, and valid only while the change is made.
+/// from the index `begin` on. The arrays are where the streams of the call are, on the host or on a device. They are
+/// valid only while the change is made, or put into the stream of the device.
 template <element T>
 struct residual_change {
   enum class kind : std::uint8_t {
@@ -38,8 +39,8 @@ struct residual_change {
 
 } // namespace detail
 
-/// Refers to a residual of n values: to dense values in host memory, or to a residual in other memory, which a function
-/// of its owner changes. An empty view refers to no residual; what a call puts there is lost.
+/// Refers to a residual of n values: to dense values in host memory, or to values in other memory, which a function of
+/// their owner changes. An empty view refers to no residual; what a call puts there is lost.
 template <element T>
 class residual_view {
  public:
@@ -47,8 +48,10 @@ class residual_view {
 
   residual_view() = default;
   residual_view(std::span<T> values) noexcept : values_(values) {}
-  /// A residual that `make(self, change)` changes, in the order of the calls. `self` must outlive the view.
-  residual_view(void (*make)(void* self, const change& what), void* self) noexcept : make_(make), self_(self) {}
+  /// A residual that `make(self, values, change)` changes, in the order of the calls. `self` must outlive the view.
+  residual_view(void (*make)(void* self, std::span<T> values, const change& what), void* self,
+                std::span<T> values = {}) noexcept
+      : values_(values), make_(make), self_(self) {}
 
   [[nodiscard]] bool empty() const noexcept { return values_.empty() && make_ == nullptr; }
 
@@ -74,7 +77,7 @@ class residual_view {
   /// Adds the rounding errors exact[i] - decoded[i] to the value at the index `begin` + i.
   void add_error(std::uint64_t begin, std::span<const T> exact, const T* decoded) const {
     if (make_ != nullptr)
-      return make_(self_, {kind::add_error, nullptr, 0, begin, exact.data(), decoded, exact.size()});
+      return make_(self_, values_, {kind::add_error, nullptr, 0, begin, exact.data(), decoded, exact.size()});
     if (!values_.empty()) kernel::add_difference(values_.data() + begin, exact.data(), decoded, exact.size());
   }
 
@@ -83,11 +86,12 @@ class residual_view {
 
   template <class Index>
   [[gnu::cold]] void put(kind what, kernel::coo_span<T, Index> entries, const T* decoded) const {
-    make_(self_, {what, entries.indices.data(), sizeof(Index), 0, entries.values.data(), decoded, entries.size()});
+    make_(self_, values_,
+          {what, entries.indices.data(), sizeof(Index), 0, entries.values.data(), decoded, entries.size()});
   }
 
   std::span<T> values_;
-  void (*make_)(void* self, const change& what) = nullptr;
+  void (*make_)(void* self, std::span<T> values, const change& what) = nullptr;
   void* self_ = nullptr;
 };
 

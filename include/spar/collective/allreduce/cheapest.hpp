@@ -55,6 +55,10 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
 struct cheapest {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "cheapest";
+  /// Whether dense values, or streams, may be in device memory: those of all algorithms from which this chooses may.
+  template <class Storage>
+  static constexpr bool runs_on_device = true;
+  static constexpr bool streams_on_device = true;
 
   /// The network model, for example `read_network("file")`. If empty, `cheapest` uses the model of the transport.
   std::optional<network_model> pin{};
@@ -83,7 +87,7 @@ struct cheapest {
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
     std::uint64_t k = mine.count();
-    co_await find_largest(net.template with_element<std::uint64_t>(), k);
+    co_await find_largest(net.on_host().template with_element<std::uint64_t>(), k);
 
     const auto entries_alone = storage::streams_of(store);
     const double entry_bytes = entries_alone.template entry_bits<T, Index>(mine.dimension(), k) / 8;

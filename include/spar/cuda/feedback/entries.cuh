@@ -52,7 +52,10 @@ class device_entries {
 
   /// A view through which a collective changes the accumulated values of the last `select`.
   [[nodiscard]] residual_view<T> residual() noexcept {
-    return {[](void* self, const residual_change<T>& what) { static_cast<device_entries*>(self)->change(what); }, this};
+    return {[](void* self, std::span<T>, const residual_change<T>& what) {
+              static_cast<device_entries*>(self)->change(what);
+            },
+            this};
   }
 
   /// Starts to write the values of `sum` to `x`, in the order of the stream of the last `select`, with zeros where
@@ -73,6 +76,10 @@ class device_entries {
     });
   }
 
+  /// Lets further work in `stream` begin after the work on the last vector.
+  void order(cudaStream_t stream) const { last_.order(stream); }
+  /// Lets work on further vectors begin after the work that is now in `stream`.
+  void follow(cudaStream_t stream) { last_.record(stream); }
   /// Waits for the work on the device so far, and ignores its errors.
   void wait() const noexcept { last_.wait(); }
 

@@ -7,6 +7,7 @@
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
+#include <spar/cuda/values/streams.cuh>
 #include <spar/cuda/values/values.cuh>
 #include <spar/runtime/pending.hpp>
 #include <spar/transport/decorator.hpp>
@@ -58,6 +59,7 @@ class device_port : public decorated_port<Inner> {
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       values_.emplace();
+      streams_.emplace(*values_, memory_, this->memory(), pinned_, device_pool::owner{&end_transfers, nullptr, this});
       if constexpr (can_lend) lends_ = agree_to_lend();
     } catch (...) {
       abort_and_rethrow(wrapped);
@@ -69,6 +71,8 @@ class device_port : public decorated_port<Inner> {
   void share() = delete; // deleted because a progress thread would have another current device
 
   [[nodiscard]] detail::device_values& values() noexcept { return *values_; }
+  [[nodiscard]] detail::device_streams& streams() noexcept { return *streams_; }
+  [[nodiscard]] detail::device_place place() noexcept { return detail::device_place(*streams_); }
   [[nodiscard]] device_pool& value_memory() noexcept { return memory_; }
   /// Whether ranks read messages in each other's device memory.
   [[nodiscard]] bool lends() const noexcept { return lends_; }
@@ -297,6 +301,7 @@ class device_port : public decorated_port<Inner> {
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
+  std::optional<detail::device_streams> streams_;
   std::optional<detail::device_values> values_; // the last member: its destructor waits for work on the others
 };
 

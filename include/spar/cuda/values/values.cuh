@@ -76,6 +76,10 @@ class device_values {
   void finish(std::span<T> x, Op op, rank_t ranks) const {
     kernel::start_finish(x.data(), x.size(), ranks, op, stream());
   }
+  template <class T>
+  void fill(std::span<T> x, T value) const {
+    kernel::start_fill(x.data(), x.size(), value, stream());
+  }
   void copy(std::byte* to, std::span<const std::byte> from) const {
     start_copy(to, from.data(), from.size(), cudaMemcpyDeviceToDevice, stream());
   }
