@@ -30,21 +30,17 @@ struct selected_sum {
   sparse_stream<T, Index> contributed;
 };
 
-/// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
-/// them. The entries whose indices are in `sum` stay in `mine`.
-template <transport Net, element T, index_type Index>
-void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
-                      residual_view<T> x) {
-  if constexpr (values_on_device<Net>) {
-    x.assign(net.net().streams().drop_unlisted(mine, sum.indices()).view().entries());
-    return;
-  }
-  auto dropped = sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), mine.count());
+namespace detail {
+
+/// `put_back_dropped` for streams in host memory.
+template <element T, index_type Index>
+void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> winners, residual_view<T> x,
+                       pool& memory) {
+  auto dropped = sparse_stream<T, Index>::sparse(memory, mine.dimension(), mine.count());
   Index* const indices = mine.indices().data();
   T* const values = mine.values().data();
   Index* const lost_indices = dropped.indices().data();
   T* const lost_values = dropped.values().data();
-  const std::span<const Index> winners = sum.indices();
   const std::size_t count = mine.count();
   std::size_t kept = 0;
   std::size_t lost = 0;
@@ -68,6 +64,21 @@ void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const str
   x.assign(kernel::coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}});
   x.assign(behind);
   mine.shrink(kept);
+}
+
+} // namespace detail
+
+/// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
+/// them. The entries whose indices are in `sum` stay in `mine`.
+template <transport Net, element T, index_type Index>
+void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
+                      residual_view<T> x) {
+  if constexpr (values_on_device<Net>) {
+    const auto dropped = net.net().streams().drop_unlisted(mine, sum.indices());
+    x.assign(dropped.view().entries());
+  } else {
+    detail::put_back_unlisted(mine, sum.indices(), x, net.memory());
+  }
 }
 
 /// Calls the selector of the composition `parts`. The selector moves entries out of `x` into the returned stream.

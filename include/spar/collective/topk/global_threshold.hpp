@@ -42,19 +42,20 @@ struct threshold_counts {
 template <transport Net, element T>
 threshold_counts count_from([[maybe_unused]] channel<Net> net, std::span<const T> values,
                             kernel::magnitude<T> threshold) {
-  threshold_counts counts;
   if constexpr (values_on_device<Net>) {
     const auto next = static_cast<kernel::magnitude<T>>(threshold + 1); // 0 after the greatest number
     const kernel::magnitude<T> probes[] = {threshold, next};
     std::array<std::uint64_t, 3> reached{};
     net.net().streams().count_reached(values, std::span(probes).first(next == 0 ? 1 : 2), std::span(reached));
     return {reached[2], reached[1]};
+  } else {
+    threshold_counts counts;
+    for (const T value : values) {
+      counts.above += kernel::magnitude_of(value) > threshold ? 1U : 0U;
+      counts.at += kernel::magnitude_of(value) == threshold ? 1U : 0U;
+    }
+    return counts;
   }
-  for (const T value : values) {
-    counts.above += kernel::magnitude_of(value) > threshold ? 1U : 0U;
-    counts.at += kernel::magnitude_of(value) == threshold ? 1U : 0U;
-  }
-  return counts;
 }
 
 /// Searches for the k-th largest magnitude of all ranks' values. In each round, every rank counts how many of its
@@ -164,10 +165,8 @@ class threshold_search {
 };
 
 /// Keeps only the entries above `threshold` and the first `ties` entries at `threshold`, in their old order.
-template <transport Net, element T, index_type Index>
-void keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
-               std::uint64_t ties) {
-  if constexpr (values_on_device<Net>) return net.net().streams().keep_from(entries, threshold, ties);
+template <element T, index_type Index>
+void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
   const std::span<Index> indices = entries.indices();
   const std::span<T> values = entries.values();
   std::size_t kept = 0;
@@ -260,7 +259,10 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     ties -= taken;
     if (r == rank) own_ties = taken;
   }
-  detail::keep_from(net, mine, threshold, own_ties);
+  if constexpr (values_on_device<Net>)
+    net.net().streams().keep_from(mine, threshold, own_ties);
+  else
+    detail::keep_from(mine, threshold, own_ties);
   co_return rounds;
 }
 
