@@ -67,10 +67,15 @@ class device_feedback {
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, net.size());
     next_ = state_;
-    sparse_stream<T, Index> mine = detail::or_abort(net, [&] { return select(net, x); });
-    const selected_sum<T, Index> result =
-        run_collective(net, signature_of<T, Index, Op>(x.size, *this), call{this, &mine}, op);
-    detail::or_abort(net, [&] { entries_.write(result.sum.view(), x.data); });
+    try {
+      sparse_stream<T, Index> mine = detail::or_abort(net, [&] { return select(net, x); });
+      const selected_sum<T, Index> result =
+          run_collective(net, signature_of<T, Index, Op>(x.size, *this), call{this, &mine}, op);
+      detail::or_abort(net, [&] { entries_.write(result.sum.view(), x); });
+    } catch (...) {
+      entries_.wait(); // the program may free the values
+      throw;
+    }
     keep(x.size);
   }
 
@@ -200,7 +205,7 @@ class device_feedback {
     task<void> operator()(channel<Net> net, Op op) const& {
       const cudaStream_t stream = net.net().values().stream();
       if (!its->accumulated_.has_room(x.size())) detail::end_transfers(net.net());
-      its->entries_.order(stream);
+      net.net().values().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`
       its->accumulated_.reserve(x.size());
       const std::span<T> accumulated(its->accumulated_.data(), x.size());
       const auto add_residual = [&](std::size_t, std::size_t) {
@@ -211,7 +216,7 @@ class device_feedback {
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) local::finish(net, result.sum.values(), op);
       local::write_dense(net, std::as_const(result.sum).view(), x, T{});
-      its->entries_.follow(stream);
+      its->entries_.order().follow(stream);
     }
   };
 

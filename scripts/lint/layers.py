@@ -20,7 +20,7 @@ LEVEL = {
     "collective": 5,
     "cuda/kernel": 6,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
     "optimizer": 7,
-    "cuda/feedback": 7,
+    "cuda/feedback": 8,
     "cuda/values": 7,
     "system": 8,
 }

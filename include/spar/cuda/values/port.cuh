@@ -59,7 +59,8 @@ class device_port : public decorated_port<Inner> {
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       values_.emplace();
-      streams_.emplace(*values_, memory_, this->memory(), pinned_, device_pool::owner{&end_transfers, nullptr, this});
+      streams_.emplace(values_->order(), memory_, this->memory(), pinned_,
+                       detail::device_streams::owner{&end_transfers, nullptr, this});
       if constexpr (can_lend) lends_ = agree_to_lend();
     } catch (...) {
       abort_and_rethrow(wrapped);

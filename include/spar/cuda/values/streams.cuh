@@ -11,8 +11,9 @@
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/memory.hpp>
+#include <spar/cuda/pieces.hpp>
 #include <spar/cuda/recycled.hpp>
-#include <spar/cuda/values/values.cuh>
+#include <spar/cuda/stream.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/storage/residual_view.hpp>
@@ -30,15 +31,24 @@
 
 namespace spar::detail {
 
-/// Puts the work of a rank on streams into the stream of `device_values`. The functions that need an answer from the
+/// Puts the work of a rank on streams of entries into a stream of a device. The functions that need an answer from the
 /// device, such as a number of entries, wait for it; the wait ends without the help of other ranks. The results have
 /// the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails. Entries and
 /// values are in device memory; the lists of bounds, probes and counts are on the host.
 class device_streams {
  public:
-  /// `lists` is memory of the host, `answers` page-locked memory; `of` is the owner of the memory (see `device_pool`).
-  device_streams(device_values& values, device_pool& memory, pool& lists, pool& answers, const device_pool::owner& of)
-      : values_(&values), memory_(&memory), lists_(&lists), answers_(&answers), owner_(of) {}
+  /// What the owner of an object is asked and told.
+  struct owner {
+    void (*allocates)(void* self) noexcept = nullptr; ///< called before each allocation from CUDA
+    void (*waits)(void* self) = nullptr;              ///< waits for the stream; null: the thread sleeps or spins
+    void* self = nullptr;
+  };
+
+  /// `memory` is device memory, used in the order of the stream; `lists` is memory of the host, and `answers` is
+  /// page-locked.
+  device_streams(device_stream& order, device_pool& memory, pool& lists, pool& answers, const owner& of)
+      : order_(&order), memory_(&memory), lists_(&lists), answers_(&answers), owner_(of) {}
+  device_streams(const device_streams&) = delete;
 
   [[nodiscard]] device_pool& memory() const noexcept { return *memory_; }
   [[nodiscard]] pool& lists() const noexcept { return *lists_; }
@@ -73,11 +83,21 @@ class device_streams {
   template <class U>
   void download(std::span<U> to, const U* from) const {
     if (to.empty()) return;
-    const buffer<U> host(*answers_, to.size());
-    start_copy(reinterpret_cast<std::byte*>(const_cast<U*>(host.data())), reinterpret_cast<const std::byte*>(from),
-               to.size_bytes(), cudaMemcpyDeviceToHost, stream());
-    check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+    const buffer<U> host = start_download(from, to.size());
+    wait();
     std::memcpy(to.data(), host.data(), to.size_bytes());
+  }
+  /// Returns a copy of the sparse stream `v` in `memory`, which is on the host, and waits for it.
+  template <element T, index_type Index>
+  [[nodiscard]] sparse_stream<T, Index> to_host(const stream_view<T, Index>& v, pool& memory) const {
+    auto out = sparse_stream<T, Index>::sparse(memory, v.dimension(), v.count());
+    if (v.count() == 0) return out;
+    const buffer<Index> indices = start_download(v.indices().data(), v.count());
+    const buffer<T> values = start_download(v.values().data(), v.count());
+    wait();
+    std::memcpy(out.indices().data(), indices.data(), out.indices().size_bytes());
+    std::memcpy(out.values().data(), values.data(), out.values().size_bytes());
+    return out;
   }
 
   // Sums (see storage/merge.hpp).
@@ -266,6 +286,14 @@ class device_streams {
             },
             this, x};
   }
+  /// Changes the values at `x`; the arrays of `what` are in device memory.
+  template <element T>
+  void change(T* x, const residual_change<T>& what) const {
+    if (what.index_bytes == sizeof(std::uint64_t))
+      change<std::uint64_t>(x, what);
+    else
+      change<std::uint32_t>(x, what);
+  }
 
  private:
   /// A number of entries that a kernel finds, and the words that the kernel needs, in device memory.
@@ -288,7 +316,22 @@ class device_streams {
     buffer<std::uint64_t> memory_;
   };
 
-  [[nodiscard]] cudaStream_t stream() const noexcept { return values_->stream(); }
+  [[nodiscard]] cudaStream_t stream() const noexcept { return order_->get(); }
+
+  /// Starts to copy `count` values to page-locked memory, which must not be given back before a `wait`.
+  template <class U>
+  [[nodiscard]] buffer<U> start_download(const U* from, std::size_t count) const {
+    buffer<U> host(*answers_, count);
+    start_copy(reinterpret_cast<std::byte*>(host.data()), reinterpret_cast<const std::byte*>(from), count * sizeof(U),
+               cudaMemcpyDeviceToHost, stream());
+    return host;
+  }
+  void wait() const {
+    if (owner_.waits != nullptr)
+      owner_.waits(owner_.self);
+    else
+      check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  }
 
   template <class T, class Index>
   static kernel::device_coo<T, Index> coo(const stream_view<T, Index>& v) noexcept {
@@ -296,7 +339,8 @@ class device_streams {
   }
   template <class U>
   void copy(U* to, std::span<const U> from) const {
-    values_->copy(reinterpret_cast<std::byte*>(to), std::as_bytes(from));
+    start_copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()), from.size_bytes(),
+               cudaMemcpyDeviceToDevice, stream());
   }
   template <class T, class Index>
   void assign(const stream_view<T, Index>& entries, std::uint64_t begin, T* to) const {
@@ -358,13 +402,6 @@ class device_streams {
     buffer<std::byte> memory_;
   };
 
-  template <class T>
-  void change(T* x, const residual_change<T>& what) const {
-    if (what.index_bytes == sizeof(std::uint64_t))
-      change<std::uint64_t>(x, what);
-    else
-      change<std::uint32_t>(x, what);
-  }
   template <class Index, class T>
   void change(T* x, const residual_change<T>& what) const {
     using kind = typename residual_change<T>::kind;
@@ -378,11 +415,11 @@ class device_streams {
     }
   }
 
-  device_values* values_;
+  device_stream* order_;
   device_pool* memory_;
   pool* lists_;
   pool* answers_;
-  device_pool::owner owner_;
+  owner owner_;
   pinned_memory staging_;
 };
 

@@ -7,6 +7,7 @@
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/runtime.hpp>
+#include <spar/cuda/stream.hpp>
 #include <spar/cuda/values/codecs.cuh>
 
 #include <cstddef>
@@ -14,35 +15,6 @@
 #include <span>
 
 namespace spar::detail {
-
-/// A stream of a device, in which the work on lent memory is ordered among ranks.
-class device_stream {
- public:
-  device_stream() {
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  }
-  device_stream(const device_stream&) = delete;
-  ~device_stream() {
-    cudaStreamSynchronize(stream_);
-    cudaStreamDestroy(stream_);
-  }
-  [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
-
-  /// Work that is put into this stream from now on begins after the work that is now in `other`.
-  void follow(cudaStream_t other) {
-    here_.record(other);
-    here_.order(stream_);
-  }
-  /// Work that is put into `other` from now on begins after the work that is now in this stream.
-  void precede(cudaStream_t other) {
-    here_.record(stream_);
-    here_.order(other);
-  }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cuda_event here_;
-};
 
 /// Puts the work of a rank on values in device memory into a stream of its own. All functions except `carries` return
 /// at once, and throw `cuda_error` if CUDA fails. All pointers point to device memory.
