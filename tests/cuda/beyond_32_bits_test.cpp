@@ -4,7 +4,9 @@
 #include "on_host.hpp"
 
 #include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
@@ -15,6 +17,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -136,6 +139,24 @@ TEST_F(beyond_32_bits, scatter) {
   for (std::size_t e = 0; e < entries.size(); ++e) EXPECT_EQ(x.data()[indices[e]], 2 * entries[e]);
 }
 
+TEST_F(beyond_32_bits, fill_and_search) {
+  const sparse_array<std::uint64_t> indices(n); // zeros before the last blocks, and in their first values
+  start_fill(indices.data(), n, std::uint64_t{5}, nullptr);
+  EXPECT_EQ(indices.read(first, some), std::vector<std::uint64_t>(some, 5));
+  std::vector<std::uint64_t> ascending(spar::detail::row_tile::values * last_blocks);
+  for (std::size_t i = 0; i < ascending.size(); ++i) ascending[i] = n + i;
+  indices.write(n - ascending.size(), ascending);
+  std::uint32_t bad = 0;
+  start_check_indices(indices.data(), n, n, n + ascending.size(), &bad, nullptr);
+  EXPECT_EQ(bad, 0U);
+  start_check_indices(indices.data(), n, n, n + ascending.size() - 1, &bad, nullptr);
+  EXPECT_EQ(bad, 1U);
+  const std::vector<std::uint64_t> bounds = {0, n + 1, ~std::uint64_t{0}};
+  std::vector<std::uint64_t> positions(3);
+  start_find_bounds(indices.data(), n, bounds.data(), bounds.size(), positions.data(), nullptr);
+  EXPECT_EQ(positions, (std::vector<std::uint64_t>{0, n - ascending.size() + 1, n}));
+}
+
 /// The last tiles, after more than 2^32 entries of the tiles before.
 TEST_F(beyond_32_bits, take) {
   constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99, begin = 1000;
@@ -166,6 +187,44 @@ TEST_F(beyond_32_bits, take) {
   EXPECT_EQ(out_i.read(before, entries.size()), indices);
   EXPECT_EQ(out_v.read(before, entries.size()), entries);
   EXPECT_EQ(x.read(first, some), left);
+}
+
+/// The last tiles, after more than 2^32 entries and ties of the tiles before.
+TEST_F(beyond_32_bits, partition) {
+  constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99, ties = before + 20, begin = 1000;
+  const std::uint64_t blocks = detail::take_tile::count(n), begun = blocks - last_blocks;
+  const sparse_array<float> x(n), kept_v(n), other_v(n);
+  const sparse_array<std::uint64_t> kept_i(n), other_i(n);
+  std::vector<float> last = values(1);
+  for (std::size_t i = 0; i < some; i += 9) last[i] = i % 2 == 0 ? 200 : -200;
+  x.write(first, last);
+  std::vector<std::uint64_t> words(partition_words(n));
+  words[0] = begun;
+  for (const std::uint64_t of : {std::uint64_t{0}, blocks + 1}) { // the tiles and their ties
+    for (std::uint64_t lane = 1; lane < 32; ++lane) words[of + begun - lane] = 1;
+    words[of + begun] = before << 2 | 2;
+  }
+  std::uint64_t count = 0;
+  const by_cut<float> keep{{magnitude_of(200.0F), 0, ties, ~std::size_t{0}}};
+  spar::detail::launch(detail::partition<float, std::uint64_t, by_cut<float>>, blocks, detail::take_tile::threads,
+                       sizeof(detail::partition_memory), nullptr,
+                       device_coo<float, std::uint64_t>{nullptr, x.data(), n}, begin, keep, kept_i.data(),
+                       kept_v.data(), other_i.data(), other_v.data(), &count, words.data());
+  std::vector<std::uint64_t> kept, others;
+  std::vector<float> kept_values, other_values;
+  std::uint64_t left = ties - before;
+  for (std::size_t i = 0; i < some; ++i) {
+    const bool tie = std::fabs(last[i]) == 200;
+    const bool stays = std::fabs(last[i]) > 200 || (tie && left > 0 && left-- > 0);
+    (stays ? kept : others).push_back(begin + first + i);
+    (stays ? kept_values : other_values).push_back(last[i]);
+  }
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(count, before + kept.size());
+  EXPECT_EQ(kept_i.read(before, kept.size()), kept);
+  EXPECT_EQ(kept_v.read(before, kept.size()), kept_values);
+  EXPECT_EQ(other_i.read(first - before, others.size()), others);
+  EXPECT_EQ(other_v.read(first - before, others.size()), other_values);
 }
 
 } // namespace

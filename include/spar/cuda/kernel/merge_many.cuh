@@ -8,6 +8,7 @@
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/merge.cuh>
+#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 
 #include <cstddef>
@@ -45,16 +46,9 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
   if (number >= (windows + 1) * count) return;
   const device_coo<T, Index> part = parts[number % count];
   const std::uint64_t w = number / count;
-  std::uint64_t low = 0, high = part.count;
-  if (w == windows) low = high; // the last window ends after all entries, perhaps beyond the largest number
-  while (low < high) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    if (part.indices[middle] < begin + w * window::indices)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  bounds[number] = low;
+  std::uint64_t low = 0;
+  if (w == windows) low = part.count; // the last window ends after all entries, perhaps beyond the largest number
+  bounds[number] = find_bound(part.indices, low, part.count, begin + w * window::indices);
 }
 
 /// Each block merges the entries of a window.

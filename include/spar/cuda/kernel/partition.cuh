@@ -62,56 +62,69 @@ struct partition_memory {
   std::uint64_t range[2]; // the part of the list in which the indices of the tile can be
 };
 
-/// The entries of this thread in a tile, one in each row. Entries beyond the end of the stream are not `in`.
+/// The blocks that a multiprocessor has to run at the same time. With fewer blocks, ptxas uses more registers than
+/// needed; with more, ptxas keeps values in local memory.
 template <class T, class Index>
-struct partition_rows {
-  using tile = take_tile;
+inline constexpr unsigned partition_blocks = sizeof(T) + sizeof(Index) > 8 ? 2 : 3;
 
-  device_coo<T, Index> from;
-  std::uint64_t begin;  // of the indices, if `from` has none
-  std::uint64_t number; // of the tile
-  std::uint64_t first;  // position of this thread's entry in the first row
+/// The entries of a tile. Each thread has one entry in each row; the last rows of the last tile may have none.
+template <class T, class Index>
+struct partition_part {
+  const Index* indices; // may be null
+  const T* values;
+  std::uint64_t begin; // the first index, if `indices` is null
+  unsigned count;
 
-  __device__ std::uint64_t at(unsigned row) const { return first + row * tile::threads; }
-  __device__ bool in(unsigned row) const { return at(row) < from.count; }
-  __device__ Index index_at(std::uint64_t e) const {
-    return from.indices == nullptr ? static_cast<Index>(begin + e) : from.indices[e];
+  __device__ partition_part(const device_coo<T, Index>& from, std::uint64_t first_index, std::uint64_t first)
+      : indices(from.indices == nullptr ? nullptr : from.indices + first), values(from.values + first),
+        begin(first_index + first),
+        count(static_cast<unsigned>(from.count - first < take_tile::values ? from.count - first : take_tile::values)) {}
+
+  /// The position in the tile of this thread's entry of a row.
+  __device__ static unsigned at(unsigned row) { return row * take_tile::threads + threadIdx.x; }
+  __device__ bool has(unsigned row) const { return at(row) < count; }
+  __device__ Index index(unsigned at) const {
+    return indices == nullptr ? static_cast<Index>(begin + at) : indices[at];
   }
 };
 
 /// Marks the entries that `keep` describes: bit l of `found[row]` belongs to lane l's entry of the row. Reads all
-/// values of the tile. `words` belongs to the tiles' ties.
+/// values of the tile `number`. `words` belongs to the tiles' ties.
 template <class T, class Index, class Keep>
-__device__ void mark(const partition_rows<T, Index>& mine, const Keep& keep, T (&value)[take_tile::rows],
-                     std::uint32_t (&found)[take_tile::rows], partition_memory& shared, std::uint64_t* words) {
+__device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (&value)[take_tile::rows],
+                     std::uint32_t (&found)[take_tile::rows], partition_memory& shared, std::uint64_t number,
+                     std::uint64_t* words) {
   using tile = take_tile;
   SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) value[row] = mine.in(row) ? mine.from.values[mine.at(row)] : T{};
+  for (unsigned row = 0; row < tile::rows; ++row) value[row] = part.has(row) ? part.values[part.at(row)] : T{};
   if constexpr (std::is_same_v<Keep, differs_from<T>>) {
     SPAR_UNROLL
     for (unsigned row = 0; row < tile::rows; ++row)
-      found[row] = __ballot_sync(spar::detail::whole_warp, mine.in(row) && value[row] != keep.neutral);
+      found[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && value[row] != keep.neutral);
   } else {
     const cut<T>& where = keep.cut_of_block();
     const magnitude<T> threshold = where.threshold;
-    const std::uint64_t most_ties = where.ties;
+    const std::uint64_t most = where.ties;
     SPAR_UNROLL
     for (unsigned row = 0; row < tile::rows; ++row) {
       const magnitude<T> m = magnitude_of(value[row]);
-      const bool stays = m > threshold || (most_ties > 0 && m == threshold);
-      found[row] = __ballot_sync(spar::detail::whole_warp, mine.in(row) && stays);
+      const bool stays = m > threshold || (most > 0 && m == threshold);
+      found[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && stays);
     }
-    if (most_ties == 0 || most_ties >= where.equal) return; // no tie or all ties
+    if (most == 0 || most >= where.equal) return; // no tie or all ties
     std::uint32_t ties[tile::rows];
     SPAR_UNROLL
     for (unsigned row = 0; row < tile::rows; ++row)
-      ties[row] = __ballot_sync(spar::detail::whole_warp, mine.in(row) && magnitude_of(value[row]) == threshold);
+      ties[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && magnitude_of(value[row]) == threshold);
     const std::uint32_t total = count_marked(ties, shared.tile);
-    const std::uint64_t before = spar::detail::tiles(words).outputs_before(mine.number, total, shared.tile.state);
+    const std::uint64_t before = spar::detail::tiles(words).outputs_before(number, total, shared.tile.state);
+    const std::uint64_t left = before < most ? most - before : 0; // ties that this tile and later ones may keep
+    const auto own = static_cast<std::uint32_t>(left < total ? left : total);
+    if (own == total) return;
     SPAR_UNROLL
     for (unsigned row = 0; row < tile::rows; ++row) {
       const bool is_tie = (ties[row] >> spar::detail::lane_of_thread() & 1U) != 0;
-      const bool too_late = is_tie && before + rank_of(ties, row, shared.tile) >= most_ties;
+      const bool too_late = is_tie && rank_of(ties, row, shared.tile) >= own;
       found[row] &= ~__ballot_sync(spar::detail::whole_warp, too_late);
     }
   }
@@ -119,29 +132,28 @@ __device__ void mark(const partition_rows<T, Index>& mine, const Keep& keep, T (
 
 /// The same for entries whose index is in a list. Reads all indices of the tile.
 template <class T, class Index>
-__device__ void mark(const partition_rows<T, Index>& mine, const listed<Index>& keep, Index (&index)[take_tile::rows],
-                     std::uint32_t (&found)[take_tile::rows], partition_memory& shared, std::uint64_t*) {
+__device__ void mark(const partition_part<T, Index>& part, const listed<Index>& keep, Index (&index)[take_tile::rows],
+                     std::uint32_t (&found)[take_tile::rows], partition_memory& shared) {
   using tile = take_tile;
   // Two warps search for the ends of the range at the same time.
-  const std::uint64_t begin = mine.number * tile::values;
-  if (threadIdx.x % spar::detail::warp_size == 0 && threadIdx.x / spar::detail::warp_size < 2 &&
-      begin < mine.from.count) {
+  if (threadIdx.x % spar::detail::warp_size == 0 && threadIdx.x / spar::detail::warp_size < 2) {
     const bool is_end = threadIdx.x != 0;
-    const std::uint64_t last = mine.from.count - begin < tile::values ? mine.from.count - 1 : begin + tile::values - 1;
-    std::uint64_t at = find_bound(keep.sorted, 0, keep.count, mine.index_at(is_end ? last : begin));
+    std::uint64_t at = 0;
+    if (part.count > 0) at = find_bound(keep.sorted, 0, keep.count, part.index(is_end ? part.count - 1 : 0));
     if (is_end && at < keep.count) ++at; // the list may have the last index
     shared.range[is_end] = at;
   }
   SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) index[row] = mine.in(row) ? mine.index_at(mine.at(row)) : Index{};
+  for (unsigned row = 0; row < tile::rows; ++row) index[row] = part.has(row) ? part.index(part.at(row)) : Index{};
   __syncthreads();
+  const Index* const list = keep.sorted + shared.range[0];
+  const std::uint64_t length = shared.range[1] - shared.range[0];
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
     bool stays = false;
-    if (mine.in(row)) {
-      const std::uint64_t end = shared.range[1];
-      const std::uint64_t at = find_bound(keep.sorted, shared.range[0], end, index[row]);
-      stays = at < end && keep.sorted[at] == index[row];
+    if (part.has(row)) {
+      const std::uint64_t at = find_bound(list, 0, length, index[row]);
+      stays = at < length && list[at] == index[row];
     }
     found[row] = __ballot_sync(spar::detail::whole_warp, stays);
   }
@@ -149,47 +161,49 @@ __device__ void mark(const partition_rows<T, Index>& mine, const listed<Index>& 
 
 /// Each block divides the entries of a tile. `words` belongs to the tiles; those of the tiles' ties follow.
 template <class T, class Index, class Keep>
-__global__ void __launch_bounds__(take_tile::threads)
+__global__ void __launch_bounds__(take_tile::threads, partition_blocks<T, Index>)
     partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v, Index* other_i,
               T* other_v, std::uint64_t* kept, std::uint64_t* words) {
   using tile = take_tile;
   auto& shared = spar::detail::block_memory<partition_memory>();
   const spar::detail::tiles all(words);
   const std::uint64_t blocks = tile::count(from.count), number = all.take(shared.tile.state);
-  const partition_rows<T, Index> mine{from, begin, number, number * tile::values + threadIdx.x};
+  const std::uint64_t first = number * tile::values;
+  const partition_part<T, Index> part(from, begin, first);
 
   T value[tile::rows];
   Index index[tile::rows];
   std::uint32_t found[tile::rows]; // bit l: whether lane l's entry of the row stays
   constexpr bool by_index = std::is_same_v<Keep, listed<Index>>;
   if constexpr (by_index)
-    mark(mine, keep, index, found, shared, words + blocks + 1);
+    mark(part, keep, index, found, shared);
   else
-    mark(mine, keep, value, found, shared, words + blocks + 1);
+    mark(part, keep, value, found, shared, number, words + blocks + 1);
 
   // Reads what `mark` has not read, but only of the entries that have an output.
   const unsigned lane = spar::detail::lane_of_thread();
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
-    const bool used = mine.in(row) && (other_i != nullptr || (found[row] >> lane & 1U) != 0);
+    const bool used = part.has(row) && (other_i != nullptr || (found[row] >> lane & 1U) != 0);
     if constexpr (by_index)
-      value[row] = used ? from.values[mine.at(row)] : T{};
+      value[row] = used ? part.values[part.at(row)] : T{};
     else
-      index[row] = used ? mine.index_at(mine.at(row)) : Index{};
+      index[row] = used ? part.index(part.at(row)) : Index{};
   }
   const std::uint32_t total = count_marked(found, shared.tile);
   const std::uint64_t base = all.outputs_before(number, total, shared.tile.state); // has a barrier
 
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
-    if (!mine.in(row)) break;
-    const std::uint64_t before = base + rank_of(found, row, shared.tile); // entries before this one that stay
+    if (!part.has(row)) break;
+    const std::uint32_t before = rank_of(found, row, shared.tile); // entries of the tile before this one that stay
     if ((found[row] >> lane & 1U) != 0) {
-      kept_i[before] = index[row];
-      kept_v[before] = value[row];
+      kept_i[base + before] = index[row];
+      kept_v[base + before] = value[row];
     } else if (other_i != nullptr) {
-      other_i[mine.at(row) - before] = index[row];
-      other_v[mine.at(row) - before] = value[row];
+      const std::uint64_t to = first - base + (part.at(row) - before);
+      other_i[to] = index[row];
+      other_v[to] = value[row];
     }
   }
   if (number + 1 == blocks && threadIdx.x == 0) *kept = base + total;

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernels that scatter, search, count and divide entries, against the host's functions or plain loops.
+#include "kernel_test.hpp"
+#include "support/extent.hpp"
+
+#include <spar/core/memory/pool.hpp>
+#include <spar/core/op.hpp>
+#include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/largest.cuh>
+#include <spar/cuda/kernel/partition.cuh>
+#include <spar/cuda/kernel/search.cuh>
+#include <spar/selector/keep_largest.hpp>
+#include <spar/storage/kernel/coo.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/magnitude.hpp>
+#include <spar/storage/kernel/slice.hpp>
+#include <spar/storage/kernel/validate.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/sparse_stream.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace {
+
+using namespace spar::kernel;
+using kernel_test::vector;
+
+/// An array for kernels that is aligned only as its values require, and ends at the end of its memory, so that the
+/// sanitizer finds any access beyond it.
+template <class X>
+class unaligned {
+ public:
+  explicit unaligned(std::size_t n, X value = {}) : memory_(n + 1, value) {}
+  explicit unaligned(const vector<X>& from) : unaligned(from.size()) { std::copy(from.begin(), from.end(), data()); }
+
+  [[nodiscard]] X* data() { return memory_.data() + 1; }
+  [[nodiscard]] vector<X> copy() const { return vector<X>(memory_.begin() + 1, memory_.end()); }
+
+ private:
+  vector<X> memory_;
+};
+
+template <class T>
+bool same_bits(const vector<T>& a, const vector<T>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), kernel_test::same_bits<T>);
+}
+
+template <class T, class Index>
+struct coo {
+  vector<Index> indices;
+  vector<T> values;
+
+  void push_back(Index i, T v) { indices.push_back(i), values.push_back(v); }
+  friend bool operator==(const coo& a, const coo& b) { return a.indices == b.indices && same_bits(a.values, b.values); }
+};
+
+/// `count` entries with ascending indices from `begin`, about one in `gap`. The values have few magnitudes and both
+/// signs; floats are also infinities, NaN, denormals and zeros of both signs.
+template <class T, class Index>
+coo<T, Index> random_entries(std::size_t count, std::uint64_t begin, std::uint64_t gap, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  coo<T, Index> x;
+  for (std::uint64_t i = begin; x.indices.size() < count; ++i) {
+    i += random() % gap;
+    T value = static_cast<T>(static_cast<std::int64_t>(random() % 13) - 6); // modulo the range of an unsigned type
+    if constexpr (!std::is_integral_v<T>) {
+      using limits = std::numeric_limits<T>;
+      const T special[] = {limits::infinity(), limits::quiet_NaN(), limits::denorm_min(), T(0)};
+      if (random() % 8 == 0) value = special[random() % 4];
+      if (random() % 2 == 0) value = -value;
+    }
+    x.push_back(static_cast<Index>(i), value);
+  }
+  return x;
+}
+
+template <class T, class Index, class Op>
+void compare_scatter(std::size_t count, std::uint64_t begin, Op op) {
+  SCOPED_TRACE(testing::Message() << count << " entries from " << begin);
+  auto entries = random_entries<T, Index>(count, begin, 3, count);
+  const std::size_t range = 3 * count + 1;
+  vector<T> expected(range, T(5));
+  const coo_span<T, Index> span{entries.indices, entries.values};
+  spar::kernel::scatter(span, begin, expected.data(), op);
+  unaligned<Index> indices(entries.indices);
+  unaligned<T> values(entries.values), dense(range, T(77));
+  start_fill(dense.data(), range, T(5), nullptr);
+  start_scatter(indices.data(), values.data(), count, begin, dense.data(), op, nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+  std::reverse(entries.values.begin(), entries.values.end());
+  spar::kernel::scatter_assign(span, begin, expected.data());
+  std::copy(entries.values.begin(), entries.values.end(), values.data());
+  start_scatter_assign(indices.data(), values.data(), count, begin, dense.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+}
+
+TEST(device_scatter, of_every_size_type_and_operation_has_the_bits_of_the_host) {
+  for (const std::size_t count : {0U, 1U, 31U, 2047U, 2048U, 2049U, 5000U})
+    compare_scatter<float, std::uint32_t>(count, 7, spar::sum{});
+  compare_scatter<float, std::uint32_t>(900, 0, spar::maximum{});
+  compare_scatter<float, std::uint32_t>(900, ~0U - 2701, spar::minimum{});
+  compare_scatter<double, std::uint64_t>(900, std::uint64_t{5} << 32, spar::product{});
+  compare_scatter<std::int32_t, std::uint64_t>(900, 1, spar::product{});
+  compare_scatter<std::int64_t, std::uint32_t>(900, 1, spar::sum{});
+}
+
+/// Bounds around indices, at the ends of the types, and at random, in any order.
+template <class Index>
+vector<std::uint64_t> some_bounds(const vector<Index>& indices, std::size_t count, std::mt19937_64& random) {
+  constexpr std::uint64_t edges[] = {0, 1, ~0U, std::uint64_t{1} << 32, (std::uint64_t{1} << 32) + 1, ~0ULL};
+  vector<std::uint64_t> bounds(count);
+  for (std::uint64_t& b : bounds) {
+    if (indices.empty() || random() % 4 == 0)
+      b = edges[random() % 6];
+    else
+      b = indices[random() % indices.size()] + random() % 3 - (random() % 2);
+  }
+  return bounds;
+}
+
+template <class Index>
+void compare_bounds(std::uint64_t begin) {
+  std::mt19937_64 random(begin);
+  for (const std::size_t count : {0U, 1U, 2U, 31U, 1000U}) {
+    const auto indices = random_entries<float, Index>(count, begin, 5, count).indices;
+    for (const std::size_t bound_count : {0U, 1U, 127U, 128U, 129U, 300U}) {
+      SCOPED_TRACE(testing::Message() << bound_count << " bounds in " << count << " indices from " << begin);
+      const auto bounds = some_bounds(indices, bound_count, random);
+      vector<std::uint64_t> expected;
+      for (const std::uint64_t b : bounds) expected.push_back(lower_bound(std::span<const Index>(indices), b));
+      unaligned<Index> in(indices);
+      unaligned<std::uint64_t> to(bounds), positions(bound_count, 99);
+      start_find_bounds(in.data(), count, to.data(), bound_count, positions.data(), nullptr);
+      kernel_test::finish();
+      EXPECT_EQ(positions.copy(), expected);
+    }
+  }
+}
+
+TEST(device_bounds, are_those_of_the_host) {
+  compare_bounds<std::uint32_t>(0);
+  compare_bounds<std::uint32_t>(~0U - 5000);
+  compare_bounds<std::uint64_t>((std::uint64_t{1} << 32) - 1000);
+  compare_bounds<std::uint64_t>(~std::uint64_t{0} - 5003);
+}
+
+/// Whether the kernel finds fault with the indices, and leaves `bad` alone if it does not.
+template <class Index>
+bool is_bad(const vector<Index>& indices, std::uint64_t begin, std::uint64_t end) {
+  unaligned<Index> in(indices);
+  vector<std::uint32_t> bad(1, 7);
+  start_check_indices(in.data(), indices.size(), begin, end, bad.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(bad[0] == 7 || bad[0] == 1);
+  return bad[0] == 1;
+}
+
+template <class Index>
+void check_indices_from(std::uint64_t begin) {
+  for (const std::size_t count : {1U, 2U, 33U, 2048U, 2049U, 4100U}) {
+    SCOPED_TRACE(testing::Message() << count << " indices from " << begin);
+    const auto good = random_entries<float, Index>(count, begin, 2, count).indices;
+    EXPECT_FALSE(is_bad(good, good.front(), std::uint64_t{good.back()} + 1));
+    EXPECT_FALSE(is_bad(good, 0, ~std::uint64_t{0}));
+    EXPECT_TRUE(is_bad(good, std::uint64_t{good.front()} + 1, ~std::uint64_t{0}));
+    EXPECT_TRUE(is_bad(good, 0, good.back()));
+    for (const std::size_t at : {std::size_t{1}, std::size_t{31}, std::size_t{32}, std::size_t{2048}, count - 1}) {
+      if (at == 0 || at >= count) continue;
+      auto equal = good, lower = good;
+      equal[at] = equal[at - 1];
+      lower[at - 1] = static_cast<Index>(lower[at] + 1);
+      for (const auto& indices : {equal, lower}) {
+        ASSERT_LT(first_bad_index(std::span<const Index>(indices), ~std::uint64_t{0}), count);
+        EXPECT_TRUE(is_bad(indices, 0, ~std::uint64_t{0})) << at;
+      }
+    }
+  }
+}
+
+TEST(device_indices, that_do_not_ascend_or_leave_the_range_are_found) {
+  EXPECT_FALSE(is_bad(vector<std::uint32_t>(), 0, 0));
+  check_indices_from<std::uint32_t>(3);
+  check_indices_from<std::uint64_t>((std::uint64_t{1} << 32) - 50);
+}
+
+template <class T>
+void compare_reached(const vector<T>& values, const magnitude_probes<T>& probes) {
+  SCOPED_TRACE(testing::Message() << probes.count << " probes of " << values.size());
+  vector<std::uint64_t> expected(32);
+  for (const T v : values) {
+    const auto reaches = [&](magnitude<T> probe) { return magnitude_of(v) >= probe; };
+    ++expected[static_cast<std::size_t>(std::count_if(probes.probe, probes.probe + probes.count, reaches))];
+  }
+  unaligned<T> in(values);
+  unaligned<std::uint64_t> reached(32, 99);
+  start_count_reached(in.data(), values.size(), probes, reached.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_EQ(reached.copy(), expected);
+}
+
+/// Ascending probes at magnitudes of values or at random, some of them equal, also the lowest and the greatest one.
+template <class T>
+magnitude_probes<T> some_probes(const vector<T>& values, unsigned count, std::mt19937_64& random) {
+  magnitude_probes<T> probes{{}, count};
+  std::fill(std::begin(probes.probe), std::end(probes.probe), magnitude<T>{1}); // not in order after the last one
+  for (unsigned p = 0; p < count; ++p) {
+    const unsigned kind = static_cast<unsigned>(random() % 8);
+    if (kind == 0)
+      probes.probe[p] = random() % 2 == 0 ? 0 : greatest_magnitude<T>;
+    else if (kind < 5 && !values.empty())
+      probes.probe[p] = static_cast<magnitude<T>>(magnitude_of(values[random() % values.size()]) + random() % 2);
+    else
+      probes.probe[p] = static_cast<magnitude<T>>(random());
+  }
+  std::sort(probes.probe, probes.probe + count);
+  return probes;
+}
+
+template <class T>
+void compare_all_reached() {
+  std::mt19937_64 random(sizeof(T));
+  for (const std::size_t n : {0U, 1U, 33U, 2047U, 2049U, 9000U}) {
+    const auto values = random_entries<T, std::uint64_t>(n, 0, 1, n).values;
+    for (const unsigned count : {0U, 1U, 2U, 15U, 16U, 30U, 31U}) {
+      if (n < 9000 || count % 15 == 1) compare_reached(values, some_probes(values, count, random));
+    }
+  }
+}
+
+TEST(device_reached, counts_of_every_type_are_those_of_a_loop) {
+  compare_all_reached<float>();
+  compare_all_reached<double>();
+  compare_all_reached<std::int32_t>();
+  compare_all_reached<std::uint32_t>();
+  compare_all_reached<std::int64_t>();
+}
+
+TEST(device_reached, does_not_depend_on_the_order_of_threads_and_blocks) {
+  std::mt19937_64 random(3);
+  const auto values = random_entries<float, std::uint32_t>(5000, 0, 1, 3).values;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 4));
+    compare_reached(values, some_probes(values, 31, random));
+  }
+}
+
+/// Entries that stay, and all others.
+template <class T, class Index>
+struct divided {
+  coo<T, Index> kept, other;
+  bool operator==(const divided&) const = default;
+};
+
+/// Divides entries by the kernel, with outputs that have room for exactly the numbers of entries of `expected`. Without
+/// `indexed`, the kernel gets no indices. With `drop`, it gets no outputs for the others.
+template <class T, class Index, class Keep>
+divided<T, Index> by_kernel(const coo<T, Index>& x, Keep keep, const divided<T, Index>& expected, bool indexed,
+                            bool drop) {
+  const std::size_t n = x.indices.size(), kept = expected.kept.indices.size(), others = drop ? 0 : n - kept;
+  unaligned<Index> in_i(x.indices), kept_i(kept), other_i(others);
+  unaligned<T> in_v(x.values), kept_v(kept), other_v(others);
+  unaligned<std::uint64_t> words(partition_words(n), 0xdeadbeef), count(1, ~0ULL);
+  const std::uint64_t begin = n == 0 || indexed ? 99 : x.indices[0]; // not used for a stream with indices
+  start_partition(device_coo<T, Index>{indexed ? in_i.data() : nullptr, in_v.data(), n}, begin, keep, kept_i.data(),
+                  kept_v.data(), drop ? nullptr : other_i.data(), drop ? nullptr : other_v.data(), count.data(),
+                  words.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_EQ(count.copy()[0], kept);
+  return {{kept_i.copy(), kept_v.copy()}, {other_i.copy(), other_v.copy()}};
+}
+
+/// The same by a loop: `stays(index, value)` is called for each entry, in order.
+template <class T, class Index, class Stays>
+divided<T, Index> by_loop(const coo<T, Index>& x, Stays stays) {
+  divided<T, Index> out;
+  for (std::size_t e = 0; e < x.indices.size(); ++e)
+    (stays(x.indices[e], x.values[e]) ? out.kept : out.other).push_back(x.indices[e], x.values[e]);
+  return out;
+}
+
+template <class T, class Index, class Keep>
+void compare(const coo<T, Index>& x, Keep keep, const divided<T, Index>& expected) {
+  SCOPED_TRACE(testing::Message() << expected.kept.indices.size() << " of " << x.indices.size());
+  EXPECT_TRUE((by_kernel(x, keep, expected, true, false) == expected));
+  const divided<T, Index> dropped{expected.kept, {}};
+  EXPECT_TRUE((by_kernel(x, keep, expected, true, true) == dropped));
+  const std::size_t n = x.indices.size();
+  const bool dense = n == 0 || x.indices[n - 1] - x.indices[0] == n - 1;
+  if (dense) {
+    EXPECT_TRUE((by_kernel(x, keep, expected, false, false) == expected));
+  }
+}
+
+/// The entries that a cut keeps. Sets `equal` to the number of entries at the threshold.
+template <class T, class Index>
+divided<T, Index> cut_by_loop(const coo<T, Index>& x, magnitude<T> threshold, std::size_t ties, std::size_t& equal) {
+  equal = 0;
+  return by_loop(x, [&](Index, T v) {
+    const magnitude<T> m = magnitude_of(v);
+    return m > threshold || (m == threshold && equal++ < ties);
+  });
+}
+
+/// Divides by a cut in device memory, and by a cut that does not say how many entries are at the threshold.
+template <class T, class Index>
+void compare_cut(const coo<T, Index>& x, magnitude<T> threshold, std::size_t ties) {
+  SCOPED_TRACE(testing::Message() << "threshold " << threshold << " with " << ties << " ties");
+  std::size_t equal = 0;
+  const auto expected = cut_by_loop(x, threshold, ties, equal);
+  compare(x, by_cut<T>{{threshold, 0, ties, ~std::size_t{0}}}, expected);
+  const vector<cut<T>> where(1, {threshold, expected.kept.indices.size(), std::min(ties, equal), equal});
+  EXPECT_TRUE((by_kernel(x, by_cut_at<T>{where.data()}, expected, true, false) == expected));
+}
+
+TEST(device_partition, by_a_cut_keeps_the_first_ties) {
+  for (const std::size_t n : {0U, 1U, 33U, 4095U, 4096U, 4097U, 12'300U}) {
+    const auto x = random_entries<float, std::uint32_t>(n, 3, 1 + n % 3, n);
+    for (const std::size_t ties : {0U, 1U, 200U, 900U}) compare_cut(x, magnitude_of(2.0F), ties);
+  }
+  const auto x = random_entries<float, std::uint32_t>(6000, 3, 2, 6);
+  for (const magnitude<float> threshold : {0U, 1U, magnitude_of(std::numeric_limits<float>::infinity()),
+                                           magnitude_of(std::numeric_limits<float>::quiet_NaN()), ~0U}) {
+    for (const std::size_t ties : {0U, 50U, 100'000U}) compare_cut(x, threshold, ties);
+  }
+}
+
+TEST(device_partition, by_a_cut_of_every_type) {
+  compare_cut(random_entries<double, std::uint32_t>(5000, 0, 1, 1), magnitude_of(3.0), 300);
+  compare_cut(random_entries<double, std::uint64_t>(5000, (std::uint64_t{1} << 32) - 2500, 1, 2), magnitude_of(3.0),
+              300);
+  compare_cut(random_entries<std::int32_t, std::uint64_t>(5000, ~std::uint64_t{0} - 5000, 1, 3), 3U, 300);
+  compare_cut(random_entries<std::int64_t, std::uint32_t>(5000, 0, 3, 4), 3U, 300);
+  compare_cut(random_entries<std::uint32_t, std::uint32_t>(5000, 0, 3, 5), 3U, 300);
+}
+
+TEST(device_partition, by_the_cut_of_the_k_largest_is_that_of_the_host) {
+  const auto x = random_entries<float, std::uint32_t>(9000, 10, 3, 7);
+  for (const std::uint64_t k : {0U, 1U, 700U, 4000U, 9000U}) {
+    SCOPED_TRACE(k);
+    spar::pool memory;
+    auto kept = spar::sparse_stream<float, std::uint32_t>::sparse(memory, 100'000, x.indices.size());
+    std::copy(x.indices.begin(), x.indices.end(), kept.indices().begin());
+    std::copy(x.values.begin(), x.values.end(), kept.values().begin());
+    const auto other = spar::selector::keep_largest(kept, k, memory);
+    const auto copy = [](const auto& s) {
+      return coo<float, std::uint32_t>{{s.indices().begin(), s.indices().end()},
+                                       {s.values().begin(), s.values().end()}};
+    };
+    const divided<float, std::uint32_t> expected{copy(kept), copy(other)};
+    vector<cut<float>> where(1);
+    vector<std::max_align_t> work(largest_bytes<float>(x.values.size(), k) / sizeof(std::max_align_t) + 1);
+    start_largest(x.values.data(), x.values.size(), k, where.data(), work.data(), nullptr);
+    compare(x, by_cut_at<float>{where.data()}, expected);
+    kernel_test::finish();
+    compare(x, by_cut<float>{where[0]}, expected);
+  }
+}
+
+TEST(device_partition, by_the_empty_cut_keeps_nothing) {
+  coo<float, std::uint32_t> x;
+  for (std::uint32_t i = 0; i < 40; ++i) x.push_back(i, std::bit_cast<float>(0x7fffffffU)); // the greatest magnitude
+  compare(x, by_cut<float>{}, {{}, x});
+}
+
+template <class T, class Index>
+void compare_listed(const coo<T, Index>& x, const vector<Index>& list) {
+  SCOPED_TRACE(testing::Message() << list.size() << " in the list");
+  const auto expected = by_loop(x, [&](Index i, T) { return std::binary_search(list.begin(), list.end(), i); });
+  unaligned<Index> sorted(list);
+  compare(x, listed<Index>{sorted.data(), list.size()}, expected);
+}
+
+TEST(device_partition, by_a_list_of_every_density) {
+  for (const std::size_t n : {0U, 1U, 33U, 4096U, 4097U, 9000U}) {
+    for (const std::uint64_t gap : {1U, 50U}) {
+      const auto x = random_entries<float, std::uint32_t>(n, 500, gap, n);
+      compare_listed(x, {});
+      compare_listed(x, x.indices);
+      for (const std::size_t count : {40U, 9000U})
+        compare_listed(x, random_entries<float, std::uint32_t>(count, 400, 50, count).indices);
+    }
+  }
+}
+
+TEST(device_partition, by_a_list_that_has_only_the_edges_of_tiles) {
+  const auto x = random_entries<float, std::uint32_t>(12'288, 500, 3, 1);
+  vector<std::uint32_t> edges;
+  for (const std::size_t tile : {0U, 4096U, 8192U}) {
+    for (const std::size_t at : {tile, tile + 4095}) edges.push_back(x.indices[at]);
+  }
+  compare_listed(x, edges);
+  edges.insert(edges.begin(), 0), edges.push_back(~0U);
+  compare_listed(x, edges);
+}
+
+TEST(device_partition, by_a_list_of_64_bit_indices) {
+  for (const std::uint64_t begin : {(std::uint64_t{1} << 32) - 2500, ~std::uint64_t{0} - 5000}) {
+    const auto x = random_entries<double, std::uint64_t>(5000, begin, 1, 2);
+    vector<std::uint64_t> list;
+    for (std::size_t e = 0; e < 5000; e += 7) list.push_back(x.indices[e]);
+    compare_listed(x, list);
+    list = {begin % (std::uint64_t{1} << 32)}; // the lowest half of an index
+    compare_listed(x, list);
+  }
+}
+
+TEST(device_partition, by_the_neutral_element_keeps_nan) {
+  for (const std::size_t n : {0U, 1U, 33U, 4095U, 4096U, 4097U, 9000U}) {
+    SCOPED_TRACE(n);
+    const auto x = random_entries<float, std::uint32_t>(n, 0, 1, n);
+    spar::pool memory;
+    auto dense = spar::sparse_stream<float, std::uint32_t>::dense(memory, n, 0, n);
+    std::copy(x.values.begin(), x.values.end(), dense.values().begin());
+    const auto sparse = spar::to_sparse(std::as_const(dense).view(), spar::sum{}, memory);
+    const auto expected = by_loop(x, [](auto, float v) { return v != 0; });
+    ASSERT_TRUE(std::ranges::equal(sparse.indices(), expected.kept.indices));
+    compare(x, differs_from<float>{0}, expected);
+    compare(x, differs_from<float>{-0.0F}, expected);
+  }
+  const auto x = random_entries<double, std::uint64_t>(5000, std::uint64_t{1} << 40, 1, 1);
+  for (const double neutral : {spar::minimum::neutral<double>(), spar::maximum::neutral<double>(), 1.0})
+    compare(x, differs_from<double>{neutral}, by_loop(x, [&](auto, double v) { return v != neutral; }));
+  const auto y = random_entries<std::int64_t, std::uint32_t>(5000, 0, 1, 1);
+  compare(y, differs_from<std::int64_t>{-1}, by_loop(y, [](auto, std::int64_t v) { return v != -1; }));
+}
+
+TEST(device_partition, does_not_depend_on_the_order_of_threads_and_blocks) {
+  const auto x = random_entries<float, std::uint32_t>(20'000, 0, 2, 8);
+  const auto list = random_entries<float, std::uint32_t>(9000, 0, 4, 9).indices;
+  std::size_t equal = 0;
+  const auto expected = cut_by_loop(x, magnitude_of(2.0F), 1500, equal);
+  const auto in_list = by_loop(x, [&](auto i, float) { return std::binary_search(list.begin(), list.end(), i); });
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 12 : 5); ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
+    EXPECT_TRUE((by_kernel(x, by_cut<float>{{magnitude_of(2.0F), 0, 1500, equal}}, expected, true, false) == expected));
+    EXPECT_TRUE((by_kernel(x, listed<std::uint32_t>{list.data(), list.size()}, in_list, true, false) == in_list));
+  }
+}
+
+TEST(device_partition, counts_the_entries_of_many_tiles) {
+  const auto x = random_entries<float, std::uint32_t>(40 * 4096 + 5, 0, 1, 9); // more tiles than a warp looks at once
+  kernel_test::set_order(1, 36);                                               // one tile waits for all 35 before it
+  std::size_t equal = 0;
+  const auto expected = cut_by_loop(x, magnitude_of(2.0F), 15'000, equal);
+  EXPECT_TRUE(
+      (by_kernel(x, by_cut<float>{{magnitude_of(2.0F), 0, 15'000, equal}}, expected, false, false) == expected));
+}
+
+} // namespace
