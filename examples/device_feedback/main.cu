@@ -20,7 +20,8 @@ std::size_t train(spar::threads& net) {
   spar::detail::check_cuda(cudaMalloc(reinterpret_cast<void**>(&pointer), n * sizeof(float)), "cudaMalloc");
   std::vector<float> values(n);
 
-  // The residual is in device memory; only 1000 entries of each rank, and the sum, travel to the host and back.
+  // Gradient, residual and entries stay in device memory.
+  spar::on_device gpu(net); // one for each rank; all ranks create it together
   auto reduce =
       spar::with_device_feedback<float>(spar::compose(spar::selector::exact_topk{.k = 1000}, spar::split_allgather{}));
   for (int step = 0; step < steps; ++step) {
@@ -28,7 +29,7 @@ std::size_t train(spar::threads& net) {
       values[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(step)) % 1000);
     spar::detail::check_cuda(cudaMemcpyAsync(pointer, values.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream),
                              "cudaMemcpyAsync");
-    reduce(net, spar::device_span(pointer, n, stream)); // the values become the sum, in the order of the stream
+    reduce(gpu, spar::device_span(pointer, n, stream)); // the values become the sum, in the order of the stream
   }
 
   spar::detail::check_cuda(cudaMemcpyAsync(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost, stream),

@@ -5,7 +5,7 @@
 #include "../images/image_set.hpp"
 #include "model.cuh"
 
-#include <spar/cuda/values/values.cuh>
+#include <spar/cuda/stream.hpp>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
@@ -42,14 +42,14 @@ class dense {
   spar::on_device<spar::threads> gpu_;
 };
 
-/// Averages the largest entries of the gradients by Ok-Topk. What is not sent stays in a residual in device memory.
+/// Averages the largest entries of the gradients by Ok-Topk, also in device memory, with what is not sent as residual.
 class ok_topk {
  public:
-  ok_topk(spar::threads& net, const settings& chosen) : net_(&net), reduce_({.select = {.density = chosen.density}}) {}
-  void operator()(spar::device_span<float> gradient) { reduce_(*net_, gradient, spar::average{}); }
+  ok_topk(spar::threads& net, const settings& chosen) : gpu_(net), reduce_({.select = {.density = chosen.density}}) {}
+  void operator()(spar::device_span<float> gradient) { reduce_(gpu_, gradient, spar::average{}); }
 
  private:
-  spar::threads* net_;
+  spar::on_device<spar::threads> gpu_;
   spar::device_feedback<float, spar::ok_topk_allreduce<>> reduce_;
 };
 

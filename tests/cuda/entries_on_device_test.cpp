@@ -2,20 +2,27 @@
 // Selected entries that stay in device memory, against the same collectives on the host: kernels run by fibres, in the
 // streams of a double of the CUDA runtime.
 #include "feedback_suite.hpp"
-#include "support/extent.hpp"
 
 #include <spar/collective/topk/quantile_owners.hpp>
+#include <spar/transport/counting.hpp>
+
+#include <tuple>
 
 namespace feedback_test {
 namespace {
 
-/// Six calls of a composition with a residual on the host, and on a device on which the entries stay: equal bits of
-/// sums, residuals and states, whether ranks read each other's memory or messages travel through the host.
+class entries_on_device : public feedback {};
+
+/// Calls of a composition with a residual on the host, and on a device on which the entries stay: equal bits of sums,
+/// residuals and states, whether ranks read each other's memory or messages travel through the host.
 template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
 void compare_on_device(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
   SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
-  const auto expected = on_the_host<T, Index>(ranks, n, parts, op);
-  for (const bool lends : {true, false}) {
+  const auto same_number_of_calls = [](spar::threads& net) { const spar::on_device gpu(net); }; // for random rounding
+  const auto expected = on_the_host<T, Index>(ranks, n, parts, op, same_number_of_calls);
+  static bool lends = false; // changes from call to call
+  lends = !lends;
+  for (int times = spar_test::runs_all_cases() ? 2 : 1; times > 0; --times, lends = !lends) {
     cuda_double::let_peers_reach_each_other(lends);
     const auto got = on_ranks(ranks, [&](spar::threads& net) {
       if (!lends) cuda_double::set_device(net.rank());
@@ -23,27 +30,181 @@ void compare_on_device(spar::rank_t ranks, std::size_t n, const Composition& par
       EXPECT_EQ(gpu.lends(), lends || ranks == 1);
       return on_a_device<T, Index>(gpu, net.rank(), n, parts, op);
     });
-    EXPECT_EQ(got, expected) << (lends ? "lent" : "through the host");
+    EXPECT_TRUE(got == expected) << (lends ? "lent" : "through the host");
   }
   cuda_double::let_peers_reach_each_other(true);
 }
 
-TEST_F(feedback, entries_on_the_device_have_the_bits_of_the_host) {
+TEST_F(entries_on_device, have_the_bits_of_the_host) {
+  int number = 0;
   for (const spar::rank_t ranks : {1, 2, 3, 5}) {
     cuda_double::reset(static_cast<std::uint64_t>(ranks));
     on_host::machine::seed = static_cast<std::uint64_t>(ranks);
     const exact_topk select{.k = 40};
-    compare_on_device<float>(ranks, 3000, spar::compose(select, spar::recursive_doubling{}));
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::split_allgather{}), spar::average{});
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::ssar_split{}));
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::dsar_split{}));
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::gather_and_merge{}));
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::tree_of_topk{}));
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::quantile_owners{}));
-    compare_on_device<float>(ranks, 700, spar::compose(select, spar::cheapest{}));
-    const threshold_reuse reuse{.k = 30, .period = 4};
-    compare_on_device<float>(ranks, 2000, spar::compose(reuse, spar::balanced_owners{.tau = 2}), spar::average{});
+    number = ranks;
+    const auto runs = [&number] { return spar_test::runs_case(4, number++); };
+    if (runs()) compare_on_device<float>(ranks, 5000, spar::compose(select, spar::recursive_doubling{}));
+    if (runs()) compare_on_device<double>(ranks, 300, spar::compose(select, spar::split_allgather{}), spar::average{});
+    if (runs()) compare_on_device<float, std::uint64_t>(ranks, 300, spar::compose(select, spar::ssar_split{}));
+    if (runs()) compare_on_device<std::int32_t>(ranks, 300, spar::compose(select, spar::gather_and_merge{}));
+    if (runs()) compare_on_device<float>(ranks, 300, spar::compose(select, spar::tree_of_topk{}));
+    if (runs()) compare_on_device<float>(ranks, 300, spar::compose(select, spar::quantile_owners{}));
+    if (runs()) compare_on_device<float>(ranks, 300, spar::compose(select, spar::cheapest{}));
+    if (runs()) compare_on_device<float>(ranks, 300, spar::compose(exact_topk{}, spar::split_allgather{})); // nothing
+    if (runs()) compare_on_device<float>(ranks, 0, spar::compose(exact_topk{.density = 1}, spar::recursive_doubling{}));
   }
+}
+
+TEST_F(entries_on_device, keep_what_the_schedule_drops) {
+  for (const spar::rank_t ranks : {1, 2, 3, 5}) {
+    cuda_double::reset(static_cast<std::uint64_t>(ranks));
+    const threshold_reuse reuse{.k = 30, .period = 4};
+    const auto runs = [&](int number) { return spar_test::runs_case(4, ranks, number); };
+    if (runs(3)) // 1, 5
+      compare_on_device<float>(ranks, 600, spar::compose(reuse, spar::balanced_owners{.tau = 2}), spar::average{});
+    if (runs(1)) // 3
+      compare_on_device<double, std::uint64_t>(ranks, 300, spar::compose(reuse, spar::balanced_owners{.tau = 2}));
+    if (runs(2)) // 2
+      compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.k = 20}, spar::balanced_owners{}));
+    if (runs(2)) // 2
+      compare_on_device<float>(ranks, 400,
+                               spar::compose(threshold_reuse{.k = 50, .epsilon = 0}, spar::recursive_doubling{}));
+    if (runs(1)) // 3
+      compare_on_device<float>(ranks, 300, spar::compose(threshold_reuse{}, spar::recursive_doubling{}));
+  }
+}
+
+TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
+  using spar::storage::bfloat16, spar::storage::qsgd, spar::storage::then, spar::storage::coo;
+  for (const spar::rank_t ranks : {2, 3, 5}) {
+    cuda_double::reset(static_cast<std::uint64_t>(ranks));
+    const auto runs = [&](int number) { return spar_test::runs_case(3, ranks, number); };
+    if (runs(1)) { // 2, 5
+      compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.density = 1}, spar::split_allgather{}));
+      compare_on_device<float>(ranks, 300,
+                               spar::compose(exact_topk{.k = 50}, then<coo, qsgd<4>>{}, spar::dsar_split{}));
+    }
+    if (runs(0)) { // 3
+      compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.density = 0.9}, spar::recursive_doubling{}),
+                               spar::average{});
+      compare_on_device<float>(
+          ranks, 300, spar::compose(exact_topk{.density = 0.6}, then<coo, bfloat16>{}, spar::recursive_doubling{}));
+      compare_on_device<float>(ranks, 300, spar::compose(bfloat16{}, spar::split_allgather{}));
+    }
+    if (runs(1)) compare_on_device<float>(ranks, 300, spar::compose(bfloat16{}, spar::ring{.piece = 64}));
+    if (runs(0)) compare_on_device<float>(ranks, 300, spar::compose(qsgd<8>{}, spar::recursive_doubling{}));
+  }
+}
+
+/// One object's calls reduce entries in turn on the host and on the device.
+TEST_F(entries_on_device, may_change_their_place_from_call_to_call) {
+  constexpr std::size_t n = 200;
+  cuda_double::reset(4);
+  const spar::ok_topk_allreduce<> parts{.select = {.k = 10, .period = 3}};
+  const auto expected = on_the_host<float, std::uint32_t>(3, n, parts, spar::sum{}, [](spar::threads&) {});
+  const auto got = on_ranks(3, [&](spar::threads& net) {
+    const stream works[2];
+    const device_array<float> x(std::vector<float>(n, -1));
+    spar::on_device gpu(net);
+    auto reduce = spar::with_device_feedback<float>(parts);
+    result all;
+    for (int step = 0; step < steps; ++step) {
+      const stream& work = works[step % 2];
+      x.write(work, gradient<float>(net.rank(), step, n));
+      if (step % 3 == 1)
+        reduce(net, spar::device_span(x.data(), n, work));
+      else
+        reduce(gpu, spar::device_span(x.data(), n, work));
+      all.push_back(bits(std::span<const float>(x.read(work))));
+    }
+    all.push_back(bits(std::span<const float>(cuda_double::values_at(reduce.residual(), n, works[1]))));
+    all.push_back(words(reduce.current_state()));
+    return all;
+  });
+  EXPECT_TRUE(got == expected);
+}
+
+/// The collective without a residual: dense values become the sum of the selected entries.
+TEST_F(entries_on_device, are_selected_and_reduced_without_a_residual) {
+  constexpr std::size_t n = 300;
+  const auto parts = spar::compose(exact_topk{.k = 20}, spar::split_allgather{});
+  cuda_double::reset(5);
+  const auto sums = on_ranks(3, [&](spar::threads& net) {
+    spar::on_device gpu(net);
+    auto expected = gradient<float>(net.rank(), 0, n);
+    const device_array<float> x(expected);
+    spar::allreduce(gpu, spar::device_span(x.data(), n), parts, spar::average{});
+    auto second = spar::start_allreduce(gpu, spar::device_span(x.data(), n), parts);
+    second.wait();
+    spar::allreduce(net, std::span(expected), parts, spar::average{});
+    spar::allreduce(net, std::span(expected), parts);
+    return bits(std::span<const float>(x.read(nullptr))) == bits(std::span<const float>(expected));
+  });
+  EXPECT_EQ(sums, std::vector<bool>(3, true));
+}
+
+/// The messages of the host, also if a rank has its values on the host.
+TEST_F(entries_on_device, travel_in_the_messages_of_the_host) {
+  constexpr std::size_t n = 300;
+  cuda_double::reset(6);
+  const spar::ok_topk_allreduce<> parts{.select = {.k = 20, .period = 2}};
+  const auto traffic = [&](auto call) {
+    return on_ranks(3, [&](spar::threads& net) {
+      spar::counting counted(net); // lends no memory
+      const auto sums = call(counted);
+      return std::tuple(sums, counted.sent().messages, counted.sent().bytes, counted.received().bytes);
+    });
+  };
+  const auto on_host = [&](auto& net) {
+    auto reduce = spar::with_error_feedback<float>(parts);
+    auto x = gradient<float>(net.rank(), 0, n), y = gradient<float>(net.rank(), 1, n);
+    reduce(net, std::span(x)), reduce(net, std::span(y));
+    return bits(std::span<const float>(y));
+  };
+  const auto on_device = [&](auto& net) {
+    spar::on_device gpu(net);
+    auto reduce = spar::with_device_feedback<float>(parts);
+    const device_array<float> x(gradient<float>(net.rank(), 0, n)), y(gradient<float>(net.rank(), 1, n));
+    reduce(gpu, spar::device_span(x.data(), n)), reduce(gpu, spar::device_span(y.data(), n));
+    return bits(std::span<const float>(y.read(nullptr)));
+  };
+  const auto expected = traffic(on_host);
+  EXPECT_EQ(traffic(on_device), expected);
+  EXPECT_EQ(traffic([&](auto& net) { return net.rank() == 1 ? on_host(net) : on_device(net); }), expected);
+}
+
+TEST_F(entries_on_device, are_refused_if_their_indices_are_wrong) {
+  on_ranks(1, [](spar::threads& net) {
+    spar::on_device gpu(net);
+    auto& streams = gpu.port().streams();
+    const auto error = [&](const std::vector<std::uint32_t>& indices, spar::index_range range) -> std::string {
+      const device_array<std::uint32_t> x(indices);
+      try {
+        streams.check_indices(std::span<const std::uint32_t>(x.data(), indices.size()), range);
+      } catch (const spar::corrupt_message& e) {
+        return e.what();
+      }
+      return "";
+    };
+    EXPECT_EQ(error({3, 5, 9}, {3, 10}), "");
+    EXPECT_NE(error({3, 9, 9}, {3, 10}).find("index 9 at entry 2"), std::string::npos);
+    EXPECT_NE(error({3, 5, 10}, {3, 10}).find("index 10 at entry 2"), std::string::npos);
+    EXPECT_NE(error({2, 5, 9}, {3, 10}).find("index 2 at entry 0"), std::string::npos);
+    return 0;
+  });
+}
+
+/// The second call reuses the threshold. No rank hangs, the residual and the state of a failed call stay, and each
+/// failure has the name of the call of CUDA.
+TEST_F(entries_on_device, end_on_every_rank_if_cuda_fails_on_one) {
+  const std::uint64_t calls =
+      fail_each_cuda_call(2, 100, spar::ok_topk_allreduce<>{.select = {.k = 10, .period = 4}}, on_the_device{});
+  EXPECT_GE(calls, 10U);
+}
+
+TEST_F(entries_on_device, leave_no_memory_allocated) {
+  EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
+  EXPECT_EQ(cuda_double::device_allocations(), 0U);
 }
 
 } // namespace

@@ -7,12 +7,14 @@
 #include "runtime_double.hpp"
 
 #include "on_host.hpp"
+#include "support/extent.hpp"
 
 #include <spar/cuda_feedback.cuh>
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -70,9 +72,11 @@ std::vector<std::uint64_t> words(State state) {
 
 inline constexpr int steps = 6; // calls of a composition with one residual
 
-template <class T, class Index, class Composition, class Op>
-std::vector<result> on_the_host(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op) {
+/// What the ranks get on the host. `prepare(net)` runs before the calls.
+template <class T, class Index, class Composition, class Op, class Prepare>
+std::vector<result> on_the_host(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op, Prepare prepare) {
   return on_ranks(ranks, [&](spar::threads& net) {
+    prepare(net);
     auto reduce = spar::with_error_feedback<T, Index>(parts);
     result all;
     for (int step = 0; step < steps; ++step) {
@@ -110,14 +114,26 @@ void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op 
   SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
   const auto got =
       on_ranks(ranks, [&](spar::threads& net) { return on_a_device<T, Index>(net, net.rank(), n, parts, op); });
-  EXPECT_EQ(got, (on_the_host<T, Index>(ranks, n, parts, op)));
+  EXPECT_TRUE(got == (on_the_host<T, Index>(ranks, n, parts, op, [](spar::threads&) {})));
 }
 
+/// Where a step reduces the entries: on the host, or on the device.
+struct on_the_communicator {
+  spar::threads& operator()(spar::threads& net) const { return net; }
+};
+struct on_the_device {
+  auto operator()(spar::threads& net) const { return spar::on_device(net); }
+};
+
 /// Makes each call of the CUDA runtime in the second step of `parts` fail once, on rank 1: no rank hangs, and the
-/// residual and the state of a failed step stay. Returns the number of these calls.
-template <class Composition>
-std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Composition& parts) {
-  for (std::uint64_t call = 1;; ++call) {
+/// residual and the state of a failed step stay. A failure without an error, because a wait took the place of an event,
+/// changes no sum. Returns the number of failures with an error.
+template <class Composition, class Where = on_the_communicator>
+std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Composition& parts, Where where = {}) {
+  std::uint64_t failures = 0;
+  std::vector<std::vector<std::uint64_t>> expected(static_cast<std::size_t>(ranks)); // the sums, without a failure
+  const std::uint64_t step = spar_test::runs_all_cases() ? 1 : 5; // a prime, so that all kinds of calls fail
+  for (std::uint64_t call = 0;; call += step) {
     cuda_double::reset(call);
     std::atomic<bool> reached = false;
     const auto errors = on_ranks(ranks, [&](spar::threads& net) -> std::string {
@@ -125,13 +141,14 @@ std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Compo
       const stream work;
       const device_array<float> x(gradient<float>(net.rank(), 0, n));
       auto reduce = spar::with_device_feedback<float>(parts);
-      reduce(net, spar::device_span(x.data(), n, work));
+      auto&& by = where(net);
+      reduce(by, spar::device_span(x.data(), n, work));
       const auto before = reduce.save();
       const std::uint64_t calls = cuda_double::calls();
-      if (net.rank() == 1) cuda_double::fail_at(call);
+      if (net.rank() == 1 && call > 0) cuda_double::fail_at(call);
       std::string error;
       try {
-        reduce(net, spar::device_span(x.data(), n, work));
+        reduce(by, spar::device_span(x.data(), n, work));
       } catch (const spar::cuda_error& e) {
         error = e.what();
       } catch (const spar::peer_failed& e) {
@@ -141,10 +158,18 @@ std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Compo
       if (!error.empty()) {
         EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "call " << call;
         EXPECT_EQ(reduce.save(), before) << "call " << call;
+      } else {
+        const auto sums = bits(std::span<const float>(x.read(work)));
+        auto& own = expected[static_cast<std::size_t>(net.rank())];
+        if (call == 0) own = sums;
+        EXPECT_TRUE(sums == own) << "call " << call;
       }
       return error;
     });
-    if (!reached) return call - 1;
+    if (!reached) return failures;
+    const bool silent = std::all_of(errors.begin(), errors.end(), [](const auto& error) { return error.empty(); });
+    if (call == 0 || silent) continue;
+    ++failures;
     EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
   }
 }
