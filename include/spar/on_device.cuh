@@ -42,6 +42,12 @@ template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
     std::is_arithmetic_v<T> && encodes_on_device<Storage, T> &&
     (values_run_on_device<Storage, Schedule> || streams_on_device<Topology, Schedule, T>);
+/// Whether a device can run an algorithm on streams.
+template <class Algorithm, class T>
+inline constexpr bool reduces_streams_on_device = false;
+template <class Storage, class Topology, class Schedule, class T>
+inline constexpr bool reduces_streams_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
+    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> && streams_on_device<Topology, Schedule, T>;
 
 /// The order of one call among the work in the user's stream.
 template <class Port>
@@ -145,6 +151,23 @@ class on_device {
     detail::check_on_device(port_, x);
     return {port_, x.stream};
   }
+  /// Begins a call on the stream `mine`, whose entries are in device memory.
+  template <class Given, element T, index_type Index>
+  [[nodiscard]] detail::call_on_device<port_type> begin(const stream_view<T, Index>& mine, cudaStream_t user) {
+    using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
+    static_assert(detail::reduces_streams_on_device<algorithm, T>,
+                  "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
+                  "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
+                  "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
+    port_.refuse_progress_thread();
+    detail::check_on_device(port_, mine.values().data(), mine.count(), "values of a stream");
+    detail::check_on_device(port_, mine.indices().data(), mine.indices().size(), "indices of a stream");
+    detail::validate_counts(mine);
+    const detail::call_on_device<port_type> order(port_, user);
+    const auto on_host = detail::or_abort(port_, [&] { return port_.streams().wrong_indices(mine.indices(), index_range{0, mine.dimension()}); });
+    detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
+    return order;
+  }
   template <element T>
   [[nodiscard]] static std::span<T> values(device_span<T> x) noexcept {
     return {x.data, static_cast<std::size_t>(x.size)};
@@ -172,7 +195,24 @@ template <communicates Net, element T, class Given, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
   on.template begin<Given>(x).run([&] { allreduce(on.port(), on.values(x), std::move(given), op); });
 }
-/// Starts such a call and returns its handle (see `pending_on_device`). The values and the handle must stay valid until
+/// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same bits,
+/// and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `split_allgather`, `gather_and_merge` or
+/// `quantile_owners` on a flat topology. `mine` is read after all work that is now in `stream`; work that is put into
+/// `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive it; once the sum is
+/// destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the device whenever a number
+/// of entries is needed. Throws `invalid_argument`, before anything is sent, for a malformed stream or one that is not
+/// in memory of the current device. Other errors are those of the overload for dense values.
+template <communicates Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
+[[nodiscard]] sparse_stream<T, Index, cuda> allreduce(on_device<Net>& on, const stream_view<T, Index, cuda>& mine,
+                                                      cudaStream_t stream, Given given = {}, Op op = {}) {
+  // Over a transport `values_on_device`, pointers of streams point to device memory, whatever their types say.
+  const auto there = mine.is_dense() ? stream_view<T, Index>::dense(mine.dimension(), mine.first(), mine.values())
+                                     : stream_view<T, Index>::sparse(mine.dimension(), mine.indices(), mine.values());
+  sparse_stream<T, Index> sum;
+  on.template begin<Given>(there, stream).run([&] { sum = allreduce(on.port(), there, std::move(given), op); });
+  return sparse_stream<T, Index, cuda>(std::move(sum));
+}
+/// Starts such a call on dense values, and returns its handle (see `pending_on_device`). The values and the handle must stay valid until
 /// the call has ended. Several calls may be in flight; their work is in one stream, in the order in which messages
 /// arrive.
 template <communicates Net, element T, class Given, reduction<T> Op = sum>

@@ -30,7 +30,8 @@ WITHIN = {
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
     "transport": {"in_process": 0, "mpi": 1, "sim": 1, "nccl": 1, "": 2},
     "storage": {"kernel": 0, "": 1},
-    "collective": {"local": 0, "": 1, "wire": 2, "basic": 3, "compressed": 3, "allreduce": 4, "topk": 5, "tree": 5, "partial": 5},
+    "collective": {"local": 0, "": 1, "wire": 2, "basic": 3, "compressed": 3, "allreduce": 4, "topk": 5, "tree": 5,
+                   "partial": 5},
 }
 MOST_HEADERS = 16
 # The headers that may include an external library. Headers directly in include/spar are above every layer.

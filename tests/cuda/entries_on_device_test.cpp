@@ -143,6 +143,69 @@ TEST_F(entries_on_device, are_selected_and_reduced_without_a_residual) {
   EXPECT_EQ(sums, std::vector<bool>(3, true));
 }
 
+TEST_F(entries_on_device, are_reduced_as_streams_of_the_program) {
+  constexpr std::size_t n = 1000;
+  using on_device_view = spar::stream_view<float, std::uint32_t, spar::cuda>;
+  cuda_double::reset(7);
+  const auto all_equal = on_ranks(3, [&](spar::threads& net) {
+    spar::on_device gpu(net);
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = static_cast<std::uint32_t>(net.rank()); i < n; i += 9) indices.push_back(i);
+    const std::vector<float> values = gradient<float>(net.rank(), 0, indices.size());
+    const device_array<std::uint32_t> at(indices);
+    const device_array<float> x(std::vector<float>(values.size(), 0));
+    const stream work;
+    x.write(work, values); // the call must wait for it
+    const auto mine = on_device_view::sparse(n, {at.data(), indices.size()}, {x.data(), values.size()});
+    const auto compare_with = [&](const auto& algorithm, auto op) {
+      const auto expected = spar::allreduce(net, spar::sparse_view(n, indices, values), algorithm, op);
+      const auto sum = spar::allreduce(gpu, mine, work, algorithm, op);
+      const auto values_of = [&](const auto& s) { return cuda_double::values_at(s.values().data(), s.count(), work); };
+      EXPECT_EQ(sum.is_dense(), expected.is_dense());
+      EXPECT_EQ(sum.dimension(), n);
+      EXPECT_EQ(bits(std::span<const float>(values_of(sum))), bits(expected.values()));
+      if (!sum.is_dense()) {
+        const auto got = cuda_double::values_at(sum.indices().data(), sum.count(), work);
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.indices().begin(), expected.indices().end()));
+      }
+    };
+    compare_with(spar::recursive_doubling{}, spar::sum{});
+    compare_with(spar::gather_and_merge{}, spar::average{});
+    compare_with(spar::dsar_split{}, spar::sum{});
+    compare_with(spar::compose(spar::storage::bfloat16{}, spar::recursive_doubling{}), spar::sum{});
+    const auto whole = spar::allreduce(gpu, on_device_view::dense(values.size(), 0, {x.data(), values.size()}), work);
+    const auto expected = spar::allreduce(net, spar::dense_view(values));
+    EXPECT_EQ(bits(std::span<const float>(cuda_double::values_at(whole.values().data(), whole.count(), work))),
+              bits(expected.values()));
+    return 0;
+  });
+  EXPECT_EQ(all_equal.size(), 3U);
+}
+
+TEST_F(entries_on_device, are_refused_as_streams_that_are_malformed) {
+  using on_device_view = spar::stream_view<float, std::uint32_t, spar::cuda>;
+  on_ranks(1, [](spar::threads& net) {
+    spar::on_device gpu(net);
+    const device_array<float> values(std::vector<float>(3, 1));
+    const auto error = [&](std::span<const std::uint32_t> indices, std::uint64_t n) -> std::string {
+      try {
+        (void)spar::allreduce(gpu, on_device_view::sparse(n, indices, {values.data(), 3}), nullptr);
+      } catch (const spar::invalid_argument& e) {
+        return e.what();
+      }
+      return "";
+    };
+    const std::vector<std::uint32_t> unordered{4, 2, 6}, ordered{2, 4, 6};
+    const device_array<std::uint32_t> bad(unordered), good(ordered);
+    EXPECT_EQ(error({good.data(), 3}, 10), "");
+    EXPECT_NE(error({bad.data(), 3}, 10).find("indices must ascend"), std::string::npos);
+    EXPECT_NE(error({good.data(), 3}, 6).find("below the dimension 6"), std::string::npos);
+    EXPECT_NE(error({good.data(), 2}, 10).find("2 indices but 3 values"), std::string::npos);
+    EXPECT_NE(error(ordered, 10).find("the 3 indices of a stream are in host memory"), std::string::npos);
+    return 0;
+  });
+}
+
 /// The messages of the host, also if a rank has its values on the host.
 TEST_F(entries_on_device, travel_in_the_messages_of_the_host) {
   constexpr std::size_t n = 300;

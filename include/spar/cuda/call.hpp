@@ -6,6 +6,7 @@
 #include <spar/cuda/recycled.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 
+#include <cstdint>
 #include <exception>
 
 #include <sched.h>
@@ -39,25 +40,30 @@ void wait_for_device(Net& net, pinned_memory::lease& host, cudaStream_t stream) 
   for (; !host.idle(); sched_yield()) net.progress(false);
 }
 
-/// Throws `invalid_argument` unless the values of `x` are in memory of the current device, which it may share with the
-/// host (managed memory). If CUDA fails, aborts the communicator of `net`, and throws `cuda_error`.
-template <communicates Net, class T>
-void check_on_device(Net& net, const device_span<T>& x) {
-  if (x.size == 0) return;
+/// Throws `invalid_argument` unless the `count` values, or indices, at `data` are in memory of the current device, which
+/// it may share with the host (managed memory); `what` names them. If CUDA fails, aborts the communicator of `net`, and
+/// throws `cuda_error`.
+template <communicates Net>
+void check_on_device(Net& net, const void* data, std::uint64_t count, const char* what) {
+  if (count == 0) return;
   cudaPointerAttributes where{};
   int current = 0;
   or_abort(net, [&] {
-    check_cuda(cudaPointerGetAttributes(&where, x.data), "cudaPointerGetAttributes");
+    check_cuda(cudaPointerGetAttributes(&where, data), "cudaPointerGetAttributes");
     check_cuda(cudaGetDevice(&current), "cudaGetDevice");
   });
   if (where.type != cudaMemoryTypeDevice && where.type != cudaMemoryTypeManaged) {
     raise<invalid_argument>(
-        {"the ", x.size, " values of a spar::device_span are in host memory; expected device memory"});
+        {"the ", count, " ", what, " are in host memory; expected device memory"});
   }
   if (where.type == cudaMemoryTypeDevice && where.device != current) {
-    raise<invalid_argument>({"the ", x.size, " values of a spar::device_span are in memory of device ", where.device,
+    raise<invalid_argument>({"the ", count, " ", what, " are in memory of device ", where.device,
                              ", but the current device is ", current});
   }
+}
+template <communicates Net, class T>
+void check_on_device(Net& net, const device_span<T>& x) {
+  check_on_device(net, x.data, x.size, "values of a spar::device_span");
 }
 
 } // namespace spar::detail

@@ -14,6 +14,7 @@
 #include <spar/storage/kernel/slice.hpp>
 #include <spar/storage/kernel/validate.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -36,7 +37,8 @@ constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
 
 /// A view of a vector of dimension n, or of a part of a vector. A sparse view has `count()` entries (index, value) with
 /// ascending indices; a dense view has the values of a contiguous range of indices. The view does not own its memory,
-/// which must outlive the view.
+/// which must outlive the view. With the space `cuda`, the arrays are in device memory, and the functions that read
+/// them do not exist.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream_view {
  public:
@@ -76,7 +78,9 @@ class stream_view {
   [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
 
   /// Returns a view of the entries with indices in [begin, end), without copying.
-  [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept {
+  [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept
+    requires std::same_as<Space, host>
+  {
     if (dense_) {
       const std::uint64_t last = first_ + values_.size();
       begin = std::min(std::max(begin, first_), last);
@@ -94,6 +98,7 @@ class stream_view {
 
   /// Calls `f(index, value)` for each entry, in ascending order of the indices.
   template <class F>
+    requires std::same_as<Space, host>
   void for_each(F&& f) const {
     if (dense_) {
       for (std::size_t i = 0; i < values_.size(); ++i) f(static_cast<Index>(first_ + i), values_[i]);
@@ -104,7 +109,9 @@ class stream_view {
 
   /// Writes all n values to `out`, with the value `absent` at every index without an entry. Throws `invalid_argument`
   /// if `out` does not have length n.
-  void to_dense(std::span<T> out, T absent = T{}) const {
+  void to_dense(std::span<T> out, T absent = T{}) const
+    requires std::same_as<Space, host>
+  {
     if (out.size() != n_) {
       raise<invalid_argument>({"the stream has dimension ", n_, ", but the output has length ", out.size()});
     }
@@ -147,11 +154,11 @@ auto dense_view(const Values& values) {
   return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
 }
 
-/// Throws `invalid_argument` unless `v` is a valid whole vector: the type Index can represent every index below n; a
-/// sparse `v` has as many values as indices, and the indices are strictly ascending and below n; a dense `v` has n
-/// values from index 0 on.
+namespace detail {
+
+/// The part of `validate` that does not read the indices.
 template <element T, index_type Index>
-void validate(const stream_view<T, Index>& v) {
+void validate_counts(const stream_view<T, Index>& v) {
   const std::uint64_t n = v.dimension();
   if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
     raise<invalid_argument>(
@@ -171,6 +178,10 @@ void validate(const stream_view<T, Index>& v) {
   if (indices.size() > n) {
     raise<invalid_argument>({"a sparse stream has ", indices.size(), " entries, but its dimension is only ", n});
   }
+}
+/// The part of `validate` that reads the indices.
+template <index_type Index>
+void validate_indices(std::span<const Index> indices, std::uint64_t n) {
   const std::size_t bad = kernel::first_bad_index(indices, n);
   if (bad == indices.size()) return;
   const auto wrong = [&](const char* what, std::uint64_t value, const char* rest) {
@@ -182,8 +193,20 @@ void validate(const stream_view<T, Index>& v) {
   wrong(", but index ", indices[bad - 1], " at the entry before: indices must ascend");
 }
 
+} // namespace detail
+
+/// Throws `invalid_argument` unless `v` is a valid whole vector: the type Index can represent every index below n; a
+/// sparse `v` has as many values as indices, and the indices are strictly ascending and below n; a dense `v` has n
+/// values from index 0 on.
+template <element T, index_type Index>
+void validate(const stream_view<T, Index>& v) {
+  detail::validate_counts(v);
+  detail::validate_indices(v.indices(), v.dimension());
+}
+
 /// A vector, or a part of a vector, that owns its memory. Can be moved but not copied. A `view()` of the stream is
-/// valid until the stream is moved or destroyed.
+/// valid until the stream is moved or destroyed. With the space `cuda`, its memory comes from a resource of device
+/// memory, such as `device_pool`, and the functions that read or write the entries do not exist.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class sparse_stream {
  public:
@@ -197,6 +220,12 @@ class sparse_stream {
     swap(other);
     return *this;
   }
+
+  /// Takes over a stream whose type names another space than that of its memory.
+  template <memory_space Other>
+  explicit sparse_stream(sparse_stream<T, Index, Other>&& other) noexcept
+      : n_(other.n_), first_(other.first_), storage_(std::move(other.storage_)),
+        indices_(std::exchange(other.indices_, {})), values_(std::exchange(other.values_, {})), dense_(other.dense_) {}
 
   /// Creates a sparse stream with `capacity` uninitialised entries. The caller fills `indices()` and `values()`, and
   /// then calls `shrink` with the number of entries that it has written.
@@ -224,7 +253,9 @@ class sparse_stream {
     s.dense_ = true;
     return s;
   }
-  [[gnu::noinline]] static sparse_stream copy(pool& memory, const stream_view<T, Index, Space>& v) {
+  [[gnu::noinline]] static sparse_stream copy(pool& memory, const stream_view<T, Index, Space>& v)
+    requires std::same_as<Space, host>
+  {
     sparse_stream s =
         v.is_dense() ? dense(memory, v.dimension(), v.first(), v.count()) : sparse(memory, v.dimension(), v.count());
     s.write(0, v);
@@ -247,7 +278,9 @@ class sparse_stream {
 
   /// Overwrites the entries `at`, `at` + 1, and so on of this stream with the entries of `v`. Both streams must be
   /// sparse, or both dense.
-  void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept {
+  void write(std::size_t at, const stream_view<T, Index, Space>& v) noexcept
+    requires std::same_as<Space, host>
+  {
     kernel::detail::copy(values_.data() + at, v.values().data(), v.values().size());
     if (!dense_) kernel::detail::copy(indices_.data() + at, v.indices().data(), v.indices().size());
   }
@@ -257,12 +290,20 @@ class sparse_stream {
     values_ = values_.first(count);
   }
   template <class F>
+    requires std::same_as<Space, host>
   void for_each(F&& f) const {
     view().for_each(std::forward<F>(f));
   }
-  void to_dense(std::span<T> out, T absent = T{}) const { view().to_dense(out, absent); }
+  void to_dense(std::span<T> out, T absent = T{}) const
+    requires std::same_as<Space, host>
+  {
+    view().to_dense(out, absent);
+  }
 
  private:
+  template <element U, index_type I, memory_space Other>
+  friend class sparse_stream;
+
   void swap(sparse_stream& other) noexcept {
     std::swap(n_, other.n_);
     std::swap(first_, other.first_);

@@ -43,7 +43,7 @@ struct allreduce_forms {
         "this algorithm does not allreduce sparse streams of this value type: it must be callable as "
         "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
         "rounds takes floating-point values only");
-    validate(mine);
+    if constexpr (!values_on_device<Net>) validate(mine); // `on_device` has validated streams in device memory
     algorithm.template validate<T>(mine.dimension(), net.size(), op);
     const signature agreed = signature_of<T, Index, Op>(mine.dimension(), algorithm);
     return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), mine, op);

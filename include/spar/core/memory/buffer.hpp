@@ -70,6 +70,9 @@ class buffer {
   buffer() = default;
   /// Allocates `size` elements of type T from `memory`. Throws std::bad_alloc if the memory is not available.
   buffer(std::pmr::memory_resource& memory, std::size_t size) : block_(memory, size, sizeof(T)) {}
+  /// Takes over the memory of a buffer whose type names another space than that of its memory resource.
+  template <memory_space Other>
+  explicit buffer(buffer<T, Other>&& other) noexcept : block_(std::move(other.block_)) {}
 
   [[nodiscard]] T* data() noexcept { return static_cast<T*>(block_.data()); }
   [[nodiscard]] const T* data() const noexcept { return static_cast<const T*>(block_.data()); }
@@ -81,6 +84,9 @@ class buffer {
   void reset() noexcept { block_.reset(); }
 
  private:
+  template <class U, memory_space Other>
+  friend class buffer;
+
   detail::memory_block block_;
 };
 

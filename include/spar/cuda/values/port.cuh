@@ -7,6 +7,7 @@
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
+#include <spar/cuda/values/place.cuh>
 #include <spar/cuda/values/streams.cuh>
 #include <spar/cuda/values/values.cuh>
 #include <spar/runtime/pending.hpp>

@@ -184,16 +184,21 @@ class device_streams {
 
   template <index_type Index>
   void check_indices(std::span<const Index> indices, index_range range) const {
-    if (indices.empty()) return;
+    const buffer<Index> wrong = wrong_indices(indices, range);
+    spar::check_indices(wrong.span(), range); // says which index is wrong
+  }
+  /// Returns an empty buffer if the indices ascend strictly inside `range`, otherwise a copy of them on the host.
+  template <index_type Index>
+  [[nodiscard]] buffer<Index> wrong_indices(std::span<const Index> indices, index_range range) const {
+    if (indices.empty()) return {};
     buffer<std::uint32_t> bad(*memory_, 1);
     clear(bad.data(), sizeof(std::uint32_t), stream());
     kernel::start_check_indices(indices.data(), indices.size(), range.begin, range.end, bad.data(), stream());
     std::uint32_t found = 0;
     download(std::span(&found, 1), bad.data());
-    if (found == 0) return;
-    const buffer<Index> all(*lists_, indices.size());
-    download(std::span(const_cast<Index*>(all.data()), indices.size()), indices.data());
-    spar::check_indices(all.span(), range); // throws, and says which index is wrong
+    buffer<Index> wrong(*lists_, found == 0 ? 0 : indices.size());
+    download(wrong.span(), indices.data());
+    return wrong;
   }
   template <index_type Index>
   void count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
@@ -421,36 +426,6 @@ class device_streams {
   pool* answers_;
   owner owner_;
   pinned_memory staging_;
-};
-
-/// Where `gathered` has its entries if they are in device memory (see `host_place`).
-class device_place {
- public:
-  explicit device_place(device_streams& at) noexcept : at_(&at) {}
-
-  [[nodiscard]] device_pool& memory() const noexcept { return at_->memory(); }
-  [[nodiscard]] pool& lists() const noexcept { return at_->lists(); }
-
-  template <element T, index_type Index>
-  [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
-    return at_->duplicate(v);
-  }
-  template <element T, index_type Index>
-  void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) const {
-    at_->write(to, at, v);
-  }
-  std::span<const std::uint64_t> to_message(std::span<const std::uint64_t> list, buffer<std::uint64_t>& room) const {
-    room = at_->upload(list);
-    return std::as_const(room).span();
-  }
-  std::span<const std::uint64_t> from_message(std::span<const std::uint64_t> piece, buffer<std::uint64_t>& room) const {
-    room = buffer<std::uint64_t>(at_->lists(), piece.size());
-    at_->download(room.span(), piece.data());
-    return std::as_const(room).span();
-  }
-
- private:
-  device_streams* at_;
 };
 
 } // namespace spar::detail
