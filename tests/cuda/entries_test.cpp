@@ -324,9 +324,13 @@ void compare_cut(const coo<T, Index>& x, magnitude<T> threshold, std::size_t tie
 }
 
 TEST(device_partition, by_a_cut_keeps_the_first_ties) {
+  unsigned number = 0;
   for (const std::size_t n : {0U, 1U, 33U, 4095U, 4096U, 4097U, 12'300U}) {
     const auto x = random_entries<float, std::uint32_t>(n, 3, 1 + n % 3, n);
-    for (const std::size_t ties : {0U, 1U, 200U, 900U}) compare_cut(x, magnitude_of(2.0F), ties);
+    for (const std::size_t ties : {0U, 1U, 200U, 900U}) {
+      if (spar_test::runs_case(2, number++)) compare_cut(x, magnitude_of(2.0F), ties);
+    }
+    ++number; // other numbers of ties for the next size
   }
   const auto x = random_entries<float, std::uint32_t>(6000, 3, 2, 6);
   for (const magnitude<float> threshold : {0U, 1U, magnitude_of(std::numeric_limits<float>::infinity()),
@@ -384,7 +388,7 @@ void compare_listed(const coo<T, Index>& x, const vector<Index>& list) {
 }
 
 TEST(device_partition, by_a_list_of_every_density) {
-  for (const std::size_t n : {0U, 1U, 33U, 4096U, 4097U, 9000U}) {
+  for (const std::size_t n : {0U, 33U, 4096U, 4097U}) {
     for (const std::uint64_t gap : {1U, 50U}) {
       const auto x = random_entries<float, std::uint32_t>(n, 500, gap, n);
       compare_listed(x, {});
