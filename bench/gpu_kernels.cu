@@ -6,7 +6,9 @@
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
+#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
@@ -144,6 +146,32 @@ int main(int argc, char** argv) {
                    spar::kernel::start_merge_many<float, std::uint32_t>(
                        parts_there.data, 8, 0, n, out_i.data, out_v.data, spar::sum{}, count.data, many.data, nullptr);
                  }});
+  // As many entries as the sum of eight: the larger half by magnitude, or the indices of a part, and all others.
+  const device_array<std::uint32_t> sum_i(indices(n, 0.08, 9));
+  const spar::kernel::device_coo<float, std::uint32_t> sum{sum_i.data, source.data, sum_i.size};
+  const auto sums = static_cast<double>(sum_i.size);
+  device_array<std::uint32_t> other_i(sum_i.size);
+  device_array<float> other_v(sum_i.size);
+  device_array<std::uint64_t> reached(32);
+  const auto half = spar::kernel::magnitude_of(0.674F); // of a normal distribution
+  all.push_back({"partition by cut", 16 * sums, nothing, [&] {
+                   spar::kernel::start_partition(sum, 0, spar::kernel::by_cut<float>{{half, 0, 1, ~std::size_t{0}}},
+                                                 out_i.data, out_v.data, other_i.data, other_v.data, count.data,
+                                                 words.data, nullptr);
+                 }});
+  all.push_back({"partition by list", 16 * sums + 4 * entries / 8, nothing, [&] {
+                   spar::kernel::start_partition(
+                       sum, 0, spar::kernel::listed<std::uint32_t>{parts[0].indices, parts[0].count}, out_i.data,
+                       out_v.data, other_i.data, other_v.data, count.data, words.data, nullptr);
+                 }});
+  all.push_back({"check indices", 4 * sums, nothing, [&] {
+                   spar::kernel::start_check_indices(sum_i.data, sum_i.size, 0, n,
+                                                     reinterpret_cast<std::uint32_t*>(reached.data), nullptr);
+                 }});
+  spar::kernel::magnitude_probes<float> probes{{}, 31};
+  for (unsigned p = 0; p < 31; ++p) probes.probe[p] = spar::kernel::magnitude_of(0.1F * static_cast<float>(p + 1));
+  all.push_back({"count reached", 4 * nd, nothing,
+                 [&] { spar::kernel::start_count_reached(source.data, n, probes, reached.data, nullptr); }});
   const auto shorts = reinterpret_cast<std::uint16_t*>(code.data);
   const auto blocks = reinterpret_cast<std::uint32_t*>(code.data);
   all.push_back({"qsgd 8 encode", 5 * nd, nothing,

@@ -140,7 +140,7 @@ TEST_F(beyond_32_bits, scatter) {
 }
 
 TEST_F(beyond_32_bits, fill_and_search) {
-  const sparse_array<std::uint64_t> indices(n); // zeros before the last blocks, and in their first values
+  const sparse_array<std::uint64_t> indices(n); // zeros, except in the last blocks
   start_fill(indices.data(), n, std::uint64_t{5}, nullptr);
   EXPECT_EQ(indices.read(first, some), std::vector<std::uint64_t>(some, 5));
   std::vector<std::uint64_t> ascending(spar::detail::row_tile::values * last_blocks);

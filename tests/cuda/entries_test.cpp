@@ -324,9 +324,13 @@ void compare_cut(const coo<T, Index>& x, magnitude<T> threshold, std::size_t tie
 }
 
 TEST(device_partition, by_a_cut_keeps_the_first_ties) {
+  unsigned number = 0;
   for (const std::size_t n : {0U, 1U, 33U, 4095U, 4096U, 4097U, 12'300U}) {
     const auto x = random_entries<float, std::uint32_t>(n, 3, 1 + n % 3, n);
-    for (const std::size_t ties : {0U, 1U, 200U, 900U}) compare_cut(x, magnitude_of(2.0F), ties);
+    for (const std::size_t ties : {0U, 1U, 200U, 900U}) {
+      if (spar_test::runs_case(2, number++)) compare_cut(x, magnitude_of(2.0F), ties);
+    }
+    ++number; // other numbers of ties for the next size
   }
   const auto x = random_entries<float, std::uint32_t>(6000, 3, 2, 6);
   for (const magnitude<float> threshold : {0U, 1U, magnitude_of(std::numeric_limits<float>::infinity()),
@@ -344,6 +348,12 @@ TEST(device_partition, by_a_cut_of_every_type) {
   compare_cut(random_entries<std::uint32_t, std::uint32_t>(5000, 0, 3, 5), 3U, 300);
 }
 
+coo<float, std::uint32_t> entries_of(const spar::sparse_stream<float, std::uint32_t>& s) {
+  coo<float, std::uint32_t> x;
+  for (std::size_t e = 0; e < s.count(); ++e) x.push_back(s.indices()[e], s.values()[e]);
+  return x;
+}
+
 TEST(device_partition, by_the_cut_of_the_k_largest_is_that_of_the_host) {
   const auto x = random_entries<float, std::uint32_t>(9000, 10, 3, 7);
   for (const std::uint64_t k : {0U, 1U, 700U, 4000U, 9000U}) {
@@ -353,13 +363,9 @@ TEST(device_partition, by_the_cut_of_the_k_largest_is_that_of_the_host) {
     std::copy(x.indices.begin(), x.indices.end(), kept.indices().begin());
     std::copy(x.values.begin(), x.values.end(), kept.values().begin());
     const auto other = spar::selector::keep_largest(kept, k, memory);
-    const auto copy = [](const auto& s) {
-      return coo<float, std::uint32_t>{{s.indices().begin(), s.indices().end()},
-                                       {s.values().begin(), s.values().end()}};
-    };
-    const divided<float, std::uint32_t> expected{copy(kept), copy(other)};
+    const divided<float, std::uint32_t> expected{entries_of(kept), entries_of(other)};
     vector<cut<float>> where(1);
-    vector<std::max_align_t> work(largest_bytes<float>(x.values.size(), k) / sizeof(std::max_align_t) + 1);
+    vector<std::uint64_t> work(largest_bytes<float>(x.values.size(), k) / sizeof(std::uint64_t) + 1);
     start_largest(x.values.data(), x.values.size(), k, where.data(), work.data(), nullptr);
     compare(x, by_cut_at<float>{where.data()}, expected);
     kernel_test::finish();
@@ -382,7 +388,7 @@ void compare_listed(const coo<T, Index>& x, const vector<Index>& list) {
 }
 
 TEST(device_partition, by_a_list_of_every_density) {
-  for (const std::size_t n : {0U, 1U, 33U, 4096U, 4097U, 9000U}) {
+  for (const std::size_t n : {0U, 33U, 4096U, 4097U}) {
     for (const std::uint64_t gap : {1U, 50U}) {
       const auto x = random_entries<float, std::uint32_t>(n, 500, gap, n);
       compare_listed(x, {});
