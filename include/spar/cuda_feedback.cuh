@@ -87,10 +87,10 @@ class device_feedback {
     check_operation<Op>();
     const auto order = on.template begin<Composition>(x);
     check_length(x.size);
-    algorithm_.template validate_parts<T>(x.size, on.port().size());
+    algorithm_.template validate_parts<T>(x.size, on.transport().size());
     next_ = state_;
     order.run([&] {
-      run_collective(on.port(), signature_of<T, Index, Op>(x.size, *this), call_on_device{this, on.values(x)}, op);
+      run_collective(on.transport(), signature_of<T, Index, Op>(x.size, *this), call_on_device{this, on.values(x)}, op);
     });
     keep(x.size);
   }

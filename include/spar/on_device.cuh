@@ -134,7 +134,7 @@ class on_device {
 
   // The functions below are for spar's other headers.
 
-  [[nodiscard]] port_type& port() noexcept { return port_; }
+  [[nodiscard]] port_type& transport() noexcept { return port_; } // not `port()`: this is no communicator
   /// Begins a call on `x`; refuses what no device can run.
   template <class Given, element T>
   [[nodiscard]] detail::call_on_device<port_type> begin(device_span<T> x) {
@@ -155,16 +155,18 @@ class on_device {
   template <class Given, element T, index_type Index>
   [[nodiscard]] detail::call_on_device<port_type> begin(const stream_view<T, Index>& mine, cudaStream_t user) {
     using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
-    static_assert(detail::reduces_streams_on_device<algorithm, T>,
-                  "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
-                  "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
-                  "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
+    static_assert(
+        detail::reduces_streams_on_device<algorithm, T>,
+        "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
+        "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
+        "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
     port_.refuse_progress_thread();
     detail::check_on_device(port_, mine.values().data(), mine.count(), "values of a stream");
     detail::check_on_device(port_, mine.indices().data(), mine.indices().size(), "indices of a stream");
     detail::validate_counts(mine);
     const detail::call_on_device<port_type> order(port_, user);
-    const auto on_host = detail::or_abort(port_, [&] { return port_.streams().wrong_indices(mine.indices(), index_range{0, mine.dimension()}); });
+    const auto on_host = detail::or_abort(
+        port_, [&] { return port_.streams().wrong_indices(mine.indices(), index_range{0, mine.dimension()}); });
     detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
     return order;
   }
@@ -193,10 +195,10 @@ class on_device {
 /// other ranks may wait, and `cuda_error` is thrown.
 template <communicates Net, element T, class Given, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
-  on.template begin<Given>(x).run([&] { allreduce(on.port(), on.values(x), std::move(given), op); });
+  on.template begin<Given>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(given), op); });
 }
-/// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same bits,
-/// and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `split_allgather`, `gather_and_merge` or
+/// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same
+/// bits, and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `split_allgather`, `gather_and_merge` or
 /// `quantile_owners` on a flat topology. `mine` is read after all work that is now in `stream`; work that is put into
 /// `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive it; once the sum is
 /// destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the device whenever a number
@@ -209,17 +211,17 @@ template <communicates Net, element T, index_type Index, class Given = sparcml, 
   const auto there = mine.is_dense() ? stream_view<T, Index>::dense(mine.dimension(), mine.first(), mine.values())
                                      : stream_view<T, Index>::sparse(mine.dimension(), mine.indices(), mine.values());
   sparse_stream<T, Index> sum;
-  on.template begin<Given>(there, stream).run([&] { sum = allreduce(on.port(), there, std::move(given), op); });
+  on.template begin<Given>(there, stream).run([&] { sum = allreduce(on.transport(), there, std::move(given), op); });
   return sparse_stream<T, Index, cuda>(std::move(sum));
 }
-/// Starts such a call on dense values, and returns its handle (see `pending_on_device`). The values and the handle must stay valid until
-/// the call has ended. Several calls may be in flight; their work is in one stream, in the order in which messages
-/// arrive.
+/// Starts such a call on dense values, and returns its handle (see `pending_on_device`). The values and the handle must
+/// stay valid until the call has ended. Several calls may be in flight; their work is in one stream, in the order in
+/// which messages arrive.
 template <communicates Net, element T, class Given, reduction<T> Op = sum>
 auto start_allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
   const auto order = on.template begin<Given>(x);
   return pending_on_device<typename on_device<Net>::port_type>(
-      order, start_allreduce(on.port(), on.values(x), std::move(given), op));
+      order, start_allreduce(on.transport(), on.values(x), std::move(given), op));
 }
 
 } // namespace spar

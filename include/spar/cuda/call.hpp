@@ -40,9 +40,9 @@ void wait_for_device(Net& net, pinned_memory::lease& host, cudaStream_t stream) 
   for (; !host.idle(); sched_yield()) net.progress(false);
 }
 
-/// Throws `invalid_argument` unless the `count` values, or indices, at `data` are in memory of the current device, which
-/// it may share with the host (managed memory); `what` names them. If CUDA fails, aborts the communicator of `net`, and
-/// throws `cuda_error`.
+/// Throws `invalid_argument` unless the `count` values, or indices, at `data` are in memory of the current device,
+/// which it may share with the host (managed memory); `what` names them. If CUDA fails, aborts the communicator of
+/// `net`, and throws `cuda_error`.
 template <communicates Net>
 void check_on_device(Net& net, const void* data, std::uint64_t count, const char* what) {
   if (count == 0) return;
@@ -53,12 +53,11 @@ void check_on_device(Net& net, const void* data, std::uint64_t count, const char
     check_cuda(cudaGetDevice(&current), "cudaGetDevice");
   });
   if (where.type != cudaMemoryTypeDevice && where.type != cudaMemoryTypeManaged) {
-    raise<invalid_argument>(
-        {"the ", count, " ", what, " are in host memory; expected device memory"});
+    raise<invalid_argument>({"the ", count, " ", what, " are in host memory; expected device memory"});
   }
   if (where.type == cudaMemoryTypeDevice && where.device != current) {
-    raise<invalid_argument>({"the ", count, " ", what, " are in memory of device ", where.device,
-                             ", but the current device is ", current});
+    raise<invalid_argument>(
+        {"the ", count, " ", what, " are in memory of device ", where.device, ", but the current device is ", current});
   }
 }
 template <communicates Net, class T>
