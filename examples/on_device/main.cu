@@ -3,6 +3,8 @@
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <vector>
@@ -28,12 +30,25 @@ std::size_t reduce(spar::threads& net) {
   spar::allreduce(gpu, gradient, spar::ring{}, spar::average{});
   spar::allreduce(gpu, gradient, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 1 << 18}));
 
+  // A sparse stream: the first 1000 of these values at every tenth index.
+  constexpr std::size_t count = 1000;
+  std::vector<std::uint32_t> every_tenth(count);
+  for (std::size_t e = 0; e < count; ++e) every_tenth[e] = static_cast<std::uint32_t>(10 * e);
+  std::uint32_t* indices = nullptr;
+  spar::detail::check_cuda(cudaMalloc(reinterpret_cast<void**>(&indices), count * sizeof(std::uint32_t)), "cudaMalloc");
+  spar::detail::check_cuda(cudaMemcpyAsync(indices, every_tenth.data(), count * sizeof(std::uint32_t),
+                                           cudaMemcpyHostToDevice, stream),
+                           "cudaMemcpyAsync");
+  const auto mine = spar::stream_view<float, std::uint32_t, spar::cuda>::sparse(n, {indices, count}, {pointer, count});
+  const auto sum = spar::allreduce(gpu, mine, stream, spar::recursive_doubling{}); // of count() entries, or dense
+  std::size_t wrong = sum.count() == count && !sum.is_dense() ? 0 : 1;
+
   spar::detail::check_cuda(cudaMemcpyAsync(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost, stream),
                            "cudaMemcpyAsync");
   spar::detail::check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  cudaFree(indices);
   cudaFree(pointer);
   cudaStreamDestroy(stream);
-  std::size_t wrong = 0;
   for (std::size_t i = 0; i < n; ++i) wrong += values[i] != static_cast<float>(net.size()) * static_cast<float>(i % 60);
   return wrong;
 }
