@@ -36,9 +36,9 @@ std::size_t reduce(spar::threads& net) {
   for (std::size_t e = 0; e < count; ++e) every_tenth[e] = static_cast<std::uint32_t>(10 * e);
   std::uint32_t* indices = nullptr;
   spar::detail::check_cuda(cudaMalloc(reinterpret_cast<void**>(&indices), count * sizeof(std::uint32_t)), "cudaMalloc");
-  spar::detail::check_cuda(cudaMemcpyAsync(indices, every_tenth.data(), count * sizeof(std::uint32_t),
-                                           cudaMemcpyHostToDevice, stream),
-                           "cudaMemcpyAsync");
+  spar::detail::check_cuda(
+      cudaMemcpyAsync(indices, every_tenth.data(), count * sizeof(std::uint32_t), cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
   const auto mine = spar::stream_view<float, std::uint32_t, spar::cuda>::sparse(n, {indices, count}, {pointer, count});
   const auto sum = spar::allreduce(gpu, mine, stream, spar::recursive_doubling{}); // of count() entries, or dense
   std::size_t wrong = sum.count() == count && !sum.is_dense() ? 0 : 1;

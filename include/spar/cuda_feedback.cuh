@@ -29,8 +29,9 @@ namespace spar {
 /// Rounding errors, and entries that the schedule does not keep, return to the residual on the device. The bits are
 /// those of `error_feedback` with the same composition, except those of a NaN that arithmetic makes. The selector must
 /// be `exact_topk`, `threshold_reuse` or `everything`; with a storage that rounds, the values must be floats. Ranks
-/// with `error_feedback` around the same composition may take part in the same call. One object for each rank, used by
-/// one thread at a time, while its device is the current one. The object cannot be moved.
+/// with `error_feedback` around the same composition may take part in the same call. One object for each rank, made and
+/// used by one thread at a time, while its device is the current one. The object cannot be moved. The constructor
+/// throws `cuda_error` if CUDA fails.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
 class device_feedback {
   using selector_type = typename Composition::selector_type;
@@ -52,14 +53,14 @@ class device_feedback {
 
   /// Reduces `x` in place, in the order of its stream: adds the residual, sums the selected entries of all ranks, and
   /// writes the sum, with zeros where it has no entry. Returns as soon as the last copy is in the stream: work that is
-  /// put into the stream afterwards sees the sum. Waits for the device once, or twice if `threshold_reuse` needs a new
-  /// threshold, and whenever a call needs more device memory than the calls before; meanwhile the rank takes part in
-  /// the rounds of partial collectives. The residual and the composition's state change only if the call succeeds;
-  /// otherwise the values of `x` are unspecified. (If CUDA fails on this rank after the collective has ended, the other
-  /// ranks' sums contain entries that are still in this rank's residual.) Throws `invalid_argument` before anything is
-  /// sent if an option is invalid, if the values are not in memory of the current device, or if `x` and the residual
-  /// have different lengths. If CUDA fails, aborts the communicator, because other ranks may wait, and throws
-  /// `cuda_error`.
+  /// put into the stream afterwards sees the sum. Waits for the device twice, for the number of selected entries and
+  /// for the entries, or up to four times if a reused threshold does not suit, and whenever a call needs more device
+  /// memory than the calls before; meanwhile the rank takes part in the rounds of partial collectives. The residual and
+  /// the composition's state change only if the call succeeds; otherwise the values of `x` are unspecified. (If CUDA
+  /// fails on this rank after the collective has ended, the other ranks' sums contain entries that are still in this
+  /// rank's residual.) Throws `invalid_argument` before anything is sent if an option is invalid, if the values are not
+  /// in memory of the current device, or if `x` and the residual have different lengths. If CUDA fails, aborts the
+  /// communicator, because other ranks may wait, and throws `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
     check_operation<Op>();

@@ -16,11 +16,13 @@ namespace spar {
 
 namespace detail {
 
-/// Whether there are kernels for the codecs of a storage and values of type T.
+/// Whether there are kernels for the block codec of a storage, or for both of its codecs, and values of type T.
+template <class Storage, class T>
+inline constexpr bool blocks_on_device =
+    storage::plain_blocks<Storage> || codec_on_device<storage::blocks_type<Storage>, T>;
 template <class Storage, class T>
 inline constexpr bool encodes_on_device =
-    std::same_as<storage::streams_type<Storage>, storage::coo> &&
-    (storage::plain_blocks<Storage> || codec_on_device<storage::blocks_type<Storage>, T>);
+    std::same_as<storage::streams_type<Storage>, storage::coo> && blocks_on_device<Storage, T>;
 /// Whether there are kernels for the streams of a schedule, which has owners of blocks only on a flat topology.
 template <class Topology, class Schedule, class T>
 inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && straight_topology<Topology> &&
@@ -40,8 +42,9 @@ inline constexpr bool runs_on_device<composition<Selector, Storage, Topology, Sc
     streams_on_device<Topology, Schedule, T>;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> &&
-    (values_run_on_device<Storage, Schedule> || streams_on_device<Topology, Schedule, T>);
+    std::is_arithmetic_v<T> && blocks_on_device<Storage, T> &&
+    (values_run_on_device<Storage, Schedule> ||
+     (encodes_on_device<Storage, T> && streams_on_device<Topology, Schedule, T>));
 /// Whether a device can run an algorithm on streams.
 template <class Algorithm, class T>
 inline constexpr bool reduces_streams_on_device = false;
@@ -142,7 +145,7 @@ class on_device {
     static_assert(
         detail::runs_on_device<algorithm, T>,
         "there are no kernels for this selector, schedule, storage or type of values: for dense numbers, use "
-        "ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
+        "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::bfloat16, half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>); for entries of numbers of "
         "4 or 8 bytes, use exact_topk or threshold_reuse, the storage coo, alone or with a codec for dense "
         "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
@@ -165,8 +168,11 @@ class on_device {
     detail::check_on_device(port_, mine.indices().data(), mine.indices().size(), "indices of a stream");
     detail::validate_counts(mine);
     const detail::call_on_device<port_type> order(port_, user);
-    const auto on_host = detail::or_abort(
-        port_, [&] { return port_.streams().wrong_indices(mine.indices(), index_range{0, mine.dimension()}); });
+    const auto on_host = detail::or_abort(port_, [&] {
+      const std::uint64_t end = mine.indices().size();
+      const auto all = [&](std::size_t) { return index_range{0, mine.dimension()}; };
+      return port_.streams().wrong_indices(mine.indices(), std::span(&end, 1), all);
+    });
     detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
     return order;
   }

@@ -61,6 +61,11 @@ void run(bool takes_device_memory, bool checksums) {
     EXPECT_EQ(mpi_double::received, mpi_double::sent);
     compare(net, 6001, spar::recursive_doubling{});
     compare(net, 6001, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3000}));
+    mpi_double::sent = 0;
+    const spar::selector::exact_topk select{.k = 3000};
+    compare(net, 5000, spar::compose(select, spar::recursive_doubling{}));
+    EXPECT_EQ(mpi_double::sent > 0, in_place); // pieces of 3000 indices and 3000 values
+    compare(net, 5000, spar::compose(select, spar::balanced_owners{}));
   }
   on_host::put = nullptr;
 }

@@ -32,6 +32,8 @@ namespace {
 using cuda_double::device_array, cuda_double::stream;
 using spar::compose, spar::storage::bfloat16, spar::storage::half;
 
+static_assert(!spar::communicates<spar::on_device<spar::threads>>); // no collective of the host takes it by mistake
+
 class on_device : public testing::Test {
  protected:
   void SetUp() override {

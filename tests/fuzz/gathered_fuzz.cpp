@@ -19,7 +19,9 @@ void join_any(fuzz::input& in) {
   const std::array<T, 2> own_values{1, 2};
   const std::size_t own = std::min<std::uint64_t>(n, in.take<std::uint8_t>() % 3);
   const auto mine = spar::sparse_view(n, std::span(own_indices).first(own), std::span(own_values).first(own));
-  const auto check = [n](std::size_t, std::span<const Index> indices) { spar::check_indices(indices, {0, n}); };
+  const auto check = [n](std::span<const Index> indices_of_all, std::span<const std::uint64_t> ends) {
+    spar::check_parts(indices_of_all, ends, [n](std::size_t) { return spar::index_range{0, n}; });
+  };
 
   const spar::host_place place(memory);
   spar::gathered<T, Index> have(mine, ranks, place);

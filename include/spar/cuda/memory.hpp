@@ -5,15 +5,18 @@
 #include <spar/core/memory/pool.hpp>
 #include <spar/cuda/runtime.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory_resource>
+#include <unordered_map>
 #include <vector>
 
 namespace spar {
 
 /// Recycles device memory that is used in the order of one stream: a block that is given back may be used again at
-/// once, because the work on its new contents begins after the work on the old ones. Keeps all blocks until it is
-/// destroyed. Unlike in a `pool`, all records are in host memory. For one thread at a time. Throws `cuda_error` if
+/// once, because the work on its new contents begins after the work on the old ones. A request gets the smallest free
+/// block that is large enough and has at most twice the size. Keeps all blocks until it is destroyed. Unlike in a
+/// `pool`, all records are in host memory. For one thread at a time. Throws `cuda_error` if
 /// there is no memory.
 class device_pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
@@ -30,36 +33,41 @@ class device_pool final : public std::pmr::memory_resource {
   explicit device_pool(const owner& of) noexcept : owner_(of) {}
   device_pool(const device_pool&) = delete;
   ~device_pool() override {
-    for (void* block : blocks_) cudaFree(block);
+    for (const auto& [block, size_class] : class_of_) cudaFree(block);
   }
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t) override {
     const std::size_t size_class = classes::of(bytes);
-    std::vector<void*>& free = free_[size_class];
-    if (!free.empty()) {
+    for (std::size_t larger = size_class; larger < std::min(size_class + 5, classes::count); ++larger) {
+      std::vector<void*>& free = free_[larger];
+      if (free.empty()) continue;
       void* const block = free.back();
       free.pop_back();
       return block;
     }
-    blocks_.reserve(blocks_.size() + 1);
-    free.reserve(++made_[size_class]); // so that giving back cannot fail
+    free_[size_class].reserve(++made_[size_class]); // so that giving back cannot fail
     if (owner_.allocates != nullptr) owner_.allocates(owner_.self);
     void* block = nullptr;
     detail::check_cuda(cudaMalloc(&block, classes::capacity(size_class)), "cudaMalloc");
-    blocks_.push_back(block);
+    try {
+      class_of_.emplace(block, size_class);
+    } catch (...) {
+      cudaFree(block);
+      throw;
+    }
     return block;
   }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t) noexcept override {
+  void do_deallocate(void* block, std::size_t, std::size_t) noexcept override {
     if (owner_.retires != nullptr && owner_.retires(owner_.self)) return; // freed with the pool
-    free_[classes::of(bytes)].push_back(block);
+    free_[class_of_.find(block)->second].push_back(block);
   }
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
   }
 
   owner owner_;
-  std::vector<void*> blocks_;
+  std::unordered_map<void*, std::size_t> class_of_; // of each block
   classes::table<std::vector<void*>> free_;
   classes::table<std::size_t> made_{};
 };

@@ -109,8 +109,8 @@ class gathered {
   }
 
   /// Returns a new object with the parts of this object, followed by the `parts` parts of the received message `in`.
-  /// Calls `check(i, indices)` for each received part; `check` throws if part i is invalid. Throws `corrupt_message` if
-  /// the message is malformed.
+  /// Calls `check(indices, ends)` with the indices of all received parts and the position at which each part ends;
+  /// `check` throws if a part is invalid. Throws `corrupt_message` if the message is malformed.
   template <class Check, class Place>
   [[nodiscard]] gathered joined(const message_buffer& in, std::size_t parts, const Check& check,
                                 const Place& place) const {
@@ -132,8 +132,8 @@ class gathered {
       if (ends[i] < last || ends[i] > total)
         raise<corrupt_message>({"malformed message: stream ", i, " ends at entry ", ends[i], "; expected at least ",
                                 last, " and at most ", total});
-      check(i, indices.subspan(last, ends[i] - last));
     }
+    check(indices, ends);
     gathered sum(dimension(), count() + total, begins_.size() - 1, place);
     place.write(sum.entries_, 0, entries_.view());
     for (; sum.parts_ < parts_; ++sum.parts_) sum.begin(sum.parts_ + 1) = begin(sum.parts_ + 1);

@@ -6,6 +6,8 @@
 #include <spar/runtime/messages/message.hpp>
 #include <spar/storage/sparse_stream.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -37,6 +39,15 @@ void check_indices(std::span<const Index> indices, index_range range) {
     raise<corrupt_message>(
         {"a received stream has index ", indices[0], " at entry 0; expected an index of at least ", range.begin});
   }
+}
+
+/// Checks the indices of several streams of one message: stream i ends before entry `ends[i]`, and its indices must be
+/// strictly ascending and inside `range_of(i)`.
+template <index_type Index, class RangeOf>
+void check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends, const RangeOf& range_of) {
+  std::uint64_t begin = 0;
+  for (std::size_t i = 0; i < ends.size(); begin = ends[i++])
+    check_indices(indices.subspan(begin, ends[i] - begin), range_of(i));
 }
 
 /// Returns a view of the stream in a received message, without copying. Throws `corrupt_message` if the message is

@@ -23,7 +23,7 @@ namespace spar {
 struct gather_and_merge {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
-  /// Whether streams may be in device memory: all work on them is in collective/local/streams.hpp.
+  /// Whether streams may be in device memory: there are kernels for all work on them.
   static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>

@@ -32,7 +32,7 @@ struct recursive_doubling {
   /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
   template <class Storage>
   static constexpr bool runs_on_device = true;
-  /// Whether streams may be in device memory: all work on them is in collective/local/streams.hpp.
+  /// Whether streams may be in device memory: there are kernels for all work on them.
   static constexpr bool streams_on_device = true;
 
   /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. A factor below 1

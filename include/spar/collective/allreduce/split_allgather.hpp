@@ -41,7 +41,7 @@ template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "split_allgather";
-  /// Whether streams may be in device memory: all work on them is in collective/local.
+  /// Whether streams may be in device memory: there are kernels for all work on them.
   static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>

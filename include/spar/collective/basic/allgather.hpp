@@ -128,9 +128,12 @@ struct bruck_allgather : algorithm_defaults {
       auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count, place));
       message_buffer in(net.value_memory());
       co_await net.receive(source, in);
-      const auto check = [&](std::size_t part, std::span<const Index> indices) {
+      const auto range_of = [&](std::size_t part) {
         const auto r = static_cast<rank_t>((static_cast<std::size_t>(source) + part) % static_cast<std::size_t>(p));
-        local::check_indices(net, indices, owned ? owner[r] : index_range{0, have.dimension()});
+        return owned ? owner[r] : index_range{0, have.dimension()};
+      };
+      const auto check = [&](std::span<const Index> indices, std::span<const std::uint64_t> ends) {
+        local::check_parts(net, indices, ends, range_of);
       };
       auto next = have.joined(in, count, check, place);
       in.release();

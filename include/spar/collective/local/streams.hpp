@@ -111,6 +111,15 @@ void check_indices(channel<Net> net, std::span<const Index> indices, index_range
   else
     spar::check_indices(indices, range);
 }
+/// The same for the streams of one message (see `spar::check_parts`).
+template <transport Net, index_type Index, class RangeOf>
+void check_parts(channel<Net> net, std::span<const Index> indices, std::span<const std::uint64_t> ends,
+                 const RangeOf& range_of) {
+  if constexpr (values_on_device<Net>)
+    net.net().streams().check_parts(indices, ends, range_of);
+  else
+    spar::check_parts(indices, ends, range_of);
+}
 /// Sets `below[b]` to the number of the ascending `indices` that are less than `bounds[b]`, for all b.
 template <transport Net, index_type Index>
 void count_below(channel<Net> net, std::span<const Index> indices, std::span<const std::uint64_t> bounds,

@@ -42,7 +42,7 @@ namespace spar {
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
-  /// Whether streams may be in device memory, on a flat topology: all work on them is in collective/local/streams.hpp.
+  /// Whether streams may be in device memory, on a flat topology: there are kernels for all work on them.
   static constexpr bool streams_on_device = true;
 
   std::uint64_t tau = 64; ///< the owners' boundaries are computed again every `tau` calls; at least 1

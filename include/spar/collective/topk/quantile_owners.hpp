@@ -26,7 +26,7 @@ namespace spar {
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
-  /// Whether streams may be in device memory, on a flat topology: all work on them is in collective/local/streams.hpp.
+  /// Whether streams may be in device memory, on a flat topology: there are kernels for all work on them.
   static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>

@@ -41,7 +41,7 @@ sparse_stream<T, Index> merge_topk(channel<Net> net, const stream_view<T, Index>
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";
-  /// Whether streams may be in device memory: all work on them is in collective/local/streams.hpp.
+  /// Whether streams may be in device memory: there are kernels for all work on them.
   static constexpr bool streams_on_device = true;
 
   template <class Selector, class Storage, class Topology>

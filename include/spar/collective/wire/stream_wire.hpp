@@ -232,7 +232,8 @@ class incoming : public message_buffer {
     } else if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
       if (h.format == wire_format::sparse) return storage::streams_of(store).template borrow<T, Index>(*this, range);
     }
-    if (h.format != wire_format::coded && h.format != wire_format::encoded) {
+    const bool decodes_entries = !values_on_device<Net> && h.format == wire_format::coded; // no kernel decodes entries
+    if (!decodes_entries && h.format != wire_format::encoded) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
                               " arrived; expected a format that the storage of this rank can decode: 2 (dense values), "
                               "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
@@ -282,7 +283,7 @@ class relayed {
     const wire_format format = in.head().format;
     owned_ = true;
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
-      if (format == wire_format::coded || format == wire_format::encoded) {
+      if ((format == wire_format::coded && !values_on_device<Net>) || format == wire_format::encoded) {
         const payload came = in.arrived_payload();
         held_ = detail::decode_stream<T, Index>(net, store, came, in.head().dimension, range);
         bytes_ = buffer<std::byte>(net.value_memory(), came.pieces[0].size());

@@ -72,12 +72,13 @@ class device_entries {
   /// Starts to write the values of `sum` to `x`, with zeros where `sum` has no entry. Further work in `x.stream` begins
   /// afterwards.
   void write(const stream_view<T, Index>& sum, device_span<T> x) {
-    const std::span<T> out(x.data, static_cast<std::size_t>(x.size));
-    const auto values = streams_.upload(sum.values());
     if (sum.is_dense()) {
-      streams_.write_dense(stream_view<T, Index>::dense(x.size, sum.first(), values.span()), out, T{});
+      if (sum.count() < x.size) clear(x.data, static_cast<std::size_t>(x.size) * sizeof(T), order_.get());
+      streams_.upload(x.data + sum.first(), sum.values());
     } else {
+      const std::span<T> out(x.data, static_cast<std::size_t>(x.size));
       const auto indices = streams_.upload(sum.indices());
+      const auto values = streams_.upload(sum.values());
       streams_.write_dense(stream_view<T, Index>::sparse(x.size, indices.span(), values.span()), out, T{});
     }
     order_.precede(x.stream);
@@ -112,8 +113,7 @@ class device_entries {
   }
   /// Waits for the stream; meanwhile the rank takes part in the rounds of partial collectives.
   void progress_until_idle() {
-    cuda_event end;
-    for (end.record(order_.get()); !end.complete(); sched_yield()) net_.progress(net_.net);
+    for (end_.record(order_.get()); !end_.complete(); sched_yield()) net_.progress(net_.net);
   }
 
   std::span<T> values_; // the accumulated values
@@ -129,6 +129,7 @@ class device_entries {
   pool answers_{page_locked_};
   device_pool memory_{allocates_};
   device_stream order_;
+  cuda_event end_;
   device_streams streams_{order_, memory_, lists_, answers_, of_};
 };
 

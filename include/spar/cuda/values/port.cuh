@@ -52,6 +52,8 @@ class device_port : public decorated_port<Inner> {
   using decorated_port<Inner>::inner;
   using inner_send = decltype(std::declval<Inner&>().send(std::declval<message_pieces>(), 0, tag_t{}));
   using inner_receive = decltype(std::declval<Inner&>().receive(std::declval<message_buffer&>(), 0, tag_t{}));
+  static constexpr bool can_lend = requires { requires Inner::lends_device_memory; };
+  static constexpr bool carries = requires { requires Inner::carries_device_memory; };
 
  public:
   /// A collective call, because all ranks must agree whether they lend memory.
@@ -97,6 +99,12 @@ class device_port : public decorated_port<Inner> {
     return received(inner().receive(into, peer, tag), *this, in, host);
   }
 
+  /// Waits until the wrapped transport lets the device work on no message: to be called before memory is allocated.
+  void wait_until_idle() noexcept
+    requires carries
+  {
+    end_transfers(this);
+  }
   /// Throws `invalid_argument` if the wrapped transport has a progress thread, on which calls would go on: its current
   /// device may be another, and it would use the stream of the values at the same time as this thread.
   void refuse_progress_thread() const {
@@ -111,9 +119,6 @@ class device_port : public decorated_port<Inner> {
   }
 
  private:
-  static constexpr bool can_lend = requires { requires Inner::lends_device_memory; };
-  static constexpr bool carries = requires { requires Inner::carries_device_memory; };
-
   /// A message in device memory that is being sent.
   struct outgoing : device_loan {
     outgoing* next = nullptr;

@@ -69,15 +69,20 @@ class device_streams {
   template <class U>
   [[nodiscard]] buffer<U> upload(std::span<const U> list) {
     buffer<U> out(*memory_, list.size());
-    if (list.empty()) return out;
+    upload(out.data(), list);
+    return out;
+  }
+  /// Starts to copy `list` to device memory.
+  template <class U>
+  void upload(U* to, std::span<const U> list) {
+    if (list.empty()) return;
     pinned_memory::lease host = staging_.take(list.size_bytes(), [this] {
       if (owner_.allocates != nullptr) owner_.allocates(owner_.self);
     });
     std::memcpy(host.data(), list.data(), list.size_bytes());
-    start_copy(reinterpret_cast<std::byte*>(out.data()), static_cast<const std::byte*>(host.data()), list.size_bytes(),
+    start_copy(reinterpret_cast<std::byte*>(to), static_cast<const std::byte*>(host.data()), list.size_bytes(),
                cudaMemcpyHostToDevice, stream());
     host.used_by(stream());
-    return out;
   }
   /// Copies values from device memory to `to`, and waits for them.
   template <class U>
@@ -184,16 +189,29 @@ class device_streams {
 
   template <index_type Index>
   void check_indices(std::span<const Index> indices, index_range range) const {
-    const buffer<Index> wrong = wrong_indices(indices, range);
-    spar::check_indices(wrong.span(), range); // says which index is wrong
+    const std::uint64_t end = indices.size();
+    check_parts(indices, std::span(&end, 1), [&](std::size_t) { return range; });
   }
-  /// Returns an empty buffer if the indices ascend strictly inside `range`, otherwise a copy of them on the host.
-  template <index_type Index>
-  [[nodiscard]] buffer<Index> wrong_indices(std::span<const Index> indices, index_range range) const {
+  /// The same for the parts of a message: part i ends before entry `ends[i]`, and its indices must lie in
+  /// `range_of(i)`. Waits once.
+  template <index_type Index, class RangeOf>
+  void check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends, const RangeOf& range_of) const {
+    const buffer<Index> wrong = wrong_indices(indices, ends, range_of);
+    if (wrong.size() > 0) spar::check_parts(wrong.span(), ends, range_of); // says which index is wrong
+  }
+  /// Returns an empty buffer if the indices are as `check_parts` expects them, otherwise a copy of them on the host.
+  template <index_type Index, class RangeOf>
+  [[nodiscard]] buffer<Index> wrong_indices(std::span<const Index> indices, std::span<const std::uint64_t> ends,
+                                            const RangeOf& range_of) const {
     if (indices.empty()) return {};
     buffer<std::uint32_t> bad(*memory_, 1);
     clear(bad.data(), sizeof(std::uint32_t), stream());
-    kernel::start_check_indices(indices.data(), indices.size(), range.begin, range.end, bad.data(), stream());
+    std::uint64_t begin = 0;
+    for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
+      const index_range range = range_of(i);
+      kernel::start_check_indices(indices.data() + begin, ends[i] - begin, range.begin, range.end, bad.data(),
+                                  stream());
+    }
     std::uint32_t found = 0;
     download(std::span(&found, 1), bad.data());
     buffer<Index> wrong(*lists_, found == 0 ? 0 : indices.size());
