@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allreduces on device memory over NCCL against the same on the host: kernels run by fibres, and transfers of a double
 // of NCCL, in the streams of a double of the CUDA runtime.
-#include "nccl_double.hpp"
-#include "on_ranks.hpp"
-#include "runtime_double.hpp"
-#include "support/extent.hpp"
-
-#include <spar/nccl.hpp> // before on_host.hpp, because nccl.h includes all of the CUDA runtime
-
-#include "on_host.hpp"
+#include "over_nccl.hpp"
 
 #include <spar/cuda.hpp>
 #include <spar/cuda_feedback.cuh>
@@ -19,74 +12,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace {
 
+using namespace over_nccl;
 using cuda_double::device_array, cuda_double::stream;
 using spar::compose, spar::rank_t;
-using net_type = spar::nccl<spar::threads>;
-
-constexpr double deadline = 20; // seconds; a deadlock becomes a failure
-
-class on_device_nccl : public testing::Test {
- protected:
-  void SetUp() override { on_host::put = cuda_double::put; }
-  void TearDown() override { on_host::put = nullptr; }
-};
-
-std::vector<float> values_of(rank_t rank, std::size_t n) {
-  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(n));
-  std::normal_distribution<float> normal(0, 100);
-  std::vector<float> x(n);
-  for (float& v : x) v = normal(random);
-  return x;
-}
-
-/// What a rank got, and did.
-struct outcome {
-  std::vector<float> values;
-  std::string error; // empty if there was none
-  nccl_double::counts did;
-  std::uint64_t cuda_calls = 0;
-  std::size_t pinned_bytes = 0; // of all ranks, at the end of this one
-};
-
-/// Runs `program(net)` over NCCL on each rank, which has a device of its own, and checks that nothing was allocated
-/// while NCCL worked, and that nothing is left.
-template <class Program>
-std::vector<outcome> outcomes(rank_t ranks, std::uint64_t seed, const spar::nccl_options& options, Program program) {
-  cuda_double::reset(seed);
-  nccl_double::reset(seed);
-  auto ended = on_ranks(ranks, [&](spar::threads& control) {
-    control.set_deadline(deadline);
-    cuda_double::set_device(control.rank());
-    outcome o;
-    try {
-      net_type net(control, options);
-      o.values = program(net);
-      o.pinned_bytes = cuda_double::pinned_bytes();
-    } catch (const std::exception& e) {
-      o.error = e.what();
-    }
-    o.did = nccl_double::of_this_thread();
-    o.cuda_calls = cuda_double::calls();
-    return o;
-  });
-  for (const outcome& o : ended) {
-    EXPECT_EQ(o.did.aborts + o.did.destroys, o.did.joins) << o.error;
-    EXPECT_EQ(o.did.hazards, 0U) << o.error;
-  }
-  EXPECT_EQ(nccl_double::communicators(), 0U);
-  EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
-  EXPECT_EQ(cuda_double::device_allocations(), 0U);
-  return ended;
-}
 
 /// Two calls.
 template <class Algorithm>

@@ -18,6 +18,7 @@ struct CUstream_st {
   struct step {
     std::function<void()> work;
     std::function<bool()> can_begin; // null if nothing must be true before the work begins
+    bool accesses = true;            // whether the work accesses device memory
   };
   [[nodiscard]] bool can_go_on() const {
     return !steps.empty() && (steps.front().can_begin == nullptr || steps.front().can_begin());
@@ -51,20 +52,39 @@ thread_local cudaError_t last_error = cudaSuccess;
 CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
 void protect(int access) {
-  for (const auto& [begin, bytes] : device_memory) {
-    if (mprotect(begin, bytes, access) != 0) std::abort();
+  for (auto next = device_memory.begin(); next != device_memory.end();) {
+    char *const begin = next->first, *end = begin;
+    for (; next != device_memory.end() && next->first == end; ++next) end += next->second; // neighbours at once
+    if (mprotect(begin, static_cast<std::size_t>(end - begin), access) != 0) std::abort();
   }
 }
+/// While one exists, the device may access its memory, and so may the processor. Only under the lock.
+class device_access {
+ public:
+  device_access() { ++nested; }
+  device_access(const device_access&) = delete;
+  ~device_access() {
+    if (--nested == 0 && std::exchange(is_open, false)) protect(PROT_NONE);
+  }
+  static void open() {
+    if (!std::exchange(is_open, true)) protect(PROT_READ | PROT_WRITE);
+  }
+
+ private:
+  static inline int nested = 0;
+  static inline bool is_open = false;
+};
 void step(CUstream_st& stream) {
-  const auto work = std::move(stream.steps.front().work);
+  const device_access access;
+  const auto next = std::move(stream.steps.front());
   stream.steps.pop_front();
-  protect(PROT_READ | PROT_WRITE);
-  work();
-  protect(PROT_NONE);
+  if (next.accesses) device_access::open();
+  next.work();
 }
 /// Other streams go on while the processor does something.
 void advance() {
   if (held) return;
+  const device_access of_all_steps;                               // changing the protection of all memory takes long
   const bool needed = std::any_of(streams.begin(), streams.end(), // by a stream that waits for an event
                                   [](const CUstream_st* s) { return !s->steps.empty() && !s->can_go_on(); });
   for (CUstream_st* stream : streams) {
@@ -120,12 +140,13 @@ bool is_on_device(const void* p) {
 }
 void copy(void* to, const void* from, std::size_t bytes) {
   const std::lock_guard lock(all);
-  protect(PROT_READ | PROT_WRITE);
+  const device_access access;
+  device_access::open();
   std::memcpy(to, from, bytes);
-  protect(PROT_NONE);
 }
 void finish(cudaStream_t stream) {
   const std::lock_guard lock(all);
+  const device_access of_all_steps;
   while (!of(stream).steps.empty()) {
     if (of(stream).can_go_on()) {
       step(of(stream));
@@ -292,13 +313,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   if (event->device != (stream == nullptr ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
   event->done = std::make_shared<bool>(false);
-  cuda_double::put(stream, [done = event->done] { *done = true; });
+  of(stream).steps.push_back({[done = event->done] { *done = true; }, nullptr, false});
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  cuda_double::put_when(stream, [done = event->done] { return *done; }, [] {});
+  of(stream).steps.push_back({[] {}, [done = event->done] { return *done; }, false});
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
