@@ -4,6 +4,9 @@
 #include "on_host.hpp"
 
 #include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/largest.cuh>
+#include <spar/cuda/kernel/merge.cuh>
+#include <spar/cuda/kernel/merge_many.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/search.cuh>
@@ -17,10 +20,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <new>
 #include <vector>
 
@@ -157,19 +162,25 @@ TEST_F(beyond_32_bits, fill_and_search) {
   EXPECT_EQ(positions, (std::vector<std::uint64_t>{0, n - ascending.size() + 1, n}));
 }
 
-/// The last tiles, after more than 2^32 entries of the tiles before.
-TEST_F(beyond_32_bits, take) {
-  constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99, begin = 1000;
-  const std::uint64_t blocks = detail::take_tile::count(n);
-  const sparse_array<float> x(n), out_v(n);
-  const sparse_array<std::uint64_t> out_i(n);
-  const std::vector<float> last = values(1);
-  x.write(first, last);
-  std::vector<std::uint64_t> words(take_words(n));
+constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99; // outputs of the tiles before the last ones
+
+/// Prepares the words of `blocks` tiles for a launch that runs only the last ones.
+void begin_late(std::uint64_t* words, std::uint64_t blocks, unsigned last_blocks) {
   const std::uint64_t begun = blocks - last_blocks;
   words[0] = begun;                                                        // the number of tiles that blocks have taken
   for (std::uint64_t lane = 1; lane < 32; ++lane) words[begun - lane] = 1; // tiles that count their own entries: none
   words[begun] = before << 2 | 2; // the tile before counts the entries through this tile
+}
+
+/// The last tiles, after more than 2^32 entries of the tiles before.
+TEST_F(beyond_32_bits, take) {
+  constexpr std::uint64_t begin = 1000;
+  const std::uint64_t blocks = detail::take_tile::count(n);
+  const sparse_array<float> x(n), out_v(n);
+  const sparse_array<std::uint64_t> out_i(n), words(take_words(n));
+  const std::vector<float> last = values(1);
+  x.write(first, last);
+  begin_late(words.data(), blocks, last_blocks);
   std::uint64_t count = 0;
   const magnitude<float> threshold = magnitude_of(200.0F);
   spar::detail::launch(detail::take<float, std::uint64_t, magnitude<float>>, blocks, detail::take_tile::threads,
@@ -191,7 +202,7 @@ TEST_F(beyond_32_bits, take) {
 
 /// The last tiles, after more than 2^32 entries and ties of the tiles before.
 TEST_F(beyond_32_bits, partition) {
-  constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99, ties = before + 20, begin = 1000;
+  constexpr std::uint64_t ties = before + 20, begin = 1000;
   const std::uint64_t blocks = detail::take_tile::count(n), begun = blocks - last_blocks;
   const sparse_array<float> x(n), kept_v(n), other_v(n);
   const sparse_array<std::uint64_t> kept_i(n), other_i(n);
@@ -225,6 +236,169 @@ TEST_F(beyond_32_bits, partition) {
   EXPECT_EQ(kept_v.read(before, kept.size()), kept_values);
   EXPECT_EQ(other_i.read(first - before, others.size()), others);
   EXPECT_EQ(other_v.read(first - before, others.size()), other_values);
+}
+
+/// The k largest after more than 2^32 entries, and more than 2^32 ties, of the tiles before.
+TEST_F(beyond_32_bits, take_largest) {
+  constexpr std::uint64_t more_ties = 7;
+  const std::uint64_t blocks = detail::take_tile::count(n);
+  const sparse_array<float> x(n), out_v(n);
+  const sparse_array<std::uint64_t> out_i(n), words(take_words(n));
+  std::vector<float> last = values(1);
+  for (std::size_t i = 0; i < some; i += 3) last[i] = i % 2 == 0 ? 200.0F : -200.0F;
+  x.write(first, last);
+  begin_late(words.data(), blocks, last_blocks);
+  begin_late(words.data() + blocks + 1, blocks, last_blocks); // of the ties, of which no block takes a tile
+  const cut<float> where{magnitude_of(200.0F), 3 * before, before + more_ties, 2 * before};
+  std::uint64_t count = 0;
+  spar::detail::launch(detail::take<float, std::uint64_t, const cut<float>*>, blocks, detail::take_tile::threads,
+                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(), n,
+                       &where, std::uint64_t{0}, out_i.data(), out_v.data(), n, &count, words.data());
+  std::vector<std::uint64_t> indices;
+  std::vector<float> entries, left = last;
+  std::uint64_t ties = 0;
+  for (std::size_t i = 0; i < some; ++i) {
+    const auto m = magnitude_of(last[i]);
+    if (m < where.threshold || (m == where.threshold && ties++ >= more_ties)) continue;
+    indices.push_back(first + i), entries.push_back(last[i]);
+    left[i] = 0;
+  }
+  ASSERT_GT(ties, more_ties);
+  EXPECT_EQ(count, before + entries.size());
+  EXPECT_EQ(out_i.read(before, entries.size()), indices);
+  EXPECT_EQ(out_v.read(before, entries.size()), entries);
+  EXPECT_EQ(x.read(first, some), left);
+}
+
+TEST_F(beyond_32_bits, sample) {
+  const detail::sample_plan plan(n, n / 100);
+  ASSERT_TRUE(plan.useful);
+  const sparse_array<float> x(n), sample(plan.parts);
+  const std::uint64_t begin = plan.parts - some;
+  for (std::uint64_t p = begin; p < plan.parts; ++p)
+    x.data()[p * plan.length + detail::scatter_of(p, plan.length)] = static_cast<float>(p - begin + 1);
+  spar::detail::launch(detail::take_sample<float>, spar::detail::tiles_of(plan.parts, detail::digit_grid::threads),
+                       detail::digit_grid::threads, 0, nullptr, x.data(), plan.parts, plan.length, sample.data());
+  for (std::uint64_t p = begin; p < plan.parts; ++p) EXPECT_EQ(sample.data()[p], static_cast<float>(p - begin + 1));
+}
+
+/// The candidates of the last tiles, after more than 2^32 candidates of other tiles.
+TEST_F(beyond_32_bits, candidates) {
+  const sparse_array<float> x(n), out(n);
+  const std::vector<float> last = values(1);
+  x.write(first, last);
+  const cut<float> guess{.threshold = magnitude_of(200.0F)};
+  std::uint64_t count = before;
+  spar::detail::launch(detail::copy_candidates<float>, detail::take_tile::count(n), detail::take_tile::threads,
+                       sizeof(detail::take_tile::memory), nullptr, x.data(), n, &guess, out.data(), n, &count);
+  std::vector<float> expected;
+  for (const float v : last)
+    if (magnitude_of(v) >= guess.threshold) expected.push_back(v);
+  ASSERT_EQ(count, before + expected.size());
+  std::vector<float> found = out.read(before, expected.size()); // in any order of the blocks
+  std::sort(found.begin(), found.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(found, expected);
+}
+
+/// The last digit of the k-th largest magnitude, k above 2^32: the last block counts its values, and finds the digit
+/// from the counts of all blocks.
+TEST_F(beyond_32_bits, digit) {
+  on_host::machine::last_blocks = 1;
+  const std::uint64_t blocks = detail::digit_grid::blocks(n);
+  const std::uint64_t stride = blocks * detail::digit_grid::threads, own = stride - detail::digit_grid::threads;
+  const sparse_array<float> x(n);
+  constexpr magnitude<float> known = 0x3f800000, upper = 0xffffff00; // of zeros, the upper digits differ
+  for (std::uint64_t i = 0; own + i * stride < n; i += 512)
+    x.data()[own + i * stride] = std::bit_cast<float>(known | 5);
+  const std::uint64_t whole = (n - own + stride - 1) / stride, counted = (whole + 511) / 512;
+  ASSERT_GT(own + (counted - 1) * 512 * stride, std::uint64_t{1} << 32);
+  detail::digit_search<float> search{};
+  search.known = known, search.upper = upper, search.above = before;
+  search.finished = blocks - 1;
+  search.histogram[9] = before, search.histogram[5] = before, search.histogram[3] = 1;
+  cut<float> result;
+  const std::uint64_t k = 3 * before + counted; // the last of those with the digit 5
+  spar::detail::launch(detail::find_digit<float>, blocks, detail::digit_grid::threads,
+                       sizeof(detail::digit_grid::memory), nullptr, detail::searched_values<float>{x.data(), n}, k, 0U,
+                       &search, &result);
+  EXPECT_EQ(result.threshold, known | 5);
+  EXPECT_EQ(result.count, k);
+  EXPECT_EQ(result.ties, before + counted);
+  EXPECT_EQ(result.equal, before + counted);
+}
+
+/// Streams of n entries each. The entries before the last ones have the index 0, as if they were one entry, so the
+/// searches for the last entries of a tile pass over all of them.
+struct long_stream {
+  long_stream(std::uint64_t begin, std::uint64_t step, float scale) : indices(n), entries(n) {
+    entries.write(first, values(scale));
+    for (std::uint64_t i = 0; i < some; ++i) indices.data()[first + i] = begin + i * step;
+  }
+  [[nodiscard]] device_coo<float, std::uint64_t> stream() const { return {indices.data(), entries.data(), n}; }
+  /// Adds the last entries to those of a sum.
+  void add_to(std::map<std::uint64_t, float>& sum) const {
+    for (std::uint64_t i = first; i < n; ++i) {
+      const auto [at, is_new] = sum.try_emplace(indices.data()[i], entries.data()[i]);
+      if (!is_new) at->second += entries.data()[i];
+    }
+  }
+
+  sparse_array<std::uint64_t> indices;
+  sparse_array<float> entries;
+};
+
+constexpr std::uint64_t base = std::uint64_t{1} << 40;
+
+/// The output of the last tiles.
+void expect_sum(const std::map<std::uint64_t, float>& sum, const sparse_array<std::uint64_t>& indices,
+                const sparse_array<float>& entries, std::uint64_t count) {
+  ASSERT_EQ(count, before + sum.size());
+  std::uint64_t at = before;
+  for (const auto& [index, value] : sum) {
+    EXPECT_EQ(indices.data()[at], index);
+    EXPECT_EQ(entries.data()[at++], value);
+  }
+}
+
+TEST_F(beyond_32_bits, merge) {
+  using tile = detail::merge_tile<float, std::uint64_t>;
+  const long_stream left(base, 3, 1), right(base + 30, 2, 2);
+  const sparse_array<std::uint64_t> out_i(2 * n), words(merge_words<float, std::uint64_t>(2 * n));
+  const sparse_array<float> out_v(2 * n);
+  begin_late(words.data(), tile::count(2 * n), last_blocks);
+  std::uint64_t count = 0;
+  spar::detail::launch(detail::merge<float, std::uint64_t, spar::sum>, tile::count(2 * n), tile::threads,
+                       sizeof(tile::memory), nullptr, left.stream(), right.stream(), out_i.data(), out_v.data(),
+                       spar::sum{}, &count, words.data());
+  std::map<std::uint64_t, float> expected;
+  left.add_to(expected), right.add_to(expected);
+  ASSERT_LT(expected.size(), 2 * some - 100);
+  expect_sum(expected, out_i, out_v, count);
+}
+
+TEST_F(beyond_32_bits, merge_many) {
+  using window = detail::merge_window_of<float>;
+  const std::uint64_t windows = spar::detail::tiles_of(n, window::indices), late = base + n - 4 * some;
+  const long_stream a(late, 4, 1), b(late + 30, 3, 2), c(late + 2 * some, 1, 3);
+  const std::vector<device_coo<float, std::uint64_t>> parts{a.stream(), b.stream(), c.stream()};
+  const sparse_array<std::uint64_t> out_i(n), words(merge_many_words<float>(parts.size(), n));
+  const sparse_array<float> out_v(n);
+  std::uint64_t* const bounds = words.data() + spar::detail::tiles::words(windows);
+  spar::detail::launch(detail::find_windows<float, std::uint64_t>,
+                       spar::detail::tiles_of((windows + 1) * parts.size(), window::threads), window::threads, 0,
+                       nullptr, parts.data(), parts.size(), windows, base, bounds);
+  EXPECT_EQ(bounds[windows * parts.size()], n);
+  EXPECT_EQ(bounds[(windows - 2) * parts.size()], first);
+  begin_late(words.data(), windows, last_blocks);
+  std::uint64_t count = 0;
+  spar::detail::launch(detail::merge_many<float, std::uint64_t, spar::sum>, windows, window::threads,
+                       sizeof(window::memory), nullptr, parts.data(), parts.size(), windows, base, bounds, out_i.data(),
+                       out_v.data(), spar::sum{}, &count, words.data());
+  std::map<std::uint64_t, float> expected;
+  a.add_to(expected), b.add_to(expected), c.add_to(expected);
+  ASSERT_LT(expected.size(), 3 * some - 100);
+  expect_sum(expected, out_i, out_v, count);
 }
 
 } // namespace

@@ -58,10 +58,11 @@ struct digit_grid {
   static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, take_tile::values), most); }
 
   struct memory {
-    unsigned histogram[digits]; // a block counts fewer than 2^32 values, as n is less than 2^43
+    unsigned histogram[digits]; // of at most 2^42 values, a block counts fewer than 2^32
     unsigned long long whole[digits];
     bool is_last;
   };
+  static_assert((std::uint64_t{1} << 42) / most <= std::uint64_t{1} << 31);
 };
 
 /// Writes the value at a pseudo-random position of each part to the sample.

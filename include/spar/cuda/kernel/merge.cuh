@@ -47,6 +47,7 @@ struct merge_tile {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "the device merges values of four or eight bytes");
   static constexpr unsigned threads = 256, items = 8;
   static constexpr std::uint64_t entries = threads * items;
+  static_assert(items <= 32, "a thread marks its entries by the bits of a word"); // positions in a tile have 32 bits
 
   /// The entries of a tile, and one more on each side: the left operand's entry before the tile, which may have the
   /// index of the tile's first entry, and the right operand's entry after the tile, which may have the index of the
