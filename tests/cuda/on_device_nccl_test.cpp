@@ -71,6 +71,16 @@ TEST_F(on_device_nccl, has_the_bits_of_the_host) {
   }
 }
 
+TEST_F(on_device_nccl, reduces_entries_with_the_bits_of_the_host) {
+  const spar::selector::exact_topk select{.k = 150};
+  for (const rank_t ranks : {1, 2, 3}) {
+    compare(ranks, 500, compose(select, spar::recursive_doubling{}), 3);
+    compare(ranks, 500, compose(select, spar::balanced_owners{}), 2);
+  }
+  compare(3, 500, compose(select, spar::split_allgather{}), 1);
+  compare(3, 500, compose(select, spar::tree_of_topk{}), 1);
+}
+
 /// The ring sends 2 (P - 1) messages of n / P values from each rank in a call. NCCL gets those that are large from
 /// device memory: no page-locked memory is allocated for them. (Four bytes of it belong to each `on_device`.)
 TEST_F(on_device_nccl, keeps_large_payloads_in_device_memory) {
@@ -147,31 +157,42 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
   }
 }
 
-/// Error feedback moves rounding errors to the device while messages are in flight; a call on the host is beside it.
+/// Error feedback moves rounding errors to the device, or entries on it, while messages are in flight; a call on the
+/// host is beside it.
 TEST_F(on_device_nccl, error_feedback_and_staged_allocate_only_while_nccl_is_idle) {
   const auto rounds = compose(spar::storage::bfloat16{}, spar::ring{.piece = 60});
+  const auto sparse = compose(spar::selector::threshold_reuse{.k = 60}, spar::balanced_owners{});
   const auto run = [&](net_type& net, bool device) {
     const stream work;
     auto values = values_of(net.rank(), 700), on_host = values_of(net.rank() + 5, 3000);
-    const device_array<float> x(values), y(values);
+    const device_array<float> x(values), y(values), z(values);
+    std::optional<spar::on_device<net_type>> entries;
+    if (device) entries.emplace(net); // before the calls
     auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
     if (device) {
       spar::staged gpu(net);
       auto reduce = spar::with_device_feedback<float>(rounds);
       reduce(net, spar::device_span(x.data(), 700, work));
       spar::allreduce(gpu, spar::device_span(y.data(), 700, work), spar::ring{});
+      auto reduce_entries = spar::with_device_feedback<float>(sparse);
+      for (int call = 0; call < 3; ++call) reduce_entries(*entries, spar::device_span(z.data(), 700, work));
     } else {
       auto reduce = spar::with_error_feedback<float>(rounds);
-      auto other = values;
+      auto reduce_entries = spar::with_error_feedback<float>(sparse);
+      auto other = values, third = values;
       reduce(net, std::span(values));
       spar::allreduce(net, std::span(other), spar::ring{});
+      for (int call = 0; call < 3; ++call) reduce_entries(net, std::span(third));
       values.insert(values.end(), other.begin(), other.end());
+      values.insert(values.end(), third.begin(), third.end());
     }
     beside.wait();
     if (!device) return values;
     auto all = x.read(work);
-    const auto more = y.read(work);
-    all.insert(all.end(), more.begin(), more.end());
+    for (const auto* more : {&y, &z}) {
+      const auto values_there = more->read(work);
+      all.insert(all.end(), values_there.begin(), values_there.end());
+    }
     return all;
   };
   const auto expected = outcomes(3, 1, {.eager_bytes = SIZE_MAX}, [&](net_type& net) { return run(net, false); });
