@@ -29,15 +29,19 @@ function(spar_compile_cuda variable source)
     list(APPEND options "$<$<BOOL:${includes}>:-I$<JOIN:${includes},$<SEMICOLON>-I>>"
          "$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},$<SEMICOLON>-D>>")
   endforeach()
+  set(optimised "") # as the other programs of the preset are
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")
+    set(optimised -O3)
+  endif()
   cmake_path(GET source STEM name)
-  string(MD5 hash "${source}")
+  string(MD5 hash "${source} ${arg_LIBRARIES}")
   string(SUBSTRING "${hash}" 0 8 hash)
   set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}.${hash}.cuda.o")
   add_custom_command(
     OUTPUT "${object}"
     COMMAND
-      "${SPAR_NVCC}" -std=c++20 -x cu -arch=sm_80 -ccbin "${SPAR_NVCC_HOST}" --Werror all-warnings -diag-suppress 177
-      "-DSPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}" -I "${PROJECT_SOURCE_DIR}/include" -I
+      "${SPAR_NVCC}" -std=c++20 ${optimised} -x cu -arch=sm_80 -ccbin "${SPAR_NVCC_HOST}" --Werror all-warnings
+      -diag-suppress 177 "-DSPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}" -I "${PROJECT_SOURCE_DIR}/include" -I
       "${PROJECT_SOURCE_DIR}/tests" ${options} -MD -MF "${object}.d" -c "${source}" -o "${object}"
     DEPENDS "${source}"
     DEPFILE "${object}.d"

@@ -13,6 +13,7 @@ install(
   DESTINATION "${CMAKE_INSTALL_DATADIR}/spar/spar_perf"
   FILES_MATCHING
   PATTERN "*.hpp"
+  PATTERN "*.cuh"
   PATTERN "*.cpp"
   PATTERN "sources.cmake"
   PATTERN "main.cpp" EXCLUDE)

@@ -19,7 +19,7 @@ header_bytes compressions decompressions codec_seconds words_sent_mean words_rec
 seconds_max ratio_to_mpi alpha beta gamma_sparse
 gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
 skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
-against_before machine words_bound phases""".split()
+against_before machine words_bound phases memory""".split()
 
 program = sys.argv[1]
 failures = []
@@ -85,6 +85,11 @@ for arguments, says in {
     "--pattern drift --warmup 1": "measures every call",
     "--pattern drift --type int32": "floating-point type, not int32",
     "--input both": "not 'both'",
+    "--memory gpu": "not 'gpu'",
+    "--memory device --input sparse": "use --input dense",
+    "--memory device --transport sim": "use --transport threads or mpi, not sim",
+    "--memory device --phases": "--memory device has no --phases",
+    "--memory device --skew one": "--memory device has no --skew",
     "--epsilon -1": "--epsilon must be a number from 0 to 1",
     "--tau 0": "--tau",
     "--tau-prime 0": "--tau-prime",
@@ -107,6 +112,7 @@ for arguments, says in {
 }.items():
     run(*arguments.split(), status=2, says=says)
 run("--transport", "mpi", status=77, says="without MPI")
+run("--memory", "device", status=77, says="install NVIDIA's CUDA toolkit")
 run("--systems", "mpi", status=77, says="--transport mpi")
 run(*"--systems eager_solo --type double".split(), status=77, says="for float with 32-bit indices, not for eager_solo")
 

@@ -9,6 +9,9 @@
 #include <spar/collective/selected_sum.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
+#include <spar/selector/exact_topk.hpp>
+#include <spar/selector/threshold_reuse.hpp>
+#include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 
 #include <concepts>
@@ -22,6 +25,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace spar::perf {
@@ -208,7 +212,26 @@ class any_selecting {
     validate_ = [](const void* its, std::uint64_t n, spar::rank_t ranks) {
       static_cast<const Algorithm*>(its)->template validate_parts<T>(n, ranks);
     };
+    if constexpr (requires { selector_.template emplace<typename Algorithm::selector_type>(algorithm.select); }) {
+      selector_.template emplace<typename Algorithm::selector_type>(algorithm.select);
+      reduce_ = [](const void* its, channel net, any_object* now, any_object* last, spar::sparse_stream<T, Index> mine,
+                   spar::residual_view<T> residual, spar::sum op) {
+        return static_cast<const Algorithm*>(its)->reduce_selected(net, &now->template get<typename Algorithm::state>(),
+                                                                   &last->template get<typename Algorithm::report>(),
+                                                                   std::move(mine), residual, op);
+      };
+    }
     reports_seconds_ = requires(typename Algorithm::report r) { r.select_seconds; };
+  }
+
+  /// The selector, if it is one of those that devices have.
+  using known_selector = std::variant<std::monostate, spar::selector::exact_topk, spar::selector::threshold_reuse>;
+  [[nodiscard]] const known_selector& selector() const noexcept { return selector_; }
+  /// Reduces entries that this selector has selected elsewhere (see spar::composition).
+  spar::task<spar::selected_sum<T, Index>> reduce_selected(channel net, any_object* now, any_object* last,
+                                                           spar::sparse_stream<T, Index> mine,
+                                                           spar::residual_view<T> residual, spar::sum op) const& {
+    return reduce_(object_, net, now, last, std::move(mine), residual, op);
   }
 
   /// Whether the algorithm reports the time of the selection.
@@ -256,6 +279,10 @@ class any_selecting {
   spar::task<spar::selected_sum<T, Index>> (*call_)(const void*, channel, state*, report*, std::span<T>, spar::sum,
                                                     prepare_values) = nullptr;
   void (*validate_)(const void*, std::uint64_t, spar::rank_t) = nullptr;
+  known_selector selector_;
+  spar::task<spar::selected_sum<T, Index>> (*reduce_)(const void*, channel, any_object*, any_object*,
+                                                      spar::sparse_stream<T, Index>, spar::residual_view<T>,
+                                                      spar::sum) = nullptr;
 };
 
 } // namespace spar::perf

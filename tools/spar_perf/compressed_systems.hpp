@@ -21,15 +21,16 @@ namespace spar::perf {
 
 /// Adds the compressed systems that `--systems` names, also inside partial systems. Throws `missing` for types for
 /// which spar_perf has no compressed systems, and `usage_error` for an unknown codec.
-template <class T, class Index>
-void register_compressed(registry<T, Index>& all) {
+template <class Registry>
+void register_compressed(Registry& all) {
+  using T = typename Registry::value_type;
   using named = spar::storage::named_codec;
   for (const std::string& system : all.given().systems) {
     const std::optional<partial_name> partial = parse_partial(system);
     const std::string name = partial ? partial->inner : system;
     const std::optional<compressed_name> its = parse_compressed(name);
     if (!its) continue;
-    if constexpr (has_partial<T, Index>) {
+    if constexpr (has_partial<T, typename Registry::index_type>) {
       const named codec(its->codec);
       // Sets the error bound, relative to the sum of the ranks' largest values.
       const auto errs = [&](std::int64_t encodings) {

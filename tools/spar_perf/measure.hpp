@@ -196,6 +196,7 @@ std::vector<row> rows_of(const std::vector<system_entry<T, Index>>& systems, std
     r.system = systems[s].name;
     r.partial = systems[s].partial;
     r.is_mpi = systems[s].is_mpi;
+    r.memory = systems[s].memory;
     r.work = w;
     r.vector_bytes = static_cast<double>(w.n) * sizeof(T);
     r.density = density;

@@ -151,6 +151,7 @@ std::vector<record> measure(measured_net& net, const options& o, const workload&
       record& r = records[s];
       const bool balanced = o.check && is_balanced(systems[s], w);
       restore(data, systems[s].dense);
+      if (own[s].prepare) own[s].prepare(net, data);
       double largest = balanced ? largest_brought(systems[s], own[s], data) : 0;
       barrier(net);
       net.count_in(timed ? &r.root_link_bytes : nullptr);

@@ -7,6 +7,7 @@
 #include <spar/transport/any.hpp>
 #include <spar/transport/tracing.hpp>
 
+#include <any>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,8 +63,21 @@ class measured_net : private detail::layers, public spar::communicator_rank<meas
  public:
   template <spar::communicates Rank>
   measured_net(Rank& rank, const root_links& links)
-      : layers{spar::any_port(spar::detail::port_of(rank))}, communicator_rank(traced, links) {
+      : layers{spar::any_port(spar::detail::port_of(rank))}, communicator_rank(traced, links), rank_(&rank) {
     traced.record(false);
+  }
+
+  /// The rank that this object wraps; its type must be Rank.
+  template <class Rank>
+  [[nodiscard]] Rank& wrapped() const {
+    return *std::any_cast<Rank*>(rank_);
+  }
+  /// An object of this rank, such as its device memory. The first call creates the object by `make()`; all calls must
+  /// have the same type.
+  template <class Object, class Make>
+  [[nodiscard]] Object& keep(Make make) {
+    if (!kept_) kept_ = make();
+    return *static_cast<Object*>(kept_.get());
   }
 
   void count_in(std::vector<std::uint64_t>* bytes) { port().count_in(bytes); }
@@ -76,7 +90,9 @@ class measured_net : private detail::layers, public spar::communicator_rank<meas
   [[nodiscard]] bool has_progress_thread() const noexcept { return serve_ != nullptr; }
 
  private:
+  std::any rank_;
   std::function<std::shared_ptr<void>()> serve_;
+  std::shared_ptr<void> kept_;
 };
 
 } // namespace spar::perf

@@ -55,7 +55,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.transport = default_transport;
   std::vector<std::string> densities{"0.01"};
   std::string count = "1M", index = "32", pattern = "uniform", iterations = "20", warmup = "5", ranks, seed = "1";
-  std::string input = "sparse", epsilon = "0.1", tau = "64", tau_prime = "32";
+  std::string memory = "host", input = "sparse", epsilon = "0.1", tau = "64", tau_prime = "32";
   std::string skew = "none", delay = "10ms";
   std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1", cores = "0";
 
@@ -80,6 +80,9 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
                  "drift: dense vectors that change from step to step, with error feedback");
   app.add_option("--input", input,
                  "Input of systems for sparse streams: sparse, or dense to select entries from a dense vector");
+  app.add_option("--memory", memory,
+                 "Where the values are: host, or device for the memory of GPUs, in which all systems reduce dense\n"
+                 "vectors in place (spar_perf_gpu; threads and mpi)");
   app.add_option("--iterations", iterations, "Measured calls of each system (simulator without jitter: 1 is enough)");
   app.add_option("--warmup", warmup, "Unmeasured calls of each system before the measured ones (simulator: none)");
   app.add_flag("--check", o.check, "Compare every result with the exact sum");
@@ -139,6 +142,19 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.pattern = static_cast<pattern_kind>(one_of("--pattern", pattern, pattern_names));
   constexpr std::string_view inputs[] = {"sparse", "dense"};
   o.dense_input = one_of("--input", input, inputs) == 1;
+  constexpr std::string_view memories[] = {"host", "device"};
+  o.on_device = one_of("--memory", memory, memories) == 1;
+  if (o.on_device) {
+    const auto refuse = [](bool given, const std::string& why) {
+      if (given) throw usage_error("--memory device " + why);
+    };
+    refuse(app.count("--input") > 0 && !o.dense_input, "reduces dense vectors: use --input dense, not sparse");
+    refuse(o.transport == "sim", "measures real time: use --transport threads or mpi, not sim");
+    refuse(o.traces(), "has no --phases and no --trace");
+    refuse(skew != "none", "has no --skew");
+    refuse(!o.calibrate.empty(), "has no --calibrate");
+    o.dense_input = o.in_place = true;
+  }
   o.iterations = parse_int("--iterations", iterations, 1);
   o.warmup = parse_int("--warmup", warmup, 0);
   if (o.pattern == pattern_kind::drift) {

@@ -30,10 +30,11 @@ struct options {
   int warmup = 5;
   bool check = false;
   bool in_place = false;
-  std::string json;    ///< file to write; empty for none
-  bool phases = false; ///< also measures where the time goes, in traced calls after the others
-  std::string trace;   ///< folder for a timeline of each system; empty for none
-  std::string against; ///< JSON of an earlier run to compare with; empty for none
+  bool on_device = false; ///< the values are in device memory (--memory device)
+  std::string json;       ///< file to write; empty for none
+  bool phases = false;    ///< also measures where the time goes, in traced calls after the others
+  std::string trace;      ///< folder for a timeline of each system; empty for none
+  std::string against;    ///< JSON of an earlier run to compare with; empty for none
   std::string transport;
   int ranks = 0; ///< 0 if not given
   std::uint64_t seed = 1;

@@ -2,10 +2,12 @@
 // The systems that a program adds to spar's, for the types for which the program compiled them.
 #pragma once
 
+#include "device_memory.hpp"
 #include "systems.hpp"
 
 #include <any>
 #include <functional>
+#include <memory>
 #include <string>
 #include <typeindex>
 #include <unordered_map>
@@ -30,12 +32,18 @@ class own_systems {
       std::any_cast<const std::function<void(registry<T, Index>&)>&>(registers)(all);
   }
 
+  /// Lets the program measure values in device memory.
+  void set_device(std::shared_ptr<const device_memory> device) { device_ = std::move(device); }
+  /// Null if the program was compiled without nvcc.
+  [[nodiscard]] const device_memory* device() const noexcept { return device_.get(); }
+
   void add_name(std::string name) { names_.push_back(std::move(name)); }
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
  private:
   std::unordered_map<std::type_index, std::vector<std::any>> all_; // by type of the registry
   std::vector<std::string> names_;
+  std::shared_ptr<const device_memory> device_;
 };
 
 } // namespace spar::perf

@@ -170,6 +170,13 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
   }
   const std::string& to = rows.front().compared_to;
   const bool again = std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.against_before.has_value(); });
+  const auto memory_text = [&](const std::string& memory) { return o.on_device ? fmt::format("{:<8}", memory) : ""; };
+  if (o.on_device) {
+    fmt::format_to(
+        out, "# values in device memory; time: until the work in the stream has ended; memory: device if the "
+             "vector stays there (the\n# entries of sparse systems are reduced on the host), staged if the vector "
+             "is copied to the host and back\n");
+  }
   fmt::format_to(
       out,
       "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
@@ -178,10 +185,11 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       "median of the ratios, with its {:g} % interval{}\n",
       rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
       again ? "; / before: the ratio to the earlier run" : "");
-  fmt::format_to(out, "{:<{}}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
-                 "system", name_width(rows), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent", "x bound",
-                 "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)", "verdict",
-                 again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
+  fmt::format_to(out, "{:<{}}{}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
+                 "system", name_width(rows), memory_text("memory"), "n", "density", "nnz_in", "nnz_out", "messages",
+                 "MB sent", "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)",
+                 "verdict", again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "",
+                 "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
@@ -191,8 +199,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     };
     const bool itself = r.system == to;
     fmt::format_to(
-        out, "{:<{}}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
-        r.system, name_width(rows), r.work.n, r.density, r.work.k, m.nnz_out,
+        out, "{:<{}}{}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
+        r.system, name_width(rows), memory_text(r.memory), r.work.n, r.density, r.work.k, m.nnz_out,
         m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
         m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-", bound_text(r),
         bus_bandwidth(r) / 1e9, time_text(s.median),
@@ -210,11 +218,11 @@ namespace {
 constexpr int row_format = 2;
 
 /// The keys by which two rows belong to the same system and workload.
-constexpr const char* identity[] = {"system",       "transport",      "library", "ranks",     "n",       "density",
-                                    "type",         "index_bits",     "pattern", "input",     "seed",    "in_place",
-                                    "skew",         "epsilon",        "tau",     "tau_prime", "alpha",   "beta",
-                                    "gamma_sparse", "gamma_dense",    "latency", "bandwidth", "compute", "cores",
-                                    "jitter",       "ranks_per_host", "topology"};
+constexpr const char* identity[] = {"system",   "transport",    "memory",         "library", "ranks",     "n",
+                                    "density",  "type",         "index_bits",     "pattern", "input",     "seed",
+                                    "in_place", "skew",         "epsilon",        "tau",     "tau_prime", "alpha",
+                                    "beta",     "gamma_sparse", "gamma_dense",    "latency", "bandwidth", "compute",
+                                    "cores",    "jitter",       "ranks_per_host", "topology"};
 
 nlohmann::ordered_json to_json(const machine& here) {
   return {{"processor", here.processor}, {"cores", here.cores}, {"system", here.system},
@@ -265,6 +273,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["format"] = row_format;
   x["system"] = r.system;
   x["transport"] = o.transport;
+  x["memory"] = r.memory;
   x["library"] = library.empty() ? json() : json(library);
   x["ranks"] = r.work.ranks;
   x["n"] = r.work.n;
@@ -378,8 +387,10 @@ std::string earlier_run::compare(std::vector<row>& rows, const options& o, const
   for (row& r : rows) {
     const auto own = to_json(r, o, library);
     const auto before = std::find_if(content_->rows.begin(), content_->rows.end(), [&](const auto& other) {
-      return std::all_of(std::begin(identity), std::end(identity),
-                         [&](const char* key) { return other.value(key, json()) == own.value(key, json()); });
+      return std::all_of(std::begin(identity), std::end(identity), [&](const std::string_view key) {
+        const json missing = key == "memory" ? json("host") : json(); // earlier rows do not name the memory
+        return other.value(key, missing) == own.value(key, missing);
+      });
     });
     if (before == content_->rows.end()) continue;
     const auto times = (*before)["times"].template get<std::vector<double>>();

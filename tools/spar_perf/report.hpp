@@ -59,6 +59,7 @@ inline constexpr std::array counts{
 struct row {
   std::string system;
   bool partial = false;
+  std::string memory = "host"; ///< where the values are: host, staged or device
   workload work;
   double density = 0;
   record measured;

@@ -154,6 +154,26 @@ void check_names(const std::vector<std::string>& own) {
   }
 }
 
+/// Throws `missing` on all ranks if the values belong in device memory, and the program or a machine cannot have them
+/// there.
+void check_device(const surroundings& here, const spar::perf::options& o, const spar::perf::own_systems& own) {
+  if (!o.on_device) return;
+  if (own.device() == nullptr) {
+    throw spar::perf::missing(
+        "--memory device needs spar_perf_gpu, which nvcc compiles: install NVIDIA's CUDA toolkit and run scripts/perf "
+        "--memory device, or scripts/program spar_perf_gpu");
+  }
+  std::string why = "--memory device: another rank has no GPU";
+  bool usable = true;
+  try {
+    own.device()->check();
+  } catch (const spar::perf::missing& e) {
+    why = e.what();
+    usable = false;
+  }
+  if (here.any(!usable)) throw spar::perf::missing(why);
+}
+
 /// Throws `usage_error` on all ranks if rank 0 cannot write the file. The check appends nothing, so an existing file
 /// keeps its content until `write` replaces it.
 void check_writable(const surroundings& here, const char* option, const std::string& path) {
@@ -277,6 +297,7 @@ int spar::perf::suite::run(int argc, char** argv) const {
       return 0;
     }
     here.check_transport(o);
+    check_device(here, o, own_);
     if (!o.calibrate.empty()) return calibrate(here, o);
     read_model(here, o);
     return measure(here, o, own_);

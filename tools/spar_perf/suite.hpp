@@ -5,6 +5,7 @@
 #include "own_systems.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -29,6 +30,12 @@ class suite {
         all.add(name, algorithm, relative_error);
     });
     own_.add_name(std::move(name));
+    return *this;
+  }
+
+  /// Lets `--memory device` measure values in device memory: see device_systems.cuh.
+  suite& add_device(std::shared_ptr<const device_memory> device) {
+    own_.set_device(std::move(device));
     return *this;
   }
 

@@ -7,6 +7,7 @@
 #include "feedback.hpp"
 #include "options.hpp"
 #include "partial_name.hpp"
+#include "registry_base.hpp"
 
 #include <spar/model/flex_cost.hpp>
 #include <spar/spar.hpp>
@@ -66,6 +67,8 @@ template <class T, class Index>
 struct rank_system {
   std::function<spar::task<call_cost>(measured_net&, rank_data<T, Index>&)> call;
   std::function<std::span<const T>()> residual; ///< empty for systems without a residual
+  std::function<void(measured_net&, const rank_data<T, Index>&)>
+      prepare{}; ///< before each call, not timed; may be empty
   // Only of partial systems: collective calls before the first call and after the last call, in the same order on all
   // ranks:
   std::function<void(measured_net&)> open{};
@@ -77,8 +80,9 @@ template <class T, class Index>
 struct inner_system {
   any_allreduce<T, Index> algorithm;
   bool dense = false;                ///< whether it reduces dense values, else streams
-  std::shared_ptr<const void> owner; ///< of what `algorithm` refers to
+  std::shared_ptr<const void> owner; ///< of what `algorithm` and `selecting` refer to
   std::function<std::span<const T>()> residual;
+  std::optional<any_selecting<T, Index>> selecting{}; ///< if the system selects: what its error feedback calls
 };
 
 /// Whether partial systems exist for these types; they take long to compile, so they are limited to float with 32-bit
@@ -101,6 +105,7 @@ struct system_entry {
   std::function<inner_system<T, Index>()> within{}; ///< the inner system for partial systems; may be empty
   double value_error = 0;                           ///< bound of |error| / the sum of all ranks' largest |value|
   bool same_bits = true;                            ///< whether all ranks get the same bits: false only for +p2p
+  std::string_view memory = "host";                 ///< where the values are; see `device_memory`
 };
 
 namespace detail {
@@ -194,13 +199,13 @@ spar::task<call_cost> call_mpi(measured_net& net, rank_data<T, Index>* data, mpi
 } // namespace detail
 
 template <class T, class Index>
-class registry {
+class registry : public registry_base<T, Index> {
+  using base = registry_base<T, Index>;
+
  public:
   using entry = system_entry<T, Index>;
   using on_rank = rank_system<T, Index>;
-
-  registry(const options& o, double density, const spar::tree& topology)
-      : options_(o), density_(density), topology_(topology) {}
+  using base::base, base::density, base::k, base::keep, base::planned, base::topology;
 
   /// Adds an algorithm that spar::allreduce accepts (a composition or a part of one) if it can be called with the
   /// types. An algorithm for both sparse streams and dense vectors gets the sparse stream at densities below 1, and the
@@ -212,7 +217,7 @@ class registry {
     constexpr bool streams = takes_streams<decltype(algorithm)>, values = takes_values<decltype(algorithm)>;
     check_takes<streams || values>();
     if constexpr (streams && values) {
-      if (density_ == 1)
+      if (density() == 1)
         register_values(std::move(name), algorithm, relative_error);
       else
         register_streams(std::move(name), algorithm, relative_error);
@@ -269,48 +274,25 @@ class registry {
         const auto inner = std::make_shared<const within>(*reducer);
         const auto owner = std::make_shared<std::array<std::shared_ptr<const void>, 3>>();
         *owner = {owned, reducer, inner};
-        return inner_system<T, Index>{{owned->system, *inner}, true, owner, [reducer] { return reducer->residual(); }};
+        return inner_system<T, Index>{
+            {owned->system, *inner}, true, owner, [reducer] { return reducer->residual(); }, reducer->algorithm()};
       };
     }
   }
 
   /// Adds FlexReduce with the plan that `make` computes for the tree.
   [[gnu::cold]] void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
-    const auto plan = keep(make(topology_, planned(name)));
+    const auto plan = keep(make(topology(), planned(name)));
     add(std::move(name), spar::flexreduce(*plan));
     if (plan->dimension() == 0) return;
     entries_.back().plan_calls = plan->counts();
-    add_model([&] { return spar::seconds_of_plan(topology_, *plan, sizeof(T)); });
+    add_model([&] { return spar::seconds_of_plan(topology(), *plan, sizeof(T)); });
   }
   /// Sets the expected time of the last system added, if the density is 1 and a tree was given.
   template <class Model>
   void add_model(Model seconds) {
-    if (options_.topology != "auto" && density_ == 1) entries_.back().model_seconds = seconds();
+    if (this->given().topology != "auto" && density() == 1) entries_.back().model_seconds = seconds();
   }
-  /// The number of values to plan for: 0 if `--systems` does not name the system, because plans may be large.
-  [[nodiscard, gnu::cold]] std::uint64_t planned(const std::string& name) const {
-    const auto asks = [&](const std::string& system) { return system == name || system.ends_with("+" + name); };
-    const auto& asked = options_.systems;
-    return std::any_of(asked.begin(), asked.end(), asks) ? options_.count : 0;
-  }
-  /// Stores a plan that algorithms refer to, for as long as the registry or the returned pointer exists.
-  template <class Plan>
-  std::shared_ptr<const Plan> keep(Plan plan) {
-    auto kept = std::make_shared<const Plan>(std::move(plan));
-    kept_.push_back(kept);
-    return kept;
-  }
-  /// Plans for the tree, or for a single rank if `--systems` names no system that needs plans.
-  [[nodiscard, gnu::cold]] std::shared_ptr<const spar::tree_plans> keep_plans() {
-    const std::uint64_t asked = planned("tree_dense") + planned("tree_sparcml") + planned("tree_ok_topk");
-    auto kept = std::make_shared<const spar::tree_plans>(asked > 0 ? topology_ : spar::tree::flat(1));
-    kept_.push_back(kept);
-    return kept;
-  }
-  [[nodiscard]] const spar::tree& topology() const noexcept { return topology_; }
-  /// Bytes of a dense vector.
-  [[nodiscard]] double bytes() const noexcept { return static_cast<double>(options_.count) * sizeof(T); }
-
   /// Adds MPI_Allreduce.
   void add_mpi(const mpi_allreduce& reduce) {
     const auto call = [reduce](measured_net& net, rank_data<T, Index>& data) {
@@ -322,10 +304,6 @@ class registry {
 
   void add(entry system) { entries_.push_back(std::move(system)); }
 
-  /// The number of entries of each rank at the density.
-  [[nodiscard]] std::uint64_t k() const { return entries_of(options_, density_); }
-  [[nodiscard]] const options& given() const noexcept { return options_; }
-  [[nodiscard]] double density() const noexcept { return density_; }
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
 
  private:
@@ -370,7 +348,7 @@ class registry {
   }
   [[gnu::cold]] void add_sparse(std::string name, double relative_error, const allreduce& algorithm,
                                 const std::shared_ptr<const void>& owner) {
-    const bool selects = options_.dense_input;
+    const bool selects = this->given().dense_input;
     entries_.push_back({std::move(name), selects, selects, relative_error, k(), [=, k = k()] {
                           std::shared_ptr<selection<T, Index>> from;
                           if (selects) from = std::make_shared<selection<T, Index>>(k);
@@ -387,17 +365,14 @@ class registry {
       entries_.back().within = [=] { return inner_system<T, Index>{algorithm, dense, owner, no_residual}; };
   }
 
-  options options_;
-  double density_;
-  spar::tree topology_;
-  std::vector<std::shared_ptr<const void>> kept_;
   std::vector<entry> entries_;
 };
 
 /// Registers all systems under the names that `--systems` accepts. The error of QSGD is below scale / levels, where the
 /// scale is at most the largest |sum|; rounding the decoded value to T adds to the error.
-template <class T, class Index>
-[[gnu::cold]] void register_systems(registry<T, Index>& systems) {
+template <class Registry>
+[[gnu::cold]] void register_systems(Registry& systems) {
+  using T = typename Registry::value_type;
   systems.add_streams("sparcml", spar::sparcml{});
   systems.add_streams("ssar_split", spar::ssar_split{});
   systems.add_streams("dsar_split", spar::dsar_split{});

@@ -27,6 +27,12 @@ class typed_measurement : public measurement {
     register_partial(all_);
     if (what.mpi) all_.add_mpi(what.mpi);
     systems_ = choose(all_, options_);
+    if (options_.on_device) {
+      if constexpr (has_partial<T, Index>)
+        what.own.device()->place(systems_, what.o, what.density, what.topology, what.mpi);
+      else
+        throw missing("--memory device is available for float with 32-bit indices");
+    }
     sums_ = sums_to_check<T>(work_, options_);
   }
 

@@ -62,6 +62,13 @@ class named_codec {
     return visit<T>([](const auto& c) { return c.template cost<T>(); });
   }
 
+  /// Calls `f` with the chosen codec. Throws `invalid_argument` for zfp if T is neither float nor double.
+  template <class T, class F>
+  auto visit(F f) const {
+    using result = std::invoke_result_t<F&, const dense&>;
+    return std::visit([&](const auto& c) { return call<T, result>(f, c); }, codec_);
+  }
+
  private:
   using any = std::variant<dense, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
 #ifdef SPAR_HAS_ZFP
@@ -95,12 +102,6 @@ class named_codec {
         {"unknown codec '", std::string(which), "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});
   }
 
-  /// Calls `f` with the chosen codec. Throws `invalid_argument` for zfp if T is neither float nor double.
-  template <class T, class F>
-  auto visit(F f) const {
-    using result = std::invoke_result_t<F&, const dense&>;
-    return std::visit([&](const auto& c) { return call<T, result>(f, c); }, codec_);
-  }
   template <class T, class Result, class F, class Codec>
   static Result call(F& f, const Codec& c) {
     if constexpr (block_codec<Codec, T>)

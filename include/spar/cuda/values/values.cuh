@@ -67,7 +67,10 @@ class device_values {
   /// Whether the codec can encode the values. Unless it can encode all values, waits for the device.
   template <class Codec, class T>
   [[nodiscard]] bool carries(const Codec& codec, std::span<const T> x) {
-    if constexpr (requires { typename device_codec<Codec>::refuses; }) {
+    const auto by = [&](const auto& chosen) { return carries(chosen, x); };
+    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); }) {
+      return device_codec<Codec>::template visit<T>(codec, by);
+    } else if constexpr (requires { typename device_codec<Codec>::refuses; }) {
       if (x.empty()) return true;
       clear(found_, sizeof *found_, stream());
       kernel::start_find_any(x.data(), x.size(), found_, typename device_codec<Codec>::refuses{}, stream());

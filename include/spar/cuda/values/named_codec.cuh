@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The storage `named_codec` on a device: each call runs the kernels of the codec that was chosen by its name.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/cuda/pieces.hpp>
+#include <spar/cuda/values/codecs.cuh>
+#include <spar/storage/named_codec.hpp>
+#ifdef SPAR_HAS_ZFP
+#include <spar/cuda/values/zfp.cuh>
+#endif
+
+#include <cstddef>
+#include <span>
+
+namespace spar::detail {
+
+template <>
+struct device_codec<storage::dense> {
+  template <class T>
+  static void encode(const storage::dense&, std::span<const T> x, std::byte* out, block_position, cudaStream_t stream) {
+    start_copy(out, reinterpret_cast<const std::byte*>(x.data()), x.size_bytes(), cudaMemcpyDeviceToDevice, stream);
+  }
+  template <class T>
+  static void decode(const storage::dense&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
+    start_copy(reinterpret_cast<std::byte*>(out.data()), in, out.size_bytes(), cudaMemcpyDeviceToDevice, stream);
+  }
+};
+
+template <>
+struct device_codec<storage::named_codec> {
+  template <class T>
+  static void encode(const storage::named_codec& by, std::span<const T> x, std::byte* out, block_position at,
+                     cudaStream_t stream) {
+    by.visit<T>([&]<class Codec>(const Codec& its) { device_codec<Codec>::encode(its, x, out, at, stream); });
+  }
+  template <class T>
+  static void decode(const storage::named_codec& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {
+    by.visit<T>([&]<class Codec>(const Codec& its) { device_codec<Codec>::decode(its, in, out, stream); });
+  }
+  /// Calls `f` with the chosen codec.
+  template <class T, class F>
+  static auto visit(const storage::named_codec& by, F f) {
+    return by.visit<T>(f);
+  }
+};
+
+} // namespace spar::detail
