@@ -60,16 +60,23 @@ function(spar_lighten target)
   endif()
 endfunction()
 
+# Tells an EXTENDED test whether to compile the cases that the quick set omits (tests/support/extent.hpp).
+function(spar_extend target)
+  target_compile_definitions(${target} PRIVATE SPAR_ALL_CASES=$<BOOL:${SPAR_ALL_CASES}>)
+endfunction()
+
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
-#               [ONE_THREAD] [KERNEL] [PLAIN])
+#               [ONE_THREAD] [KERNEL] [PLAIN] [EXTENDED])
 # Adds a GoogleTest program from layer/name_test.cpp (or the SOURCES) as the test layer.name.
 #   LARGE       the quick set omits the test in presets with sanitizers
 #   ONE_THREAD  omitted under the thread sanitizer
 #   KERNEL      like ONE_THREAD, and also runs at -O3 as layer.name.optimised, with the label full
 #   PLAIN       omitted under any sanitizer: the test observes what sanitizers change, differs from another test only
 #               by a type, or only evaluates types
+#   EXTENDED    the quick set omits some cases also when it compiles the test, because these take long to compile
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN;EXTENDED" "TIMEOUT"
+                        "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
      OR (SPAR_SANITIZE AND arg_PLAIN)
      OR (SPAR_SANITIZE MATCHES "thread" AND (arg_ONE_THREAD OR arg_KERNEL)))
@@ -94,6 +101,9 @@ function(spar_add_test path)
   if(arg_LARGE)
     spar_lighten(${test_target}_test)
   endif()
+  if(arg_EXTENDED)
+    spar_extend(${test_target}_test)
+  endif()
   add_test(NAME ${test_name} COMMAND ${test_target}_test)
   set_tests_properties(
     ${test_name}
@@ -103,6 +113,9 @@ function(spar_add_test path)
     spar_add_program(${test_target}_optimised SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
                      PRECOMPILED NONE FULL)
     target_compile_options(${test_target}_optimised PRIVATE -O3)
+    if(arg_EXTENDED)
+      spar_extend(${test_target}_optimised)
+    endif()
     add_test(NAME ${test_name}.optimised COMMAND ${test_target}_optimised)
     set_tests_properties(${test_name}.optimised PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;full")
   endif()
@@ -130,14 +143,14 @@ function(spar_add_fuzz_target name)
 endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
-#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY])
+#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY] [EXTENDED])
 # Adds the test layer.name.<flavour>.<p> for every MPI library and every number of ranks p; tests of FULL_RANKS have the
 # label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. The
 # quick set has hosts, and tests with ONE_LIBRARY, only for the first MPI library. With sanitizers, only the first MPI
 # library is tested. The program is a GoogleTest program with the main() of
 # tests/support/mpi_main.cpp, unless OWN_MAIN is given.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE;ONE_LIBRARY" "HOSTS;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE;ONE_LIBRARY;EXTENDED" "HOSTS;TIMEOUT"
                         "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
@@ -175,6 +188,9 @@ function(spar_add_mpi_test path)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     if(arg_LARGE)
       spar_lighten(${target})
+    endif()
+    if(arg_EXTENDED)
+      spar_extend(${target})
     endif()
     if(NOT arg_OWN_MAIN)
       target_link_libraries(${target} PRIVATE spar_test_base_${flavour} spar_test_support)
@@ -215,7 +231,8 @@ function(spar_add_mpi_test path)
 endfunction()
 
 # spar_add_compile_failure(name SOURCE file EXPECT regex)
-# Adds a test that compiling the file fails with a message that matches EXPECT, and succeeds with -DPOSITIVE_CONTROL.
+# Adds a test that compiling the file fails with a message that matches EXPECT and, with --full, that it succeeds with
+# -DPOSITIVE_CONTROL.
 function(spar_add_compile_failure name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;EXPECT" "")
   if(NOT SPAR_REPOSITORY_CHECKS)

@@ -98,9 +98,11 @@ TYPED_TEST_SUITE(dense_spans, algorithms);
 
 TYPED_TEST(dense_spans, sum) {
   check_dense<float, TypeParam>(spar::sum{}, exact_value<float>);
-  check_dense<double, TypeParam>(spar::sum{}, exact_value<double>);
-  check_dense<std::int32_t, TypeParam>(spar::sum{}, exact_value<std::int32_t>);
-  check_dense<std::int64_t, TypeParam>(spar::sum{}, exact_value<std::int64_t>);
+  if constexpr (compiles_all_cases) {
+    check_dense<double, TypeParam>(spar::sum{}, exact_value<double>);
+    check_dense<std::int32_t, TypeParam>(spar::sum{}, exact_value<std::int32_t>);
+    check_dense<std::int64_t, TypeParam>(spar::sum{}, exact_value<std::int64_t>);
+  }
 #ifdef SPAR_HAS_HALF
   check_dense<spar::half, TypeParam>(spar::sum{}, exact_value<spar::half>);
 #endif
@@ -108,7 +110,7 @@ TYPED_TEST(dense_spans, sum) {
 
 TYPED_TEST(dense_spans, average) {
   check_dense<float, TypeParam>(spar::average{}, exact_value<float>);
-  check_dense<std::int64_t, TypeParam>(spar::average{}, exact_value<std::int64_t>);
+  if constexpr (compiles_all_cases) check_dense<std::int64_t, TypeParam>(spar::average{}, exact_value<std::int64_t>);
 }
 
 TYPED_TEST(dense_spans, product) { check_dense<double, TypeParam>(spar::product{}, factor_value<double>); }

@@ -34,7 +34,17 @@ TYPED_TEST(faults, of_every_message_in_the_simulator) {
 }
 #endif
 
-TYPED_TEST(faults, of_some_messages_among_threads) {
+#if SPAR_ALL_CASES
+using collectives_among_threads = collectives;
+#else
+using collectives_among_threads = testing::Types<sparse<spar::ssar_split>, sparse<spar::sparcml>,
+                                                 feedback<spar::ok_topk<float>>, dense<spar::ring>, dense_on_tree>;
+#endif
+template <class Collective>
+struct faults_among_threads : faults<Collective> {};
+TYPED_TEST_SUITE(faults_among_threads, collectives_among_threads);
+
+TYPED_TEST(faults_among_threads, of_some_messages) {
   const std::uint64_t least = is_full() ? 29 : 101;
   std::uint64_t number = 0;
   for (const spar::rank_t ranks : {3, 4}) {

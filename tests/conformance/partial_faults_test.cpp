@@ -89,7 +89,16 @@ TYPED_TEST(partial_faults, of_every_message_in_the_simulator) {
 }
 #endif
 
-TYPED_TEST(partial_faults, of_some_messages_among_threads) {
+#if SPAR_ALL_CASES
+using collectives_among_threads = partial_collectives;
+#else
+using collectives_among_threads = testing::Types<dense_rounds<spar::majority>, sparse_rounds<spar::solo>>;
+#endif
+template <class Collective>
+struct partial_faults_among_threads : faults<Collective> {};
+TYPED_TEST_SUITE(partial_faults_among_threads, collectives_among_threads);
+
+TYPED_TEST(partial_faults_among_threads, of_some_messages) {
   std::uint64_t number = 0;
   for (const bool synchronous : {false, true}) {
     for (const std::size_t n : {200U, 20'000U}) { // enclosed in the message; read in the sender's memory

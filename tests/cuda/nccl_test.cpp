@@ -3,6 +3,7 @@
 #include "nccl_double.hpp"
 #include "on_ranks.hpp"
 #include "runtime_double.hpp"
+#include "support/extent.hpp"
 
 #include <spar/nccl.hpp>
 #include <spar/system/partial_allreduce.hpp>
@@ -108,7 +109,8 @@ void many_in_flight(net_type& net, std::uint64_t seed) {
 
 TEST(nccl, reduces_in_every_schedule) {
   constexpr std::uint64_t on_one_communicator = 10;
-  for (std::uint64_t seed = 1; seed <= 200 && !testing::Test::HasFailure(); ++seed) {
+  const std::uint64_t seeds = spar_test::runs_all_cases() ? 200 : 80;
+  for (std::uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
     const spar::nccl_options options{.eager_bytes = seed % 3 == 0 ? 4096U : 0U};
     run(static_cast<rank_t>(2 + seed % 4), seed, options, [&](net_type& net) {
       net.set_checksums(seed % 4 < 2);

@@ -84,10 +84,12 @@ TYPED_TEST(mpi_streams, sum_of_floats) {
                                       {0, 1, 3, p - 1, p, 100, 1000, 20'000});
 }
 
+#if SPAR_ALL_CASES
 TYPED_TEST(mpi_streams, average_of_doubles_with_wide_indices) {
   spar::mpi net{MPI_COMM_WORLD};
   check_streams<double, std::uint64_t>(net, TypeParam{}, spar::average{}, real_value<double>, {1, 100, 3000});
 }
+#endif
 
 template <class Algorithm>
 class mpi_integers : public testing::Test {};
@@ -101,11 +103,13 @@ TYPED_TEST(mpi_integers, maximum) {
                                              {1, 100, 5000});
 }
 
+#if SPAR_ALL_CASES
 TYPED_TEST(mpi_integers, an_operation_of_the_user) {
   spar::mpi net{MPI_COMM_WORLD};
   check_streams<std::int64_t, std::uint32_t>(net, TypeParam{}, greatest_divisor{}, positive_value<std::int64_t>,
                                              {1, 100, 5000});
 }
+#endif
 
 // --- dense ---
 

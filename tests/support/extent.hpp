@@ -16,6 +16,12 @@ inline constexpr bool is_shortened = true;
 inline constexpr bool is_shortened = false;
 #endif
 
+/// Whether to compile all cases, as scripts/test --full does. The quick set omits the cases under
+/// `#if SPAR_ALL_CASES` of the tests that tests/CMakeLists.txt marks EXTENDED.
+#ifdef SPAR_ALL_CASES
+inline constexpr bool compiles_all_cases = SPAR_ALL_CASES != 0;
+#endif
+
 /// Whether to run additional cases, as in scripts/test --full.
 inline bool is_full() { return !is_shortened && std::getenv("SPAR_FULL") != nullptr; }
 

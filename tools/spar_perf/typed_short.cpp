@@ -7,7 +7,7 @@ namespace spar::perf {
 #ifdef SPAR_HAS_HALF
 template std::unique_ptr<measurement> measurement_for<spar::half, std::uint32_t>(const measured_systems&);
 #endif
-#ifdef SPAR_HAS_BFLOAT16
+#if defined(SPAR_HAS_BFLOAT16) && !defined(SPAR_PERF_FEW_TYPES)
 template std::unique_ptr<measurement> measurement_for<spar::bfloat16, std::uint32_t>(const measured_systems&);
 #endif
 

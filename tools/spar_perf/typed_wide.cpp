@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiles all systems for 64-bit indices.
+#ifndef SPAR_PERF_FEW_TYPES
 #include "typed_measurement.hpp"
 
 namespace spar::perf {
@@ -8,3 +9,4 @@ template std::unique_ptr<measurement> measurement_for<float, std::uint64_t>(cons
 template std::unique_ptr<measurement> measurement_for<double, std::uint64_t>(const measured_systems&);
 
 } // namespace spar::perf
+#endif
