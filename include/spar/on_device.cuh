@@ -199,8 +199,8 @@ class on_device {
 /// call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values are not in
 /// memory of the current device, or if `net` has a progress thread. If CUDA fails, the communicator is aborted, because
 /// other ranks may wait, and `cuda_error` is thrown.
-template <communicates Net, element T, class Given, reduction<T> Op = sum>
-void allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
+template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
+void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
   on.template begin<Given>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(given), op); });
 }
 /// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same
@@ -223,8 +223,8 @@ template <communicates Net, element T, index_type Index, class Given = sparcml, 
 /// Starts such a call on dense values, and returns its handle (see `pending_on_device`). The values and the handle must
 /// stay valid until the call has ended. Several calls may be in flight; their work is in one stream, in the order in
 /// which messages arrive.
-template <communicates Net, element T, class Given, reduction<T> Op = sum>
-auto start_allreduce(on_device<Net>& on, device_span<T> x, Given given, Op op = {}) {
+template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
+auto start_allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
   const auto order = on.template begin<Given>(x);
   return pending_on_device<typename on_device<Net>::port_type>(
       order, start_allreduce(on.transport(), on.values(x), std::move(given), op));

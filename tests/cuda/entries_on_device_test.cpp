@@ -6,6 +6,7 @@
 #include <spar/collective/topk/quantile_owners.hpp>
 #include <spar/transport/counting.hpp>
 
+#include <deque>
 #include <tuple>
 
 namespace feedback_test {
@@ -13,12 +14,14 @@ namespace {
 
 class entries_on_device : public feedback {};
 
+/// Makes the calls that an `on_device` makes, because random rounding depends on the number of a call.
+const auto same_number_of_calls = [](spar::threads& net) { const spar::on_device gpu(net); };
+
 /// Calls of a composition with a residual on the host, and on a device on which the entries stay: equal bits of sums,
 /// residuals and states, whether ranks read each other's memory or messages travel through the host.
 template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
 void compare_on_device(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
   SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
-  const auto same_number_of_calls = [](spar::threads& net) { const spar::on_device gpu(net); }; // for random rounding
   const auto expected = on_the_host<T, Index>(ranks, n, parts, op, same_number_of_calls);
   static bool lends = false; // changes from call to call
   lends = !lends;
@@ -96,32 +99,41 @@ TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
   }
 }
 
-/// One object's calls reduce entries in turn on the host and on the device.
+/// One object's calls reduce entries in turn on the host and on the device, in two streams, without a wait between
+/// them.
 TEST_F(entries_on_device, may_change_their_place_from_call_to_call) {
   constexpr std::size_t n = 200;
-  cuda_double::reset(4);
-  const spar::ok_topk_allreduce<> parts{.select = {.k = 10, .period = 3}};
-  const auto expected = on_the_host<float, std::uint32_t>(3, n, parts, spar::sum{}, [](spar::threads&) {});
-  const auto got = on_ranks(3, [&](spar::threads& net) {
-    const stream works[2];
-    const device_array<float> x(std::vector<float>(n, -1));
-    spar::on_device gpu(net);
-    auto reduce = spar::with_device_feedback<float>(parts);
-    result all;
-    for (int step = 0; step < steps; ++step) {
-      const stream& work = works[step % 2];
-      x.write(work, gradient<float>(net.rank(), step, n));
-      if (step % 3 == 1)
-        reduce(net, spar::device_span(x.data(), n, work));
-      else
-        reduce(gpu, spar::device_span(x.data(), n, work));
-      all.push_back(bits(std::span<const float>(x.read(work))));
-    }
-    all.push_back(bits(std::span<const float>(cuda_double::values_at(reduce.residual(), n, works[1]))));
-    all.push_back(words(reduce.current_state()));
-    return all;
-  });
-  EXPECT_TRUE(got == expected);
+  using rounding = spar::storage::then<spar::storage::coo, spar::storage::qsgd<4>>; // changes the residual late
+  const auto parts = spar::compose(exact_topk{.k = 50}, rounding{}, spar::dsar_split{});
+  const auto expected = on_the_host<float, std::uint32_t>(1, n, parts, spar::sum{}, same_number_of_calls);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    cuda_double::reset(seed);
+    const auto got = on_ranks(1, [&](spar::threads& net) {
+      const stream works[2];
+      spar::on_device gpu(net);
+      auto reduce = spar::with_device_feedback<float>(parts);
+      std::deque<device_array<float>> x;
+      for (int step = 0; step < steps; ++step) {
+        const spar::device_span values(x.emplace_back(gradient<float>(0, step, n)).data(), n, works[step % 2]);
+        if (step % 3 == 1) {
+          reduce(net, values);
+          cuda_double::hold(true); // the work after the last wait may not have ended
+        } else {
+          reduce(gpu, values);
+          cuda_double::hold(false);
+        }
+      }
+      result all;
+      for (int step = 0; step < steps; ++step) {
+        const std::size_t at = static_cast<std::size_t>(step);
+        all.push_back(bits(std::span<const float>(x[at].read(works[step % 2]))));
+      }
+      all.push_back(bits(std::span<const float>(cuda_double::values_at(reduce.residual(), n, works[1]))));
+      all.push_back(words(reduce.current_state()));
+      return all;
+    });
+    EXPECT_TRUE(got == expected) << "seed " << seed;
+  }
 }
 
 /// The collective without a residual: dense values become the sum of the selected entries.
@@ -155,10 +167,11 @@ TEST_F(entries_on_device, are_reduced_as_streams_of_the_program) {
     const device_array<std::uint32_t> at(indices);
     const device_array<float> x(std::vector<float>(values.size(), 0));
     const stream work;
-    x.write(work, values); // the call must wait for it
     const auto mine = on_device_view::sparse(n, {at.data(), indices.size()}, {x.data(), values.size()});
     const auto compare_with = [&](const auto& algorithm, auto op) {
       const auto expected = spar::allreduce(net, spar::sparse_view(n, indices, values), algorithm, op);
+      x.write(work, values); // the call must wait for it
+      cuda_double::stall(work);
       const auto sum = spar::allreduce(gpu, mine, work, algorithm, op);
       const auto values_of = [&](const auto& s) { return cuda_double::values_at(s.values().data(), s.count(), work); };
       EXPECT_EQ(sum.is_dense(), expected.is_dense());

@@ -205,6 +205,28 @@ TEST_F(on_device_nccl, error_feedback_and_staged_allocate_only_while_nccl_is_idl
   }
 }
 
+/// The first two calls of an object allocate its residual, while many messages of other calls are in flight.
+TEST_F(on_device_nccl, residuals_are_allocated_only_while_nccl_is_idle) {
+  const auto parts = compose(spar::selector::exact_topk{.k = 60}, spar::recursive_doubling{});
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const auto ended = outcomes(3, seed, {.eager_bytes = 0}, [&](net_type& net) {
+      const device_array<float> x(values_of(net.rank(), 200));
+      spar::on_device gpu(net);
+      std::vector<std::vector<float>> on_host(6, values_of(net.rank(), 900));
+      std::vector<decltype(spar::start_allreduce(net, std::span(on_host[0]), spar::ring{}))> beside;
+      for (auto& values : on_host) beside.push_back(spar::start_allreduce(net, std::span(values), spar::ring{}));
+      for (std::uint64_t turn = 0; turn < 5 * seed; ++turn) net.progress(false);
+      for (int object = 0; object < 3; ++object) {
+        auto reduce = spar::with_device_feedback<float>(parts);
+        for (int call = 0; call < 2; ++call) reduce(gpu, spar::device_span(x.data(), 200));
+      }
+      for (auto& call : beside) call.wait();
+      return on_host[5];
+    });
+    for (const auto& o : ended) EXPECT_EQ(o.error, "") << "seed " << seed;
+  }
+}
+
 /// Rank 0 sends two messages of two pieces, to which the receiver gives places. The receiver's copies begin late.
 TEST_F(on_device_nccl, moves_several_pieces) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
