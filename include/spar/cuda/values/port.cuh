@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <memory_resource>
 #include <optional>
 #include <span>
@@ -155,22 +156,36 @@ class device_port : public decorated_port<Inner> {
     device_port* port_;
     outgoing* what_;
   };
-  class [[nodiscard]] received : public detail::forwarding_awaiter<inner_receive> {
+  /// Gives an arrival back. That of a receive that fails must not keep the memory of the sender, whose call would wait
+  /// for it.
+  struct end_arrival {
+    void operator()(arrival* of_failed_receive) const noexcept {
+      of_failed_receive->message.release();
+      of_failed_receive->in_use = false;
+    }
+  };
+  using arrival_owner = std::unique_ptr<arrival, end_arrival>;
+  struct arrival_base {
+    mutable arrival_owner host_; // null if the wrapped transport has the destination of the message
+  };
+  class [[nodiscard]] received : private arrival_base, // destroyed after the wrapped operation, which writes to it
+                                 public detail::forwarding_awaiter<inner_receive> {
    public:
     received(inner_receive by, device_port& port, message_buffer& in, arrival* host) noexcept
-        : received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in), host_(host) {}
+        : arrival_base{arrival_owner(host)}, received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}
     void await_resume() const {
       received::forwarding_awaiter::await_resume();
-      if (host_ != nullptr)
-        port_->to_device(*host_, *in_);
-      else if (in_->loan() != nullptr)
+      if (this->host_ != nullptr) {
+        port_->to_device(*this->host_, *in_);
+        if (in_->fits()) this->host_.release()->in_use = false; // `copied` keeps it until the copy has ended
+      } else if (in_->loan() != nullptr) {
         port_->borrow(*in_);
+      }
     }
 
    private:
     device_port* port_;
     message_buffer* in_;
-    arrival* host_;
   };
 
   bool agree_to_lend() {
@@ -204,7 +219,8 @@ class device_port : public decorated_port<Inner> {
   /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages
   /// of other ranks, which may wait for this one, when memory is allocated or freed.
   static void end_transfers([[maybe_unused]] void* self) noexcept {
-    if constexpr (carries) static_cast<device_port*>(self)->inner().wait_until_idle();
+    if constexpr (requires(Inner& net) { net.wait_until_idle(); })
+      static_cast<device_port*>(self)->inner().wait_until_idle();
   }
 
   // Messages that are lent.
@@ -260,6 +276,7 @@ class device_port : public decorated_port<Inner> {
     const bool on_device = from.on_device && !borrows;
     if (this->node().checksums() && !on_device) from.message.verify_payload();
     payload_views pieces = from.message.pieces();
+    in.check_sizes(pieces);
     if (borrows) {
       from.room = buffer<std::byte>(pinned_, padded_bytes(pieces));
       pieces = pack(pieces, from.room.data());
@@ -267,7 +284,6 @@ class device_port : public decorated_port<Inner> {
     }
     detail::start_copies(in, pieces, on_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice, values_->stream());
     from.copied.record(values_->stream());
-    from.in_use = false;
   }
   arrival* next_arrival() {
     const bool device = receives_on_device();
