@@ -18,6 +18,7 @@ void among_threads(Run run) {
     for (const bool synchronous : {false, true}) {
       spar::thread_group group(static_cast<spar::rank_t>(2 + seed % 3), {.synchronous = synchronous});
       group.run([&](spar::threads& net) { run(net, seed); });
+      EXPECT_FALSE(testing::Test::HasFailure()) << "seed " << seed << (synchronous ? ", synchronous" : "");
     }
   }
 }

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <memory>
 #include <memory_resource>
 #include <optional>
 #include <span>
@@ -158,13 +157,21 @@ class device_port : public decorated_port<Inner> {
   };
   /// Gives an arrival back. That of a receive that fails must not keep the memory of the sender, whose call would wait
   /// for it.
-  struct end_arrival {
-    void operator()(arrival* of_failed_receive) const noexcept {
-      of_failed_receive->message.release();
-      of_failed_receive->in_use = false;
+  class arrival_owner {
+   public:
+    explicit arrival_owner(arrival* owned) noexcept : owned_(owned) {}
+    arrival_owner(arrival_owner&& other) noexcept : owned_(other.release()) {}
+    ~arrival_owner() {
+      if (owned_ == nullptr) return;
+      owned_->message.release();
+      owned_->in_use = false;
     }
+    [[nodiscard]] arrival* get() const noexcept { return owned_; }
+    [[nodiscard]] arrival* release() noexcept { return std::exchange(owned_, nullptr); }
+
+   private:
+    arrival* owned_;
   };
-  using arrival_owner = std::unique_ptr<arrival, end_arrival>;
   struct arrival_base {
     mutable arrival_owner host_; // null if the wrapped transport has the destination of the message
   };
@@ -175,8 +182,8 @@ class device_port : public decorated_port<Inner> {
         : arrival_base{arrival_owner(host)}, received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}
     void await_resume() const {
       received::forwarding_awaiter::await_resume();
-      if (this->host_ != nullptr) {
-        port_->to_device(*this->host_, *in_);
+      if (this->host_.get() != nullptr) {
+        port_->to_device(*this->host_.get(), *in_);
         if (in_->fits()) this->host_.release()->in_use = false; // `copied` keeps it until the copy has ended
       } else if (in_->loan() != nullptr) {
         port_->borrow(*in_);
