@@ -5,6 +5,7 @@
 
 #include <spar/collective/topk/quantile_owners.hpp>
 #include <spar/transport/counting.hpp>
+#include <spar/transport/faulty.hpp>
 
 #include <deque>
 #include <tuple>
@@ -226,7 +227,8 @@ TEST_F(entries_on_device, travel_in_the_messages_of_the_host) {
   const spar::ok_topk_allreduce<> parts{.select = {.k = 20, .period = 2}};
   const auto traffic = [&](auto call) {
     return on_ranks(3, [&](spar::threads& net) {
-      spar::counting counted(net); // lends no memory
+      spar::faulty<spar::threads> reads_payloads(net, {}); // so no memory is lent
+      spar::counting counted(reads_payloads);
       const auto sums = call(counted);
       return std::tuple(sums, counted.sent().messages, counted.sent().bytes, counted.received().bytes);
     });
