@@ -224,6 +224,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   constexpr std::size_t page = 4096;
   bytes = (bytes + page - 1) / page * page;
+  if (bytes > std::size_t{1} << 32) return last_error = cudaErrorMemoryAllocation;
   *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*p == MAP_FAILED) return cudaErrorMemoryAllocation;
   device_memory[static_cast<char*>(*p)] = bytes;

@@ -85,6 +85,7 @@ class device_array {
   ~device_array() { cudaFree(data_); }
 
   [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
   /// Work of the device that overwrites the array.
   void write(cudaStream_t stream, std::vector<T> values) const {
     put(stream, [to = data_, values] { std::copy(values.begin(), values.end(), to); });

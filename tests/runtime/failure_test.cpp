@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Deadlines, aborts, and the end of a communicator, with in-process and simulated ranks.
+#include "support/failures.hpp"
 #include "support/ranks.hpp"
 
 #include <gtest/gtest.h>
@@ -18,49 +19,9 @@
 namespace spar_test {
 namespace {
 
-constexpr std::size_t sizes[] = {10, 100'000};
-
-/// Returns the text of what `call` throws, or an empty text. Whatever is thrown must be of type `Expected` or
-/// peer_failed.
-template <class Expected, class Call>
-std::string text_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& e) {
-    EXPECT_TRUE(dynamic_cast<const Expected*>(&e) != nullptr || dynamic_cast<const spar::peer_failed*>(&e) != nullptr)
-        << e.what();
-    return e.what();
-  }
-  return {};
-}
-
-TEST(deadline, a_silent_rank_is_named) {
-  for (const std::size_t n : sizes) {
-    for (const bool synchronous : {false, true}) {
-      spar::thread_group group{4, {.synchronous = synchronous}};
-      group.run([&](spar::threads& net) {
-        if (net.rank() == 2) return;
-        net.set_deadline(0.1);
-        std::vector<float> x(n, 1.0F);
-        const auto call = [&] { spar::allreduce(net, std::span(x), spar::recursive_doubling{}); };
-        const std::string text = text_of<spar::timeout>(call);
-        EXPECT_NE(text.find("0.1 s"), std::string::npos) << text;
-        EXPECT_TRUE(net.dead());
-        EXPECT_NE(text_of<spar::peer_failed>(call).find("communicator is dead"), std::string::npos);
-      });
-    }
-  }
-}
-
+TEST(deadline, a_silent_rank_is_named) { a_silent_rank_is_named<in_host_memory>(); }
 TEST(deadline, is_not_over_for_a_rank_that_is_only_late) {
-  spar::thread_group group{3};
-  group.run([&](spar::threads& net) {
-    net.set_deadline(20);
-    if (net.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    std::vector<float> x(100, 1.0F);
-    spar::allreduce(net, std::span(x));
-    EXPECT_EQ(x[0], 3.0F);
-  });
+  the_deadline_is_not_over_for_a_rank_that_is_only_late<in_host_memory>();
 }
 
 TEST(deadline, is_looked_at_by_polling_too) {
@@ -264,22 +225,10 @@ TEST(deadline, is_noticed_whatever_the_rounding_of_its_time) {
 }
 
 TEST(abort, reaches_those_who_wait_and_those_who_call_later) {
-  for (const std::size_t n : sizes) {
-    for (const bool synchronous : {false, true}) {
-      spar::thread_group group{5, {.synchronous = synchronous}};
-      const std::string reason = "the disk is full" + std::string(200, '!');
-      group.run([&](spar::threads& net) {
-        std::vector<float> x(n, 1.0F);
-        const auto call = [&] { spar::allreduce(net, std::span(x)); };
-        if (net.rank() == 3) spar::abort(net, reason);
-        const std::string text = text_of<spar::peer_failed>(call);
-        EXPECT_NE(text.find("rank 3"), std::string::npos) << text;
-        EXPECT_NE(text.find(reason), std::string::npos) << text;
-        EXPECT_EQ(text_of<spar::peer_failed>(call), text);
-      });
-    }
-  }
+  an_abort_reaches_those_who_wait_and_those_who_call_later<in_host_memory>();
 }
+
+TEST(abort, lets_values_be_freed) { values_may_be_freed_once_their_call_has_failed<in_host_memory>(); }
 
 /// Several calls are in flight when rank 1 aborts; a coroutine that waits for one of them gets the error.
 struct aborted_in_flight {
@@ -316,29 +265,7 @@ TEST(abort, ends_every_call_in_flight) {
   }
 }
 
-TEST(abort, by_cancelling_a_call) {
-  for (const std::size_t n : sizes) {
-    for (const bool synchronous : {false, true}) {
-      spar::thread_group group{3, {.synchronous = synchronous}};
-      std::atomic<bool> cancelled{false};
-      group.run([&](spar::threads& net) {
-        while (net.rank() == 2 && !cancelled) std::this_thread::yield(); // the call cannot end before rank 2 joins
-        std::vector<float> x(n, 1.0F);
-        const std::string text = text_of<spar::peer_failed>([&] {
-          auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
-          if (net.rank() == 1) {
-            call.cancel();
-            cancelled = true;
-            if (n == sizes[0]) return; // destroys the handle without waiting, too
-          }
-          call.wait();
-        });
-        if (net.rank() == 1 && n == sizes[0]) return;
-        EXPECT_NE(text.find("a call was cancelled"), std::string::npos) << text;
-      });
-    }
-  }
-}
+TEST(abort, by_cancelling_a_call) { a_cancelled_call_ends_on_all_ranks<in_host_memory>(); }
 
 /// Rank 1 keeps a buffer of rank 0 until rank 2 sends as well, which never happens. Rank 1 aborts and makes no further
 /// call, so the abort must give the buffer back.

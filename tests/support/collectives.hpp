@@ -4,6 +4,7 @@
 #pragma once
 
 #include "support/compositions.hpp"
+#include "support/values.hpp"
 
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
@@ -94,10 +95,10 @@ template <class Algorithm>
 struct dense {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
-    std::vector<float> x = mine->dense;
-    auto pending = spar::start_allreduce(net, std::span(x), Algorithm{});
+    call_values<Net> x(net, mine->dense);
+    auto pending = spar::start_allreduce(net, x.span(), Algorithm{});
     co_await std::move(pending);
-    co_return bits_of(x);
+    co_return bits_of(x.read());
   }
 };
 struct sparse_reduce_scatter {
@@ -189,10 +190,10 @@ struct dense_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
-    std::vector<float> x = mine->dense;
-    auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce(plan));
+    call_values<Net> x(net, mine->dense);
+    auto pending = spar::start_allreduce(net, x.span(), spar::flexreduce(plan));
     co_await std::move(pending);
-    co_return bits_of(x);
+    co_return bits_of(x.read());
   }
 };
 struct sparse_by_quantiles_on_tree {
@@ -231,10 +232,10 @@ struct compressed_on_tree {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
-    std::vector<float> x = mine->dense;
-    auto pending = spar::start_allreduce(net, std::span(x), spar::flexreduce(plan, spar::storage::bfloat16{}));
+    call_values<Net> x(net, mine->dense);
+    auto pending = spar::start_allreduce(net, x.span(), spar::flexreduce(plan, spar::storage::bfloat16{}));
     co_await std::move(pending);
-    co_return bits_of(x);
+    co_return bits_of(x.read());
   }
 };
 

@@ -80,11 +80,12 @@ struct two_calls {
   const std::vector<input>* inputs;
   std::vector<rank_outcome>* outcomes;
   double deadline;
+  bool checksums = true;
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     net.set_deadline(deadline);
-    net.set_checksums(true);
+    net.set_checksums(checksums);
     const double begun = net.now();
     const auto rank = static_cast<std::size_t>(net.rank());
     rank_outcome& its = (*outcomes)[rank];
@@ -119,6 +120,8 @@ struct setting {
   double deadline = 1;
   spar::rank_t faulty_rank = 0;
   std::optional<spar::fault> fault{};
+  bool checksums = true;
+  bool spare_headers = false; // whether a receiver may not need the header of a message, which another one contains
 
   [[nodiscard]] std::vector<spar::fault> plan(spar::rank_t rank) const {
     if (!fault || rank != faulty_rank) return {};
@@ -176,25 +179,29 @@ std::vector<rank_outcome> simulate(const setting& s) {
   return outcomes;
 }
 
-template <class Collective>
+template <class Collective, class Place = in_host_memory>
 std::vector<rank_outcome> run_as_threads(const setting& s) {
   const auto inputs = inputs_of(s);
   std::vector<rank_outcome> outcomes(inputs.size());
-  const two_calls<Collective> program{&inputs, &outcomes, s.deadline};
+  const two_calls<Collective> program{&inputs, &outcomes, s.deadline, s.checksums};
   spar::thread_group group(s.ranks, {.synchronous = s.synchronous});
   group.run([&](spar::threads& inner) {
-    spar::faulty<spar::threads> net(inner, s.plan(inner.rank()));
-    if constexpr (waits_idly<Collective>) {
-      const auto calls = program(net);
-      const bool may_wait = s.fault && s.fault->what == spar::fault::kind::crash;
-      for (const double end = net.now() + (may_wait ? 0.5 : 30); !calls.done(); std::this_thread::yield()) {
-        if (net.now() > end) spar::abort(net, given_up);
-        net.progress(false);
+    std::vector<spar::fault> plan = s.plan(inner.rank());
+    for (spar::fault& f : plan) f = Place::after_start(f, inner.rank(), s.ranks);
+    spar::faulty<spar::threads> bad(inner, plan);
+    Place::on(bad, [&](auto& net) {
+      if constexpr (waits_idly<Collective>) {
+        const auto calls = program(net);
+        const bool may_wait = s.fault && s.fault->what == spar::fault::kind::crash;
+        for (const double end = net.now() + (may_wait ? 0.5 : 30); !calls.done(); std::this_thread::yield()) {
+          if (net.now() > end) spar::abort(net, given_up);
+          net.progress(false);
+        }
+      } else {
+        spar::run_until_done(net, program(net));
       }
-    } else {
-      spar::run_until_done(net, program(net));
-    }
-    while (net.holds_back() && !inner.dead()) net.progress(false);
+      while (bad.holds_back() && !inner.dead()) net.progress(false);
+    });
   });
   return outcomes;
 }
@@ -227,9 +234,10 @@ inline void expect_same(const std::vector<rank_outcome>& is, const std::vector<r
 template <class Collective>
 void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vector<rank_outcome>& clean,
            double slack) {
-  if (empty_payloads<Collective> && s.fault->what == spar::fault::kind::corrupt_payload && all_right(is)) {
-    return expect_same(is, clean);
-  }
+  const auto what = s.fault->what;
+  const bool may_go_unnoticed = (empty_payloads<Collective> && what == spar::fault::kind::corrupt_payload) ||
+                                (s.spare_headers && what == spar::fault::kind::corrupt_header);
+  if (may_go_unnoticed && all_right(is)) return expect_same(is, clean);
   bool noticed = false;
   const auto faulty_rank = static_cast<std::size_t>(s.faulty_rank);
   for (std::size_t r = 0; r < is.size(); ++r) {
@@ -264,7 +272,9 @@ void judge(const setting& s, const std::vector<rank_outcome>& is, const std::vec
   if (is_damage(s)) {
     EXPECT_EQ(is[faulty_rank].first.how, ending::corrupt);
   } else if (!is_harmless(s)) {
-    EXPECT_TRUE(noticed);
+    std::string texts; // of all ranks
+    for (const rank_outcome& r : is) texts += r.first.text + " | " + r.second.text + '\n';
+    EXPECT_TRUE(noticed) << texts;
   }
 }
 

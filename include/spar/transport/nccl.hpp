@@ -5,7 +5,6 @@
 
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
-#include <spar/core/util/fnv1a.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/operation.hpp>
@@ -15,6 +14,7 @@
 #include <spar/transport/nccl/agreement.hpp>
 #include <spar/transport/nccl/communicator.hpp>
 #include <spar/transport/nccl/memory.hpp>
+#include <spar/transport/nccl/share_id.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
 #include <coroutine>
@@ -35,31 +35,6 @@ namespace spar {
 struct nccl_options {
   std::size_t eager_bytes = 4096; ///< payloads of at most this size travel over the control transport
 };
-
-namespace detail {
-
-/// A collective by which all ranks get the NCCL id of rank 0.
-struct share_nccl_id {
-  template <transport Net>
-  task<void> operator()(channel<Net> net, ncclUniqueId* id) const {
-    const std::span<ncclUniqueId> all(id, 1);
-    if (net.rank() == 0) {
-      for (rank_t peer = 1; peer < net.size(); ++peer) {
-        auto sending = net.send(peer, {.format = wire_format::encoded, .count = 1, .pieces = {std::as_bytes(all)}});
-        co_await sending;
-      }
-    } else {
-      message_buffer in(net.memory());
-      in.place(0, all);
-      auto receiving = net.receive(0, in);
-      co_await receiving;
-    }
-  }
-  static constexpr signature agreed{
-      .digest = fnv1a("spar::nccl"), .element = element_code::uint32, .dimension = sizeof(ncclUniqueId)};
-};
-
-} // namespace detail
 
 /// The transport of `nccl`. A payload of more than `eager_bytes` bytes is announced over the transport Control; then
 /// both ends agree on an epoch (see transport/nccl/agreement.hpp) by control messages, and submit the transfer to NCCL.
@@ -122,10 +97,10 @@ class nccl_port : public decorated_port<Control> {
   /// payload. The payload of a send must exist until its call ends; if the call fails, until `wait_until_idle` has
   /// returned.
   auto send(const message_pieces& out, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
-    return started(ship(out, peer, tag, values));
+    return started(*this, tag, ship(out, peer, tag, values));
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
-    return started(fetch(in, peer, tag, values));
+    return started(*this, tag, fetch(in, peer, tag, values));
   }
 
   /// Does not block while this rank has work for NCCL or transfers in flight, because only polling completes them.
@@ -176,64 +151,95 @@ class nccl_port : public decorated_port<Control> {
   /// A send or a receive, which is a coroutine. Awaited through constant references by the awaiters that wrap it.
   class [[nodiscard]] started {
    public:
-    explicit started(task<void>&& work) noexcept : work_(std::move(work)) {}
+    started(nccl_port& net, tag_t tag, task<void>&& work) noexcept : net_(&net), tag_(tag), work_(std::move(work)) {}
     [[nodiscard]] bool await_ready() const noexcept { return work_.await_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
-    void await_resume() const { work_.await_resume(); }
+    /// If another operation of the same call has failed on this rank, throws its error instead of `peer_failed`.
+    void await_resume() const {
+      try {
+        work_.await_resume();
+      } catch (const peer_failed&) {
+        if (net_->failed_ && sequence_of(net_->failed_tag_) == sequence_of(tag_)) std::rethrow_exception(net_->failed_);
+        throw;
+      }
+    }
 
    private:
+    nccl_port* net_;
+    tag_t tag_;
     mutable task<void> work_;
   };
+  /// Called with the exception that ends an operation, which its call may await only later: aborts at once.
+  [[noreturn, gnu::cold]] void fail(tag_t tag) {
+    if (!failed_) {
+      failed_ = std::current_exception();
+      failed_tag_ = tag;
+    }
+    abort_and_rethrow(inner());
+  }
 
   task<void> ship(message_pieces out, rank_t peer, tag_t tag, cudaStream_t values) {
-    if (out.head.payload_bytes() <= options_.eager_bytes) {
-      void* const copy = out.on_device ? memory_.to_host(out, values, [this] { wait_until_idle(); }) : nullptr;
-      if (copy != nullptr && node().checksums()) out.add_payload_checksum();
-      auto sending = inner().send(out, peer, tag);
-      co_await sending;
-      detail::recycled_memory::lease::give_back(copy); // not after a failure, because the peer may still read it
-      co_return;
-    }
-    transfer* const t = begin(false, peer, tag, out.head, out.on_device);
-    operation<nccl_port, transfer> sent(*this, t);
-    t->pieces = out.pieces;
-    if (t->on_device) t->ready.record(values);
-    transfers_.announce(*t, rank());
+    try {
+      if (out.head.payload_bytes() <= options_.eager_bytes) {
+        void* const copy = out.on_device ? memory_.to_host(out, values, [this] { wait_until_idle(); }) : nullptr;
+        if (copy != nullptr && node().checksums()) out.add_payload_checksum();
+        auto sending = inner().send(out, peer, tag);
+        co_await sending;
+        detail::recycled_memory::lease::give_back(copy); // not after a failure, because the peer may still read it
+        co_return;
+      }
+      transfer* const t = begin(false, peer, tag, out.head, out.on_device);
+      operation<nccl_port, transfer> sent(*this, t);
+      t->pieces = out.pieces;
+      if (t->on_device) t->ready.record(values);
+      transfers_.announce(*t, rank());
 
-    detail::nccl_announcement announcement{.head = out.head, .id = t->id};
-    announcement.checksum = announcement.expected_checksum();
-    message_pieces envelope{out.head, {std::as_bytes(std::span(&announcement, 1))}};
-    envelope.head.format = announcement.format;
-    envelope.head.lengths = {sizeof(announcement), 0, 0};
-    auto announcing = inner().send(envelope, peer, tag);
-    co_await announcing;
-    co_await sent;
+      detail::nccl_announcement announcement{.head = out.head, .id = t->id};
+      announcement.checksum = announcement.expected_checksum();
+      message_pieces envelope{out.head, {std::as_bytes(std::span(&announcement, 1))}};
+      envelope.head.format = announcement.format;
+      envelope.head.lengths = {sizeof(announcement), 0, 0};
+      auto announcing = inner().send(envelope, peer, tag);
+      co_await announcing;
+      co_await sent;
+    } catch (const peer_failed&) {
+      throw;
+    } catch (...) {
+      fail(tag);
+    }
   }
 
   task<void> fetch(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values) {
-    message_buffer envelope(this->memory());
-    auto receiving = inner().receive(envelope, peer, tag);
-    co_await receiving;
-    in.arrived() = envelope.head();
-    if (envelope.head().format != detail::nccl_announcement::format) {
-      if (!in.fits()) co_return;
-      if (in.on_device()) {
-        if (node().checksums()) envelope.verify_payload();
-        memory_.to_device(envelope.pieces(), in, values, [this] { wait_until_idle(); });
-      } else {
-        in.copy_from(envelope.pieces());
+    try {
+      message_buffer envelope(this->memory());
+      auto receiving = inner().receive(envelope, peer, tag);
+      co_await receiving;
+      in.arrived() = envelope.head();
+      if (envelope.head().format != detail::nccl_announcement::format) {
+        if (!in.fits()) co_return;
+        in.check_sizes(envelope.pieces());
+        if (in.on_device()) {
+          if (node().checksums()) envelope.verify_payload();
+          memory_.to_device(envelope.pieces(), in, values, [this] { wait_until_idle(); });
+        } else {
+          in.copy_from(envelope.pieces());
+        }
+        co_return;
       }
-      co_return;
+      const std::uint64_t id = read_announcement(envelope, in.arrived());
+      envelope.release();
+      if (!in.fits()) co_return; // the channel aborts the communicator
+      transfer* const t = begin(true, peer, tag, in.head(), in.on_device());
+      operation<nccl_port, transfer> received(*this, t);
+      transfers_.offer(*t, id);
+      notify_peer(detail::nccl_note::kind::offer, *t);
+      co_await received;
+      detail::nccl_memory::deliver(*t, in, values);
+    } catch (const peer_failed&) {
+      throw;
+    } catch (...) {
+      fail(tag);
     }
-    const std::uint64_t id = read_announcement(envelope, in.arrived());
-    envelope.release();
-    if (!in.fits()) co_return; // the channel aborts the communicator
-    transfer* const t = begin(true, peer, tag, in.head(), in.on_device());
-    operation<nccl_port, transfer> received(*this, t);
-    transfers_.offer(*t, id);
-    notify_peer(detail::nccl_note::kind::offer, *t);
-    co_await received;
-    detail::nccl_memory::deliver(*t, in, values);
   }
 
   /// Stores in `head` the header of the announced message, and returns the number of its transfer.
@@ -400,6 +406,8 @@ class nccl_port : public decorated_port<Control> {
   std::vector<transfer*> due_; // the transfers of one group
   group* launching_ = nullptr; // submitted, but perhaps not yet in the stream
   bool reads_freed_memory_ = false;
+  std::exception_ptr failed_; // the error of the first operation that has failed on this rank
+  tag_t failed_tag_ = 0;      // the tag of this operation
   detail::record_queue<group> in_flight_;
   detail::control_subscriber subscriber_;
 };

@@ -144,22 +144,40 @@ class device_port : public decorated_port<Inner> {
     device_port* port_;
     outgoing* what_;
   };
-  class [[nodiscard]] received : public detail::forwarding_awaiter<inner_receive> {
+  /// Owns the arrival of a receive; null if the wrapped transport writes to the destination. That of a receive that
+  /// fails must not keep the memory of the sender, whose call would wait for it.
+  class arrival_owner {
+   public:
+    explicit arrival_owner(arrival* owned) noexcept : owned_(owned) {}
+    arrival_owner(arrival_owner&& other) noexcept : owned_(std::exchange(other.owned_, nullptr)) {}
+    ~arrival_owner() {
+      if (owned_ == nullptr) return;
+      owned_->message.release();
+      owned_->in_use = false;
+    }
+
+   protected:
+    mutable arrival* owned_;
+  };
+  class [[nodiscard]] received : private arrival_owner, // destroyed after the wrapped operation, which writes to it
+                                 public detail::forwarding_awaiter<inner_receive> {
    public:
     received(inner_receive by, device_port& port, message_buffer& in, arrival* host) noexcept
-        : received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in), host_(host) {}
+        : arrival_owner(host), received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}
     void await_resume() const {
       received::forwarding_awaiter::await_resume();
-      if (host_ != nullptr)
-        port_->to_device(*host_, *in_);
-      else if (in_->loan() != nullptr)
+      if (this->owned_ != nullptr) {
+        port_->to_device(*this->owned_, *in_);
+        // Once the copy has ended, which `copied` tells, another receive uses the arrival.
+        if (in_->fits()) std::exchange(this->owned_, nullptr)->in_use = false;
+      } else if (in_->loan() != nullptr) {
         port_->borrow(*in_);
+      }
     }
 
    private:
     device_port* port_;
     message_buffer* in_;
-    arrival* host_;
   };
 
   bool agree_to_lend() {
@@ -193,7 +211,8 @@ class device_port : public decorated_port<Inner> {
   /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages
   /// of other ranks, which may wait for this one, when memory is allocated or freed.
   static void end_transfers([[maybe_unused]] void* self) noexcept {
-    if constexpr (carries) static_cast<device_port*>(self)->inner().wait_until_idle();
+    if constexpr (requires(Inner& net) { net.wait_until_idle(); })
+      static_cast<device_port*>(self)->inner().wait_until_idle();
   }
 
   // Messages that are lent.
@@ -249,6 +268,7 @@ class device_port : public decorated_port<Inner> {
     const bool on_device = from.on_device && !borrows;
     if (this->node().checksums() && !on_device) from.message.verify_payload();
     payload_views pieces = from.message.pieces();
+    in.check_sizes(pieces);
     if (borrows) {
       from.room = buffer<std::byte>(pinned_, padded_bytes(pieces));
       pieces = pack(pieces, from.room.data());
@@ -256,7 +276,6 @@ class device_port : public decorated_port<Inner> {
     }
     detail::start_copies(in, pieces, on_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice, values_->stream());
     from.copied.record(values_->stream());
-    from.in_use = false;
   }
   arrival* next_arrival() {
     const bool device = receives_on_device();

@@ -265,6 +265,17 @@ class message_buffer {
     }
   }
 
+  /// Throws `corrupt_message` unless the pieces that have arrived have the sizes that the header names. Called before
+  /// the pieces are copied to memory of these sizes, because the channel checks the header only later.
+  void check_sizes(const payload_views& pieces) const {
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      if (head_.lengths[i] != pieces[i].size()) {
+        raise<corrupt_message>({"the header of a message names ", head_.lengths[i], " bytes for piece ", i,
+                                ", but the piece has ", pieces[i].size(), " bytes"});
+      }
+    }
+  }
+
   /// Returns the memory for piece `i`, whose size is in the header that has arrived. Pieces for which `place` has not
   /// chosen a place share a block of memory from the pool.
   std::span<std::byte> destination(std::size_t i) {
