@@ -7,6 +7,9 @@
 
 #include <spar/mpi.hpp>
 #include <spar/on_device.cuh>
+#include <spar/transport/counting.hpp>
+#include <spar/transport/faulty.hpp>
+#include <spar/transport/tracing.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -39,6 +42,35 @@ void compare(spar::mpi& net, std::size_t n, const Algorithm& algorithm) {
   x.write(work, values_of(net.rank(), n));
   for (int call = 0; call < 2; ++call) spar::allreduce(gpu, spar::device_span(x.data(), n, work), algorithm);
   EXPECT_EQ(x.read(work), expected);
+}
+
+/// A decorator that only observes leaves large messages in device memory, one that reads payloads does not.
+TEST(on_device_mpi, sends_from_device_memory_below_counting_and_tracing) {
+  on_host::put = cuda_double::put;
+  cuda_double::reset(1);
+  mpi_double::takes_device_memory = true;
+  spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 1 << 20});
+  const std::size_t n = 2000 * static_cast<std::size_t>(net.size());
+  const auto messages = static_cast<std::uint64_t>(2 * (net.size() - 1));
+  const auto call = [&](auto& decorated) {
+    const stream work;
+    const device_array<float> x(values_of(net.rank(), n));
+    spar::on_device gpu(decorated);
+    mpi_double::sent = mpi_double::received = 0;
+    spar::allreduce(gpu, spar::device_span(x.data(), n, work), spar::ring{});
+    return x.read(work);
+  };
+  spar::counting counted(net);
+  spar::tracing traced(counted);
+  const auto got = call(traced);
+  EXPECT_EQ(counted.sent(), (spar::counted_traffic{.messages = messages, .bytes = messages * 8000}));
+  EXPECT_EQ(counted.received(), counted.sent());
+  EXPECT_EQ(mpi_double::sent, static_cast<int>(messages));
+  EXPECT_EQ(mpi_double::received, static_cast<int>(messages));
+  spar::faulty reads_payloads(net, {});
+  EXPECT_EQ(call(reads_payloads), got);
+  EXPECT_EQ(mpi_double::sent + mpi_double::received, 0);
+  on_host::put = nullptr;
 }
 
 /// Makes calls with small messages, which are part of an envelope, and with large ones, which travel in segments.

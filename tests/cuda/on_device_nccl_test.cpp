@@ -6,6 +6,9 @@
 #include <spar/cuda.hpp>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
+#include <spar/transport/counting.hpp>
+#include <spar/transport/faulty.hpp>
+#include <spar/transport/tracing.hpp>
 
 #include <gtest/gtest.h>
 
@@ -93,6 +96,41 @@ TEST_F(on_device_nccl, keeps_large_payloads_in_device_memory) {
   }
 }
 
+/// What `counting` counts is what NCCL gets from device memory. (Four bytes of page-locked memory belong to each
+/// `on_device`.) A `faulty`, which reads payloads, makes them travel through the host.
+TEST_F(on_device_nccl, carries_payloads_below_counting_and_tracing) {
+  constexpr std::size_t n = 600;
+  const auto expected =
+      outcomes(3, 1, {.eager_bytes = SIZE_MAX}, [](net_type& net) { return reduce_on_host(net, n, spar::ring{}); });
+  for (const bool reads_payloads : {false, true}) {
+    const auto got = outcomes(3, 1, {.eager_bytes = 0}, [&](net_type& net) {
+      const stream work;
+      const device_array<float> x(values_of(net.rank(), n));
+      const spar::device_span values(x.data(), n, work);
+      spar::tracing traced(net);
+      spar::counting counted(traced);
+      if (reads_payloads) {
+        spar::faulty bad(counted, {});
+        spar::on_device gpu(bad);
+        for (int call = 0; call < 2; ++call) spar::allreduce(gpu, values, spar::ring{});
+      } else {
+        spar::on_device gpu(counted);
+        for (int call = 0; call < 2; ++call) spar::allreduce(gpu, values, spar::ring{});
+      }
+      EXPECT_EQ(counted.sent(), (spar::counted_traffic{.messages = 8, .bytes = 8 * 800}));
+      EXPECT_EQ(counted.received(), counted.sent());
+      EXPECT_EQ(cuda_double::pinned_bytes() > 3 * sizeof(std::uint32_t), reads_payloads);
+      return x.read(work);
+    });
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(got[r].error, "");
+      EXPECT_EQ(got[r].did.sends, 8U);
+      EXPECT_EQ(got[r].did.bytes_sent, 8U * 800);
+      EXPECT_TRUE(got[r].values == expected[r].values);
+    }
+  }
+}
+
 TEST_F(on_device_nccl, uses_buffers_again) {
   for (const std::size_t eager : {0U, 10'000U}) {
     outcomes(3, 1, {.eager_bytes = eager}, [](net_type& net) {
@@ -144,6 +182,24 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
       EXPECT_EQ(got[r].error, "");
       EXPECT_TRUE(got[r].values == expected[r].values) << "seed " << seed;
     }
+  }
+}
+
+TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle_above_a_decorator) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const auto ended = outcomes(3, seed, {.eager_bytes = 0}, [](net_type& net) {
+      const device_array<float> x(values_of(net.rank(), 300));
+      auto on_host = values_of(net.rank(), 2000);
+      auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
+      {
+        spar::faulty reads_payloads(net, {});
+        spar::on_device gpu(reads_payloads);
+        spar::allreduce(gpu, spar::device_span(x.data(), 300), compose(spar::storage::bfloat16{}, spar::ring{}));
+      }
+      beside.wait();
+      return x.read(nullptr);
+    });
+    for (const outcome& o : ended) EXPECT_EQ(o.error, "");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <spar/system/flexreduce.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
+#include <spar/transport/tracing.hpp>
 
 #ifdef SPAR_HAS_ZFP
 #include <spar/cuda/values/zfp.cuh>
@@ -231,13 +232,40 @@ TEST_F(on_device, runs_several_calls_at_once) {
 TEST_F(on_device, lets_ranks_without_a_gpu_take_part_if_no_memory_is_lent) {
   const std::size_t n = 200;
   const auto got = on_ranks(3, [&](spar::threads& net) {
-    spar::counting counted(net); // a decorator lends no memory
-    if (net.rank() != 1) return on_a_device<float>(counted, n, spar::ring{}, spar::sum{}, 2, false);
+    spar::faulty reads_payloads(net, {});
+    if (net.rank() != 1) return on_a_device<float>(reads_payloads, n, spar::ring{}, spar::sum{}, 2, false);
     auto x = values_of<float>(net.rank(), n);
-    for (int call = 0; call < 2; ++call) spar::allreduce(counted, std::span(x), spar::ring{});
+    for (int call = 0; call < 2; ++call) spar::allreduce(reads_payloads, std::span(x), spar::ring{});
     return x;
   });
   EXPECT_EQ(got, on_the_host<float>(3, n, spar::ring{}, spar::sum{}, 2));
+}
+
+/// Decorators that only observe: messages stay in device memory, so there is no page-locked memory for them (four bytes
+/// belong to each object). The ring sends 2 (P - 1) messages of n / P values from each rank.
+TEST_F(on_device, lends_below_counting_and_tracing) {
+  const std::size_t n = 600;
+  const auto expected = on_the_host<float>(3, n, spar::ring{}, spar::sum{}, 2);
+  const auto got = on_ranks(3, [&](spar::threads& net) {
+    spar::counting counted(net);
+    spar::tracing traced(counted);
+    const stream work;
+    const device_array<float> x(values_of<float>(net.rank(), n));
+    spar::on_device gpu(traced);
+    EXPECT_TRUE(gpu.lends());
+    counted.reset();
+    traced.clear();
+    for (int call = 0; call < 2; ++call) spar::allreduce(gpu, spar::device_span(x.data(), n, work), spar::ring{});
+    const spar::counted_traffic all{.messages = 2 * 4, .bytes = 2 * 4 * 200 * sizeof(float)};
+    EXPECT_EQ(counted.sent(), all);
+    EXPECT_EQ(counted.received(), all);
+    EXPECT_EQ(counted.sent((net.rank() + 1) % 3), all);
+    EXPECT_EQ(counted.received((net.rank() + 2) % 3), all);
+    EXPECT_NE(traced.events().find("\"bytes\":800"), std::string::npos);
+    EXPECT_LE(cuda_double::pinned_bytes(), 3 * sizeof(std::uint32_t));
+    return x.read(work);
+  });
+  EXPECT_EQ(got, expected);
 }
 
 TEST_F(on_device, takes_part_in_checksums) {

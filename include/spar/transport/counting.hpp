@@ -19,14 +19,14 @@ struct counted_traffic {
 
 /// The transport of `counting`: counts messages and forwards all functions to the wrapped transport.
 template <transport Net>
-class counting_port : public decorated_port<Net> {
-  using decorated_port<Net>::inner;
+class counting_port : public observing_port<Net> {
+  using observing_port<Net>::inner;
 
  public:
   using traffic = counted_traffic;
 
   explicit counting_port(Net& net)
-      : decorated_port<Net>(net), sent_(static_cast<std::size_t>(net.size())),
+      : observing_port<Net>(net), sent_(static_cast<std::size_t>(net.size())),
         received_(static_cast<std::size_t>(net.size())) {}
 
   [[nodiscard]] const traffic& sent(rank_t peer) const { return sent_[static_cast<std::size_t>(peer)]; }
@@ -38,13 +38,16 @@ class counting_port : public decorated_port<Net> {
     received_.assign(received_.size(), {});
   }
 
-  auto send(const message_pieces& out, rank_t peer, tag_t tag) {
+  template <class... Stream>
+  auto send(const message_pieces& out, rank_t peer, tag_t tag, Stream... values) {
     add(sent_, peer, out.head.payload_bytes());
-    return inner().send(out, peer, tag);
+    return inner().send(out, peer, tag, values...);
   }
 
-  auto receive(message_buffer& in, rank_t peer, tag_t tag) {
-    return counted_receive<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, in, peer);
+  template <class... Stream>
+  auto receive(message_buffer& in, rank_t peer, tag_t tag, Stream... values) {
+    return counted_receive<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag, values...), *this,
+                                                                     in, peer);
   }
 
  private:

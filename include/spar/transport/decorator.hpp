@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The base class of decorators: transports that wrap another transport, and change or observe sends and receives.
+// The base classes of decorators: transports that wrap another transport, and change or observe sends and receives.
 #pragma once
 
 #include <spar/runtime/communicator_rank.hpp>
@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 
 namespace spar {
@@ -28,6 +29,18 @@ class decorated_port {
   void progress(bool block) { inner_->progress(block); }
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
   void await(detail::operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
+
+  // For values in device memory: forwards what the wrapped transport says about its device's work on messages.
+  void wait_until_idle() noexcept
+    requires requires(Net& net) { net.wait_until_idle(); }
+  {
+    inner_->wait_until_idle();
+  }
+  [[nodiscard]] bool reads_freed_memory() const noexcept
+    requires requires(Net& net) { net.reads_freed_memory(); }
+  {
+    return inner_->reads_freed_memory();
+  }
 
   // For simulated programs: forwards `sleep(seconds)`, which exists only if the wrapped transport is simulated.
   auto sleep(double seconds)
@@ -58,6 +71,23 @@ class decorated_port {
 
  private:
   Net* inner_;
+};
+
+/// The base class of decorators that neither read nor write payloads, but pass `message_pieces` and `message_buffer` on
+/// as they are. A `device_port` above such a decorator keeps messages in device memory if the wrapped transport can. If
+/// that is by `carries_device_memory`, `send` and `receive` get one more argument, which they must pass on.
+template <transport Net>
+class observing_port : public decorated_port<Net> {
+ public:
+  using decorated_port<Net>::decorated_port;
+
+  static constexpr bool lends_device_memory = requires { requires Net::lends_device_memory; };
+  static constexpr bool carries_device_memory = requires { requires Net::carries_device_memory; };
+  friend bool takes_device_memory(const observing_port& self, std::size_t bytes)
+    requires requires(const Net& net) { takes_device_memory(net, bytes); }
+  {
+    return takes_device_memory(self.inner(), bytes);
+  }
 };
 
 } // namespace spar

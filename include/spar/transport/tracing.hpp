@@ -147,13 +147,13 @@ class trace_writer {
 /// Each send or receive is in the first free row below, so that the operations in a row do not overlap. Arrows lead
 /// from sends to receives.
 template <transport Net>
-class tracing_port : public decorated_port<Net> {
-  using decorated_port<Net>::inner;
+class tracing_port : public observing_port<Net> {
+  using observing_port<Net>::inner;
 
  public:
-  using decorated_port<Net>::rank;
+  using observing_port<Net>::rank;
 
-  explicit tracing_port(Net& net) : decorated_port<Net>(net) {}
+  explicit tracing_port(Net& net) : observing_port<Net>(net) {}
   tracing_port(const tracing_port&) = delete;
 
   /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.
@@ -190,15 +190,19 @@ class tracing_port : public decorated_port<Net> {
     seen_ = events_.back().end;
   }
 
-  auto send(const message_pieces& out, rank_t peer, tag_t tag) {
+  template <class... Stream>
+  auto send(const message_pieces& out, rank_t peer, tag_t tag, Stream... values) {
     const std::size_t event = records_ ? begin(kind::send, peer, tag) : none;
     if (event != none) find(event)->amount = out.head.payload_bytes();
-    return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag), *this, event, nullptr);
+    return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag, values...), *this, event,
+                                                          nullptr);
   }
 
-  auto receive(message_buffer& in, rank_t peer, tag_t tag) {
+  template <class... Stream>
+  auto receive(message_buffer& in, rank_t peer, tag_t tag, Stream... values) {
     const std::size_t event = records_ ? begin(kind::receive, peer, tag) : none;
-    return traced<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, event, &in);
+    return traced<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag, values...), *this, event,
+                                                            &in);
   }
 
  private:
