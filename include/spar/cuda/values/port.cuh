@@ -155,36 +155,32 @@ class device_port : public decorated_port<Inner> {
     device_port* port_;
     outgoing* what_;
   };
-  /// Gives an arrival back. That of a receive that fails must not keep the memory of the sender, whose call would wait
-  /// for it.
+  /// Owns the arrival of a receive; null if the wrapped transport writes to the destination. That of a receive that
+  /// fails must not keep the memory of the sender, whose call would wait for it.
   class arrival_owner {
    public:
     explicit arrival_owner(arrival* owned) noexcept : owned_(owned) {}
-    arrival_owner(arrival_owner&& other) noexcept : owned_(other.release()) {}
+    arrival_owner(arrival_owner&& other) noexcept : owned_(std::exchange(other.owned_, nullptr)) {}
     ~arrival_owner() {
       if (owned_ == nullptr) return;
       owned_->message.release();
       owned_->in_use = false;
     }
-    [[nodiscard]] arrival* get() const noexcept { return owned_; }
-    [[nodiscard]] arrival* release() noexcept { return std::exchange(owned_, nullptr); }
 
-   private:
-    arrival* owned_;
+   protected:
+    mutable arrival* owned_;
   };
-  struct arrival_base {
-    mutable arrival_owner host_; // null if the wrapped transport has the destination of the message
-  };
-  class [[nodiscard]] received : private arrival_base, // destroyed after the wrapped operation, which writes to it
+  class [[nodiscard]] received : private arrival_owner, // destroyed after the wrapped operation, which writes to it
                                  public detail::forwarding_awaiter<inner_receive> {
    public:
     received(inner_receive by, device_port& port, message_buffer& in, arrival* host) noexcept
-        : arrival_base{arrival_owner(host)}, received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}
+        : arrival_owner(host), received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}
     void await_resume() const {
       received::forwarding_awaiter::await_resume();
-      if (this->host_.get() != nullptr) {
-        port_->to_device(*this->host_.get(), *in_);
-        if (in_->fits()) this->host_.release()->in_use = false; // `copied` keeps it until the copy has ended
+      if (this->owned_ != nullptr) {
+        port_->to_device(*this->owned_, *in_);
+        // Once the copy has ended, which `copied` tells, another receive uses the arrival.
+        if (in_->fits()) std::exchange(this->owned_, nullptr)->in_use = false;
       } else if (in_->loan() != nullptr) {
         port_->borrow(*in_);
       }
