@@ -44,6 +44,52 @@ void compare(spar::mpi& net, std::size_t n, const Algorithm& algorithm) {
   EXPECT_EQ(x.read(work), expected);
 }
 
+/// Makes calls with small messages, which are part of an envelope, and with large ones, which travel in segments.
+void run(bool takes_device_memory, bool checksums, bool allowed = true) {
+  on_host::put = cuda_double::put;
+  mpi_double::takes_device_memory = takes_device_memory;
+  spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 6000, .device_memory = allowed});
+  net.set_checksums(checksums);
+  const bool in_place = takes_device_memory && allowed && !checksums && net.size() > 1;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    cuda_double::reset(seed);
+    mpi_double::sent = mpi_double::received = 0;
+    compare(net, 100, spar::ring{});
+    compare(net, 500, spar::recursive_doubling{});
+    EXPECT_EQ(mpi_double::sent + mpi_double::received, 0);
+    compare(net, 4000, spar::ring{});
+    // Two calls of 2 (P - 1) messages, each of 16000 / P bytes in segments of 6000.
+    const int segments = net.size() == 1 ? 0 : (16000 / net.size() + 5999) / 6000;
+    EXPECT_EQ(mpi_double::sent, in_place ? 2 * 2 * (net.size() - 1) * segments : 0);
+    EXPECT_EQ(mpi_double::received, mpi_double::sent);
+    compare(net, 6001, spar::recursive_doubling{});
+    compare(net, 6001, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3000}));
+    mpi_double::sent = 0;
+    const spar::selector::exact_topk select{.k = 3000};
+    compare(net, 5000, spar::compose(select, spar::recursive_doubling{}));
+    EXPECT_EQ(mpi_double::sent > 0, in_place); // pieces of 3000 indices and 3000 values
+    compare(net, 5000, spar::compose(select, spar::balanced_owners{}));
+  }
+  on_host::put = nullptr;
+}
+
+/// Each rank decides for its own memory, also for parts of the communicator.
+TEST(on_device_mpi, lets_ranks_differ) {
+  on_host::put = cuda_double::put;
+  cuda_double::reset(1);
+  mpi_double::takes_device_memory = true;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  spar::mpi world(MPI_COMM_WORLD, {.segment_bytes = 1 << 20, .device_memory = rank % 2 == 0});
+  spar::mpi net = world.split(0, rank);
+  mpi_double::sent = mpi_double::received = 0;
+  compare(net, 2000 * static_cast<std::size_t>(net.size()), spar::ring{});
+  const int messages = rank % 2 == 0 ? 2 * 2 * (net.size() - 1) : 0; // two calls
+  EXPECT_EQ(mpi_double::sent, messages);
+  EXPECT_EQ(mpi_double::received, messages);
+  on_host::put = nullptr;
+}
+
 /// A decorator that only observes leaves large messages in device memory, one that reads payloads does not.
 TEST(on_device_mpi, sends_from_device_memory_below_counting_and_tracing) {
   on_host::put = cuda_double::put;
@@ -73,37 +119,9 @@ TEST(on_device_mpi, sends_from_device_memory_below_counting_and_tracing) {
   on_host::put = nullptr;
 }
 
-/// Makes calls with small messages, which are part of an envelope, and with large ones, which travel in segments.
-void run(bool takes_device_memory, bool checksums) {
-  on_host::put = cuda_double::put;
-  mpi_double::takes_device_memory = takes_device_memory;
-  spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 6000});
-  net.set_checksums(checksums);
-  const bool in_place = takes_device_memory && !checksums && net.size() > 1;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    cuda_double::reset(seed);
-    mpi_double::sent = mpi_double::received = 0;
-    compare(net, 100, spar::ring{});
-    compare(net, 500, spar::recursive_doubling{});
-    EXPECT_EQ(mpi_double::sent + mpi_double::received, 0);
-    compare(net, 4000, spar::ring{});
-    // Two calls of 2 (P - 1) messages, each of 16000 / P bytes in segments of 6000.
-    const int segments = net.size() == 1 ? 0 : (16000 / net.size() + 5999) / 6000;
-    EXPECT_EQ(mpi_double::sent, in_place ? 2 * 2 * (net.size() - 1) * segments : 0);
-    EXPECT_EQ(mpi_double::received, mpi_double::sent);
-    compare(net, 6001, spar::recursive_doubling{});
-    compare(net, 6001, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3000}));
-    mpi_double::sent = 0;
-    const spar::selector::exact_topk select{.k = 3000};
-    compare(net, 5000, spar::compose(select, spar::recursive_doubling{}));
-    EXPECT_EQ(mpi_double::sent > 0, in_place); // pieces of 3000 indices and 3000 values
-    compare(net, 5000, spar::compose(select, spar::balanced_owners{}));
-  }
-  on_host::put = nullptr;
-}
-
 TEST(on_device_mpi, sends_large_messages_from_device_memory) { run(true, false); }
 TEST(on_device_mpi, copies_messages_to_the_host_if_mpi_cannot_take_them) { run(false, false); }
+TEST(on_device_mpi, copies_messages_to_the_host_if_the_program_says_so) { run(true, false, false); }
 TEST(on_device_mpi, copies_messages_to_the_host_for_their_checksums) { run(true, true); }
 
 } // namespace

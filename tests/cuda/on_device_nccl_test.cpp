@@ -341,6 +341,47 @@ TEST_F(on_device_nccl, does_not_wait_for_ever_before_it_allocates) {
     EXPECT_NE(o.error.find("has waited for 0.5 s for NCCL to end its transfers"), std::string::npos) << o.error;
 }
 
+/// Two communicators of NCCL per rank, used in turn: the calls on one end before calls on the other begin. In each
+/// turn, calls on host memory and on device memory are in flight together.
+TEST_F(on_device_nccl, lets_two_communicators_be_used_in_turn) {
+  constexpr std::size_t n = 500;
+  constexpr int turns = 6;
+  const auto run = [&](std::uint64_t seed, std::size_t eager, bool on_host) {
+    return outcomes_on_devices(3, seed, [&](spar::threads& control, outcome&) {
+      const stream work;
+      const device_array<float> x(values_of(control.rank(), n));
+      std::vector<float> beside = values_of(control.rank() + 3, 2 * n), own = values_of(control.rank(), n);
+      net_type first(control, {.eager_bytes = eager}), second(control, {.eager_bytes = eager});
+      spar::on_device on_first(first), on_second(second);
+      for (int turn = 0; turn < turns; ++turn) {
+        net_type& net = turn % 2 == 0 ? first : second;
+        spar::on_device<net_type>& gpu = turn % 2 == 0 ? on_first : on_second;
+        auto other = spar::start_allreduce(net, std::span(beside), spar::recursive_doubling{}, spar::average{});
+        if (on_host) {
+          spar::allreduce(net, std::span(own), spar::ring{}, spar::average{});
+        } else {
+          auto call = spar::start_allreduce(gpu, spar::device_span(x.data(), n, work), spar::ring{}, spar::average{});
+          if (control.rank() == 1) other.wait();
+          call.wait();
+        }
+        other.wait();
+      }
+      if (!on_host) own = x.read(work);
+      own.insert(own.end(), beside.begin(), beside.end());
+      return own;
+    });
+  };
+  const auto expected = run(1, SIZE_MAX, true);
+  for (std::uint64_t seed = 1; seed <= (spar_test::is_shortened ? 3 : 20) && !HasFailure(); ++seed) {
+    const auto got = run(seed, seed % 3 * 600, false);
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(got[r].error, "");
+      EXPECT_EQ(got[r].did.destroys, 2U);
+      EXPECT_TRUE(got[r].values == expected[r].values) << "seed " << seed;
+    }
+  }
+}
+
 /// Plans one failure after another on rank 1 by `plan(number)`, later only some, as long as `count()` reaches the
 /// number in two calls. Checks that all ranks end in an error that contains `text`, unless CUDA failed where spar waits
 /// instead. Returns how often they did.

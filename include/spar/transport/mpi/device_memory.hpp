@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/transport/mpi/envelope.hpp>
+#include <spar/transport/mpi/port.hpp>
 
 #include <cstddef>
 
@@ -13,14 +14,12 @@
 
 namespace spar {
 
-class mpi_port;
-
 /// Whether a `device_port` may send `bytes` bytes from device memory over MPI: the MPI library must say that it takes
-/// device memory, for which Open MPI and MPICH 4 have a function, and the payload must not be part of the envelope,
-/// which the processor writes.
-inline bool takes_device_memory(const mpi_port&, [[maybe_unused]] std::size_t bytes) {
+/// device memory, for which Open MPI and MPICH 4 have a function, the program must not forbid it, and the payload must
+/// not be part of the envelope, which the processor writes.
+inline bool takes_device_memory([[maybe_unused]] const mpi_port& net, [[maybe_unused]] std::size_t bytes) {
 #if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000000)
-  return bytes > enclosed_bytes && MPIX_Query_cuda_support() == 1;
+  return net.options().device_memory && bytes > enclosed_bytes && MPIX_Query_cuda_support() == 1;
 #else
   return false;
 #endif

@@ -25,6 +25,9 @@ struct mpi_options {
   std::size_t segment_bytes = 0;
   /// Upstream resource of the rank's memory pool.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+  /// Whether `on_device` may pass pointers to device memory to the MPI library, if the library says that it takes them.
+  /// Ranks may differ.
+  bool device_memory = true;
 };
 
 namespace detail {
