@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fits a hyperplane in 8,192 dimensions by SGD on all ranks while one rank is late in each step, with collectives that
-// wait for all ranks and with partial collectives that do not. docs/training.md gives the results.
+// wait for all ranks and with partial collectives that do not. docs/guide/training.md gives the results.
 #include "data.hpp"
 #include "optimizers.hpp"
 #include "options.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Trains a perceptron that classifies images, on all ranks at once, with several systems: some sum the whole gradient,
-// others only the largest hundredth of its entries. docs/training.md gives the results.
+// others only the largest hundredth of its entries. docs/guide/training.md gives the results.
 #include "data.hpp"
 #include "options.hpp"
 #include "report.hpp"

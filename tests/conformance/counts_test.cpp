@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages and bytes of every algorithm on every rank, exactly as docs/costs.md derives them and, where the assumptions
-// of the paper hold (SparCML, section 5.3), as in the paper.
+// Messages and bytes of every algorithm on every rank, exactly as docs/reference/costs.md derives them and, where the
+// assumptions of the paper hold (SparCML, section 5.3), as in the paper.
 #include "expected_traffic.hpp"
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
@@ -229,7 +229,7 @@ TEST(counts, random_patterns_stay_inside_the_papers_intervals) {
   }
 }
 
-// --- the formulas of docs/costs.md, for every P ---
+// --- the formulas of docs/reference/costs.md, for every P ---
 
 TEST(counts, recursive_doubling) {
   expect_formula<spar::recursive_doubling>([](const costs& c, std::size_t r) { return c.recursive_doubling(r); }, {},

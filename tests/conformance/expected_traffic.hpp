@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a rank sends in each algorithm, by the formulas of docs/costs.md, computed from the index sets of all ranks
-// alone, without the library.
+// What a rank sends in each algorithm, by the formulas of docs/reference/costs.md, computed from the index sets of all
+// ranks alone, without the library.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct traffic {
   }
 };
 
-/// The ranks' index sets and the sizes of values and indices. As in docs/costs.md: P ranks, m = floor(log2 P), A = 2^m,
-/// e bytes per entry, s bytes per value.
+/// The ranks' index sets and the sizes of values and indices. As in docs/reference/costs.md: P ranks, m = floor(log2
+/// P), A = 2^m, e bytes per entry, s bytes per value.
 struct costs {
   std::uint64_t n;
   std::vector<std::set<std::uint64_t>> indices; // by rank

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks that the table of compositions in docs/composing.md is the one that follows from the lists of models, and that
-// most combinations work. With SPAR_WRITE_TABLE in the environment the test writes the table instead.
+// Checks that the table of compositions in docs/guide/composing.md is the one that follows from the lists of models,
+// and that most combinations work. With SPAR_WRITE_TABLE in the environment the test writes the table instead.
 #include "product/models.hpp"
 #include "support/varint.hpp"
 
@@ -114,7 +114,7 @@ table make_table() {
 
 TEST(product_table, stands_in_the_documentation) {
   const table made = make_table();
-  const char* const path = SPAR_SOURCE_DIR "/docs/composing.md";
+  const char* const path = SPAR_SOURCE_DIR "/docs/guide/composing.md";
   std::ifstream file(path);
   ASSERT_TRUE(file) << path;
   std::string page{std::istreambuf_iterator<char>(file), {}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The simulator's virtual time of each algorithm equals the alpha-beta-gamma formula of docs/costs.md.
+// The simulator's virtual time of each algorithm equals the alpha-beta-gamma formula of docs/reference/costs.md.
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
@@ -112,8 +112,8 @@ TEST(virtual_time, recursive_doubling_at_powers_of_two) {
   }
 }
 
-/// Folded ranks are late, so an active rank may find that its peer's message has arrived already: docs/costs.md gives
-/// the time rank by rank.
+/// Folded ranks are late, so an active rank may find that its peer's message has arrived already:
+/// docs/reference/costs.md gives the time rank by rank.
 double folded_seconds(spar::rank_t ranks, bool disjoint) {
   const auto active = static_cast<std::size_t>(std::exp2(log2_of(ranks)));
   const std::size_t folded = static_cast<std::size_t>(ranks) - active;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The baselines of Ok-Topk: nothing is lost, all ranks end with the same bits, and the messages and bytes are those of
-// docs/costs.md, for any number of ranks.
+// docs/reference/costs.md, for any number of ranks.
 #include "conformance/expected_traffic.hpp"
 #include "support/ranks.hpp"
 #include "support/streams.hpp"

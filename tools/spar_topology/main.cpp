@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Prints the tree of a network from a JSON file, and the plan of an allreduce over the tree."};
   std::string path, json_path;
   std::uint64_t n = 0;
-  app.add_option("FILE", path, "JSON file with the tree (format: docs/flexreduce.md)")->required();
+  app.add_option("FILE", path, "JSON file with the tree (format: docs/guide/trees.md)")->required();
   const auto* plan_given = app.add_option("--plan", n, "plan an allreduce of this many values");
   app.add_option("--json", json_path, "write the plan to this file")->needs(const_cast<CLI::Option*>(plan_given));
   try {

@@ -39,7 +39,7 @@ struct threshold_reuse {
   double density = 0;        ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
   std::uint64_t period = 32; ///< number of calls per threshold (tau' in the paper); 1: every call finds a threshold
   double epsilon = 0.1; ///< tolerance for k, in [0, 1); with 0, every call selects exactly min(k, nonzeros) entries
-  int threads = 1;      ///< number of threads that share a call, in [1, max_threads]; see docs/selectors.md
+  int threads = 1;      ///< number of threads that share a call, in [1, max_threads]; see docs/guide/selectors.md
 
   /// The state between calls, which a program can save and load. A program may load any threshold, because the selector
   /// replaces a threshold that selects too many or too few entries.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The library's models of each slot of a composition. The tests of all compositions iterate over these lists, and the
-// table in docs/composing.md is made of them.
+// table in docs/guide/composing.md is made of them.
 #pragma once
 
 #include <spar/storage/codec.hpp>

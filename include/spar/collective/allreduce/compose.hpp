@@ -46,7 +46,7 @@ constexpr composition<Selector, Storage, Topology, Schedule> composition_of(Sele
 
 /// Returns the composition of `parts`, which may be in any order: at most one selector, storage, topology and schedule.
 /// A part that is left out defaults to `everything`, `storage::coo`, `flat` or `cheapest`. Parts that do not fit
-/// together do not compile, and the compiler prints one sentence with the reason (docs/composing.md).
+/// together do not compile, and the compiler prints one sentence with the reason (docs/guide/composing.md).
 ///
 ///     auto reduce = compose(selector::exact_topk{.density = 0.01}, storage::qsgd<4>{}, split_allgather{});
 template <class... Parts>
