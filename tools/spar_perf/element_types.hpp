@@ -41,8 +41,8 @@ template <class F>
 auto with_types(const options& o, F f) {
   const type_is<std::uint32_t> narrow;
 #ifdef SPAR_PERF_FEW_TYPES
-  if (o.index_bits == 64 || o.type == "int64" || o.type == "bfloat16")
-    throw missing("this spar_perf was compiled for the quick tests, without 64-bit indices, int64 and bfloat16");
+  if (o.index_bits == 64 || o.type == "int64" || o.type == "half" || o.type == "bfloat16")
+    throw missing("this spar_perf was compiled for the quick tests, without 64-bit indices, int64, half and bfloat16");
   if (o.type == "float") return f(type_is<float>{}, narrow);
   if (o.type == "double") return f(type_is<double>{}, narrow);
   if (o.type == "int32") return f(type_is<std::int32_t>{}, narrow);
@@ -54,7 +54,7 @@ auto with_types(const options& o, F f) {
   if (o.type == "int32") return f(type_is<std::int32_t>{}, narrow);
   if (o.type == "int64") return f(type_is<std::int64_t>{}, narrow);
 #endif
-#ifdef SPAR_HAS_HALF
+#if defined(SPAR_HAS_HALF) && !defined(SPAR_PERF_FEW_TYPES)
   if (o.type == "half") return f(type_is<spar::half>{}, narrow);
 #endif
 #if defined(SPAR_HAS_BFLOAT16) && !defined(SPAR_PERF_FEW_TYPES)
