@@ -20,6 +20,9 @@ namespace {
 
 using cuda_double::device_array, cuda_double::stream;
 
+// Collectives on a communicator reject such values: see compile_failure/device_memory.cpp.
+static_assert(spar::detail::in_device_memory<spar::device_span<float>&>);
+
 std::vector<float> values_of(spar::rank_t rank, std::size_t n) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(n));
   std::normal_distribution<float> normal;

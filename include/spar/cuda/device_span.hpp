@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/memory/space.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -15,6 +16,8 @@ namespace spar {
 /// must not be used in other ways during the collective.
 template <element T>
 struct device_span {
+  using space = cuda;
+
   T* data = nullptr;
   std::uint64_t size = 0;
   cudaStream_t stream = nullptr; // the default stream

@@ -7,6 +7,7 @@
 #include <spar/collective/composition.hpp>
 #include <spar/collective/finalize.hpp>
 #include <spar/collective/selected_sum.hpp>
+#include <spar/core/memory/space.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/runtime/pending.hpp>
@@ -87,6 +88,28 @@ class error_feedback {
   template <communicates Net, reduction<T> Op = sum>
   auto start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
+  }
+
+  // Values in device memory are rejected by a sentence, whatever they are called with.
+  template <class Net, class... Args>
+    requires detail::any_in_device_memory<Args...>
+  void operator()(Net&, const Args&...) {
+    reject_device_memory<Args...>();
+  }
+  template <class Net, class... Args>
+    requires detail::any_in_device_memory<Args...>
+  void start(Net&, const Args&...) {
+    reject_device_memory<Args...>();
+  }
+  template <class Net, class... Args>
+    requires detail::any_in_device_memory<Args...>
+  void reduce(Net&, const Args&...) {
+    reject_device_memory<Args...>();
+  }
+  template <class Net, class... Args>
+    requires detail::any_in_device_memory<Args...>
+  void start_reduce(Net&, const Args&...) {
+    reject_device_memory<Args...>();
   }
 
   /// Runs one round of a partial allreduce whose algorithm is this object. The rounds of a partial allreduce run one
@@ -253,6 +276,12 @@ class error_feedback {
     return mode(net, signature_of<T, Index, Op>(x.size(), *this), std::move(call), x, op);
   }
 
+  template <class... Args>
+  static constexpr void reject_device_memory() {
+    static_assert(!detail::any_in_device_memory<Args...>,
+                  "these values are in device memory, which error_feedback cannot read: use spar::device_feedback "
+                  "(compile with nvcc), or call error_feedback in the function on_host of a spar::staged");
+  }
   template <class Op>
   static void check_operation() {
     static_assert(

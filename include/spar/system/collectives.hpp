@@ -9,6 +9,7 @@
 #include <spar/collective/basic/allgather.hpp>
 #include <spar/collective/basic/binomial.hpp>
 #include <spar/collective/finalize.hpp>
+#include <spar/core/memory/space.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>
@@ -31,11 +32,21 @@ inline constexpr bool is_stream = false;
 template <element T, index_type Index>
 inline constexpr bool is_stream<sparse_stream<T, Index>> = true;
 
+/// Rejects values in device memory, which collectives on a communicator cannot read.
+template <class... Args>
+constexpr void reject_device_memory() {
+  static_assert(!any_in_device_memory<Args...>,
+                "these values are in device memory, which a communicator cannot read: instead of the communicator, "
+                "pass a spar::on_device (compile with nvcc) or a spar::staged that was constructed from it");
+}
+
 /// Makes a blocking call of the collective `forms`. If `first` is a name (`named`), the call is started under this
 /// name, and ended by `wait()`.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
-  if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
+  if constexpr (any_in_device_memory<First, Rest...>)
+    reject_device_memory<First, Rest...>();
+  else if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
     return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
   else
     return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
@@ -44,7 +55,9 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
 /// call still reads it.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
-  if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
+  if constexpr (any_in_device_memory<First, Rest...>) {
+    reject_device_memory<First, Rest...>();
+  } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
     static_assert(!(is_stream<Rest> || ...),
                   "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
     return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);

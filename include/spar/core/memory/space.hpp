@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 namespace spar {
 
@@ -14,5 +15,15 @@ struct cuda {};
 
 template <class Space>
 concept memory_space = std::same_as<Space, host> || std::same_as<Space, cuda>;
+
+namespace detail {
+
+/// A type of values in device memory, such as a stream with the space `cuda`.
+template <class X>
+concept in_device_memory = std::same_as<typename std::remove_cvref_t<X>::space, cuda>;
+template <class... Args>
+concept any_in_device_memory = (in_device_memory<Args> || ...);
+
+} // namespace detail
 
 } // namespace spar
