@@ -138,4 +138,5 @@ def self_test():
         yield f"rejected a valid header: {what}", not list(violations(header, source))
 
 
-tree.main(check, self_test)
+if __name__ == "__main__":
+    tree.main(check, self_test)
