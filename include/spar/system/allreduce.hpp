@@ -60,6 +60,8 @@ struct allreduce_forms {
     using Algorithm = decltype(algorithm);
     const std::span x(values);
     using T = typename decltype(x)::element_type;
+    static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
+                                        "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
     static_assert(
         element<T> && reduction<Op, T>,
         "an allreduce in place needs writable values of an element type (see spar::element) and an operation on them");
