@@ -175,6 +175,26 @@ TYPED_TEST(extremes, all_of_a_sum_can_cancel) {
   }
 }
 
+TYPED_TEST(extremes, zeros_stay_entries_and_have_the_same_sign_on_all_ranks) {
+  for (const spar::rank_t ranks : {2, 3, 5}) {
+    std::vector<contribution<float, std::uint32_t>> inputs(static_cast<std::size_t>(ranks), {400, {3}, {-0.0F}, false});
+    inputs[0] = {400, {1, 2, 3, 7}, {-0.0F, 0.0F, -0.0F, 1.0F}, false};
+    inputs[1] = {400, {3, 5, 7}, {-0.0F, -0.0F, -1.0F}, false};
+    const auto cases = this->run_one(mode::sim, inputs, spar::sum{});
+    for (const auto& result : cases[0].results) {
+      ASSERT_TRUE(same_stream(result, cases[0].results[0])) << "P = " << ranks;
+      std::vector<float> dense(400);
+      result.to_dense(dense);
+      EXPECT_EQ(dense, std::vector<float>(400, 0.0F));
+      EXPECT_TRUE(std::signbit(dense[3])) << "all ranks have -0 there";
+      EXPECT_FALSE(std::signbit(dense[7])) << "1 - 1";
+      if (result.is_dense()) continue; // adding -0 to an absent value may have made it +0
+      EXPECT_EQ(result.count(), 5U);
+      EXPECT_TRUE(std::signbit(dense[1]) && !std::signbit(dense[2]) && std::signbit(dense[5]));
+    }
+  }
+}
+
 /// The algorithms that stay sparse: a dense result of such a dimension would not fit into memory.
 template <class Algorithm>
 class beyond_32_bits : public extremes<Algorithm> {};

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The schedule fixes the order of operands. With an operation that does not commute, all ranks get the same result, and
-// it is the result of the documented order.
+// it is the result of the documented order. Sums of floats have the bits of the parentheses in docs/guarantees.md.
 #include "support/allreduce_program.hpp"
+
+#include <spar/collective/allreduce/gather_and_merge.hpp>
+#include <spar/collective/topk/balanced_owners.hpp>
+#include <spar/collective/topk/tree_of_topk.hpp>
+#include <spar/selector/exact_topk.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
+#include <random>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -181,6 +189,124 @@ TEST(documented_order, of_dense_vectors) {
   expect_vector_order<spar::recursive_doubling>(ascending);
   expect_vector_order<spar::ring>(around_the_ring);
   expect_vector_order<spar::rabenseifner>(by_halving);
+}
+
+// The parentheses of a sum: each function returns the sum at an index in the given block from the values of the ranks
+// there. They add floats in the order that docs/guarantees.md gives for the algorithm.
+
+float left_fold(std::span<const float> v) {
+  float sum = v[0];
+  for (const float x : v.subspan(1)) sum += x;
+  return sum;
+}
+/// The values of the active ranks after the fold of the other ranks into their neighbours.
+std::vector<float> folded(std::span<const float> v) {
+  std::size_t active = 1;
+  while (2 * active <= v.size()) active *= 2;
+  const std::size_t extra = v.size() - active;
+  std::vector<float> sums;
+  for (std::size_t r = 0; r < 2 * extra; r += 2) sums.push_back(v[r] + v[r + 1]);
+  sums.insert(sums.end(), v.begin() + static_cast<std::ptrdiff_t>(2 * extra), v.end());
+  return sums;
+}
+float by_rank(std::span<const float> v, spar::rank_t) { return left_fold(v); }
+float by_sixteen_ranks(std::span<const float> v, spar::rank_t) {
+  std::vector<float> sums;
+  for (std::size_t r = 0; r < v.size(); r += 16)
+    sums.push_back(left_fold(v.subspan(r, std::min<std::size_t>(16, v.size() - r))));
+  return left_fold(sums);
+}
+float around(std::span<const float> v, spar::rank_t block) {
+  std::vector<float> ordered(v.begin(), v.end());
+  const auto ranks = static_cast<spar::rank_t>(v.size());
+  std::rotate(ordered.begin(), ordered.begin() + (block + 1) % ranks, ordered.end());
+  return left_fold(ordered);
+}
+float neighbours_first(std::span<const float> v, spar::rank_t) {
+  auto sums = folded(v);
+  for (; sums.size() > 1; sums.resize(sums.size() / 2))
+    for (std::size_t i = 0; i < sums.size() / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+  return sums[0];
+}
+float farthest_first(std::span<const float> v, spar::rank_t) {
+  auto sums = folded(v);
+  for (; sums.size() > 1; sums.resize(sums.size() / 2))
+    for (std::size_t i = 0; i < sums.size() / 2; ++i) sums[i] += sums[i + sums.size() / 2];
+  return sums[0];
+}
+float binomial(std::span<const float> v, spar::rank_t) {
+  std::vector<float> sums(v.begin(), v.end());
+  for (std::size_t distance = 1; distance < sums.size(); distance *= 2)
+    for (std::size_t r = 0; r + distance < sums.size(); r += 2 * distance) sums[r] += sums[r + distance];
+  return sums[0];
+}
+using parentheses = float (*)(std::span<const float> v, spar::rank_t block);
+
+struct float_program {
+  std::vector<std::vector<float>>* x;
+  std::function<spar::task<void>(spar::any_transport&, std::span<float>)> call;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    return call(net, std::span((*x)[static_cast<std::size_t>(net.rank())]));
+  }
+};
+
+template <class Algorithm>
+struct call_of {
+  Algorithm algorithm;
+  spar::task<void> operator()(spar::any_transport& net, std::span<float> x) const {
+    auto pending = spar::start_allreduce(net, x, algorithm);
+    co_await std::move(pending);
+  }
+};
+
+template <class Algorithm>
+void expect_parentheses(const char* name, parentheses sum, const Algorithm& algorithm, double zeros = 0) {
+  for (const spar::rank_t ranks : {1, 2, 3, 5, 8, 13, 17, 35}) {
+    constexpr std::size_t n = 90;
+    std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+    std::vector<std::vector<float>> x(static_cast<std::size_t>(ranks), std::vector<float>(n));
+    for (auto& mine : x)
+      for (float& value : mine) {
+        const double u = static_cast<double>(random() % 100000) / 100000;
+        value = u < zeros ? 0 : static_cast<float>(std::ldexp(u - 0.5, static_cast<int>(random() % 12)));
+      }
+    const auto before = x;
+    const call_of<Algorithm> call{algorithm};
+    run(mode::sim, ranks, float_program{&x, call});
+    const spar::uniform_ownership owner{n, ranks};
+    for (spar::rank_t b = 0; b < ranks; ++b) {
+      for (std::uint64_t i = owner[b].begin; i < owner[b].end; ++i) {
+        std::vector<float> values;
+        for (const auto& mine : before) values.push_back(mine[i]);
+        const float expected = sum(values, b);
+        for (const auto& mine : x) ASSERT_EQ(mine[i], expected) << name << ", P = " << ranks << ", index " << i;
+      }
+    }
+  }
+}
+
+TEST(documented_parentheses, of_dense_vectors) {
+  expect_parentheses("recursive_doubling", neighbours_first, spar::recursive_doubling{});
+  expect_parentheses("ring", around, spar::ring{});
+  expect_parentheses("rabenseifner", farthest_first, spar::rabenseifner{});
+  expect_parentheses("dsar_split", by_rank, spar::dsar_split{});
+}
+
+TEST(documented_parentheses, of_entries) {
+  constexpr spar::selector::nonzeros some;
+  constexpr spar::selector::exact_topk all{.k = 90};
+  for (const double zeros : {0.0, 0.4, 0.9}) { // with more zeros, fewer sums turn dense, and none at 0.9 on few ranks
+    SCOPED_TRACE(zeros);
+    expect_parentheses("doubling", neighbours_first, spar::compose(some, spar::recursive_doubling{}), zeros);
+    expect_parentheses("ring", around, spar::compose(some, spar::ring{}), zeros);
+    expect_parentheses("rabenseifner", farthest_first, spar::compose(some, spar::rabenseifner{}), zeros);
+    expect_parentheses("dsar_split", by_rank, spar::compose(some, spar::dsar_split{}), zeros);
+    expect_parentheses("split_allgather", by_sixteen_ranks, spar::compose(some, spar::split_allgather{}), zeros);
+    expect_parentheses("gather_and_merge", by_rank, spar::compose(some, spar::gather_and_merge{}), zeros);
+    expect_parentheses("tree_of_topk", binomial, spar::compose(all, spar::tree_of_topk{}), zeros);
+    expect_parentheses("balanced_owners", by_sixteen_ranks, spar::compose(all, spar::balanced_owners{}), zeros);
+  }
 }
 
 } // namespace

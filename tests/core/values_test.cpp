@@ -156,6 +156,15 @@ TEST(average, integers_round_towards_zero) {
   EXPECT_EQ(spar::average::finish(std::int64_t{7}, 3), 2);
 }
 
+#ifdef SPAR_HAS_HALF
+TEST(average, of_16_bit_floats_on_more_ranks_than_they_can_count) {
+  const auto total = static_cast<spar::half>(30000);
+  // Of the numbers of ranks, half rounds 2051 to 2052, and 70000 to infinity.
+  EXPECT_TRUE(spar::average::finish(total, 2051) == static_cast<spar::half>(14.625F));
+  EXPECT_TRUE(spar::average::finish(total, 70000) == static_cast<spar::half>(30000.0F / 70000.0F));
+}
+#endif
+
 TEST(operations_by_name, differ) {
   const std::array<std::string_view, 5> names{spar::sum::name, spar::product::name, spar::minimum::name,
                                               spar::maximum::name, spar::average::name};

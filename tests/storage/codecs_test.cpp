@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -94,6 +95,13 @@ TEST(short_floats, nan_and_infinity_stay) {
   }
 }
 
+TEST(named_codec, keeps_or_drops_the_sign_of_zero) {
+  const std::vector<float> x{-0.0F, 1, -0.0F, 2};
+  for (const char* name : {"bf16", "half", "none"}) EXPECT_TRUE(std::signbit(decoded(named_codec(name), x)[2])) << name;
+  for (const char* name : {"qsgd:8", "qsgd:4", "qsgd:2"})
+    EXPECT_FALSE(std::signbit(decoded(named_codec(name), x)[2])) << name;
+}
+
 TEST(short_floats, do_not_carry_what_would_become_infinite) {
   const named_codec half("half"), bf16("bf16");
   const auto carries = [](const named_codec& codec, auto value) {
@@ -127,6 +135,29 @@ TEST(named_codec, lengths_and_bytes) {
   EXPECT_EQ(named_codec("none").encoded_bytes<double>(1001), 8008U);
   EXPECT_EQ(named_codec("qsgd:8").encoded_bytes<float>(1024), 1028U);
 }
+
+#ifdef SPAR_HAS_HALF
+TEST(named_codec, quantised_halves_keep_the_error_bound) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<spar::half> x(200'000);
+  for (auto& value : x) value = static_cast<spar::half>(normal(random));
+  for (const char* name : {"qsgd:8", "qsgd:4", "qsgd:2"}) {
+    const named_codec codec(name);
+    const auto y = decoded(codec, x);
+    double worst = 0;
+    for (std::size_t b = 0; b < x.size(); b += 1024) {
+      double top = 0, off = 0;
+      for (std::size_t e = b; e < std::min(x.size(), b + 1024); ++e) {
+        top = std::max(top, std::abs(static_cast<double>(x[e])));
+        off = std::max(off, std::abs(static_cast<double>(y[e]) - static_cast<double>(x[e])));
+      }
+      worst = std::max(worst, off / top);
+    }
+    EXPECT_LE(worst, codec.relative_error<spar::half>()) << name;
+  }
+}
+#endif
 
 TEST(named_codec, too_few_bytes_are_refused) {
   std::vector<float> x(17, 1.0F);

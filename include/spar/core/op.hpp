@@ -112,12 +112,14 @@ struct maximum {
 };
 
 /// The sum of the contributions of all ranks, divided at the end by the number of ranks. Integer quotients are rounded
-/// towards zero.
+/// towards zero. Sums of 16-bit floats are divided as floats, because such a type cannot represent every number of
+/// ranks.
 struct average : sum {
   static constexpr std::string_view name = "average";
   template <class T>
   SPAR_HOST_DEVICE static constexpr T finish(T total, std::int64_t ranks) {
-    return static_cast<T>(total / static_cast<T>(ranks));
+    using quotient = std::conditional_t<is_floating<T> && sizeof(T) == 2, float, T>;
+    return static_cast<T>(static_cast<quotient>(total) / static_cast<quotient>(ranks));
   }
 };
 

@@ -147,9 +147,13 @@ struct qsgd {
   void options(F&& f) const {
     f("bucket", bucket), f("seed", seed);
   }
+  /// The distance of two levels, and the rounding of the decoded value to T.
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
-    return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20;
+    const double rounding = code_of<T> == element_code::bfloat16  ? 0x1p-8
+                            : code_of<T> == element_code::float16 ? 0x1p-11
+                                                                  : 0;
+    return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20 + rounding;
   }
   /// The time per value, as a multiple of gamma_dense: encoding takes 7, decoding 4, and the ring decodes nearly twice
   /// as often as it encodes, so 5 is the mean.
