@@ -35,6 +35,8 @@ def change(path, pattern, replacement):
 
 
 expect(ROOT, 0, "")
+if failures:
+    sys.exit(1)  # the copies would fail for the same reason
 
 with tempfile.TemporaryDirectory() as folder:
     copy = pathlib.Path(folder)
