@@ -7,8 +7,9 @@ import os
 import pathlib
 import sys
 
-# The colours of Okabe and Ito, which colour-blind readers can tell apart.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442"]
+# The colours of Okabe and Ito, which colour-blind readers can tell apart, with grey for yellow, which is too pale for
+# lines on white.
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#888888"]
 
 
 def fail(status, text):
@@ -48,8 +49,16 @@ def time_unit(seconds):
     return "ns", 1e9
 
 
-def save(figure, name):
+def legend_below(figure, handles, labels):
+    """A legend under the axes, so that the figure stays narrow and its text large."""
+    columns = max(1, min(4, len(labels), 80 // max(map(len, labels))))
+    figure.legend(handles, labels, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 0), ncols=columns)
+
+
+def save(figure, name, tight=True, **metadata):
+    """Writes the figure. The metadata go into an SVG; screen readers say its Title."""
+    described = {"Date": None, **metadata} if name.endswith(".svg") else None
     try:
-        figure.savefig(name, dpi=150, bbox_inches="tight", metadata={"Date": None} if name.endswith(".svg") else None)
+        figure.savefig(name, dpi=150, bbox_inches="tight" if tight else None, metadata=described)
     except (OSError, ValueError) as error:
         fail(2, f"cannot write {name}: {error}")

@@ -18,7 +18,7 @@ struct settings {
   // Least bytes of a vector; calls on smaller vectors go to the MPI library:
   std::uint64_t min_bytes = 65536; ///< of compressed calls
   /// Limits of exact calls: between hosts, where MPI libraries may be as fast as spar up to half of this size, and on
-  /// one host (both measured in bench/results/preload.md).
+  /// one host (both measured in docs/results/preload.md).
   std::uint64_t min_exact_bytes = std::uint64_t{1} << 20;
   std::uint64_t min_exact_bytes_a_rank = std::uint64_t{128} << 10; ///< not measured with more than eight ranks
   std::uint64_t min_exact_bytes_on_one_host = std::uint64_t{32} << 20;

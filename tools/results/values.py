@@ -1,0 +1,576 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The numbers and tables of the pages, from the recorded results. VALUES maps the name of a place in a page to a
+function that returns its text."""
+
+import statistics
+
+import raw
+from raw import only, rows, select
+
+VALUES = {}
+LIBRARIES = {"openmpi": "Open MPI", "mpich": "MPICH"}
+MI = 2**20
+
+
+def value(function):
+    VALUES[function.__name__] = function
+    return function
+
+
+def number(x):
+    """A ratio with two decimals, or three if it is small."""
+    return f"{x:.2f}" if x >= 0.105 else f"{x:.3f}"
+
+
+def between(found):
+    low, high = number(min(found)), number(max(found))
+    return low if low == high else f"{low} to {high}"
+
+
+def table(head, lines):
+    text = ["| " + " | ".join(line).lstrip() + " |" for line in [head, *lines]]
+    text.insert(1, "|" + "---|" * len(head))
+    return "\n\n" + "\n".join(text) + "\n\n"
+
+
+def slower(text):
+    """Bold if the first number, a ratio, says that spar is slower."""
+    return f"**{text}**" if float(text.split()[0]) > 1 else text
+
+
+# Speed
+
+
+def overhead(library, size, key):
+    return raw.overheads(f"mpi_overhead_{library}.txt")[size][key]
+
+
+def small_call(library):
+    """Recursive doubling of 8 bytes relative to MPI_Allreduce, with two digits like its factors."""
+    o = raw.overheads(f"mpi_overhead_{library}.txt")[8]
+    return f"{o['by_hand'] * o['doubling_to_hand'] / o['mpi']:.2g}"
+
+
+def perf_ratio(library, **wanted):
+    return only(rows(f"perf_{library}.txt"), **wanted)["ratio"]
+
+
+@value
+def speed():
+    network = lambda library, **wanted: only(rows(f"netperf_{library}.txt"), **wanted)["ratio"]
+    drift = dict(zip(LIBRARIES, select(rows("netperf_drift_8_hosts.txt"), system="ok_topk")))
+    own = lambda library, n: [r["ratio"] for r in select(rows(f"ok_topk_{library}.txt"), system="ok_topk", n=n)]
+    lines = {
+        "sparse, density 0.1 %, 2 ranks on one host": lambda lib: perf_ratio(lib, system="sparcml", density=0.001),
+        "sparse, density 1 %, 2 ranks on one host": lambda lib: perf_ratio(lib, system="sparcml", density=0.01),
+        "sparse, density 30 %, 2 ranks on one host": lambda lib: perf_ratio(lib, system="sparcml", density=0.3),
+        "sparse, density 0.1 %, 8 hosts, n = 16 Mi": lambda lib: network(lib, system="sparcml", density=0.001),
+        "sparse, density 0.78 %, 8 hosts, n = 16 Mi": lambda lib: network(lib, system="sparcml", density=0.0078),
+        "Ok-Topk with k = 1 % and the selection, 8 hosts, n = 16 Mi": lambda lib: drift[lib]["ratio"],
+        "the same, 2 ranks on one host, n = 16 Mi": lambda lib: own(lib, 16 * MI),
+        "the same, 2 ranks on one host, n = 10^6": lambda lib: own(lib, 10**6),
+        "dense 64 MiB by `ring`, 2 ranks on one host": lambda lib: overhead(lib, 64 * MI, "ring_to_mpi"),
+        "dense 4 MiB by `ring`, 4 hosts": lambda lib: network(lib, system="ring", ranks=4),
+        "dense 4 MiB by `ring`, 2 hosts": lambda lib: network(lib, system="ring", ranks=2),
+        "dense 4 MB by default, 2 ranks on one host":
+            lambda lib: [r["ratio"] for r in select(rows(f"perf_{lib}.txt"), system="dense")],
+        "dense 1 MiB by `ring`, 2 ranks on one host": lambda lib: overhead(lib, MI, "ring_to_mpi"),
+        "dense 8 bytes by `recursive_doubling`, 2 ranks on one host": small_call,
+    }
+    cells = []
+    for name, find in lines.items():
+        found = [find(library) for library in LIBRARIES]
+        texts = [f if isinstance(f, str) else between(f) if isinstance(f, list) else number(f) for f in found]
+        cells.append([name, *map(slower, texts)])
+    return table(["", "Open MPI 4.1.4", "MPICH 4.0.2"], cells)
+
+
+@value
+def speed_sparse():
+    return number(perf_ratio("openmpi", system="sparcml", density=0.01))
+
+
+@value
+def speed_sparse_libraries():
+    return " and ".join(number(perf_ratio(library, system="sparcml", density=0.01)) for library in LIBRARIES)
+
+
+@value
+def speed_small_vector():
+    return number(overhead("openmpi", MI, "ring_to_mpi"))
+
+
+@value
+def speed_small_call():
+    return small_call("openmpi")
+
+
+@value
+def speed_topk():
+    first = select(rows("netperf_drift_8_hosts.txt"), system="ok_topk")
+    return " and ".join(f"{1e3 * r['seconds']:.0f} ms" for r in first)
+
+
+@value
+def speed_rounding_one_host():
+    return between([r["ratio"] for r in one_host() if r["system"] == "dsar_qsgd8"])
+
+
+@value
+def speed_rounding_hosts():
+    return between([r["ratio"] for r in rows("choosing_4_hosts.txt") if r["system"] == "dsar_qsgd8"])
+
+
+def one_host():
+    heading = "one host, 2 ranks: --network, --systems sparcml,allgather,dsar_qsgd8,dsar_qsgd2,dense,mpi"
+    return select(rows("choice_openmpi.txt"), heading=heading)
+
+
+# Volume
+
+TOPK = ["gtopk", "ok_topk", "gaussiank", "topka", "topkdsa"]
+
+
+def drift(system, ranks):
+    r = only(raw.read_json("drift.json"), system=system, ranks=ranks)
+    unit = 2 * r["nnz_in"]
+    return {"mean": r["words_sent_mean"] / unit, "most": r["words_sent"] / unit, "out": r["nnz_out_mean"] / r["nnz_in"]}
+
+
+@value
+def volume():
+    lines = []
+    for system in TOPK:
+        d = {ranks: drift(system, ranks) for ranks in (4, 8)}
+        most = [f"{d[p]['most']:.3g}" if d[p]["most"] >= 10 else f"{d[p]['most']:.2f}" for p in (4, 8)]
+        lines.append([f"`{system}`", *(f"{d[p]['mean']:.2f}" for p in (4, 8)), *most,
+                      *(f"{d[p]['out']:.2f}" for p in (4, 8))])
+    return table(["", "mean, P = 4", "P = 8", "largest, P = 4", "P = 8", "entries of the sum / k, P = 4", "P = 8"],
+                 lines)
+
+
+@value
+def volume_ok_topk():
+    return f"{drift('ok_topk', 8)['mean']:.2f}"
+
+
+@value
+def volume_topka():
+    return f"{drift('topka', 8)['mean']:.2f}"
+
+
+def simulated(system, ranks=None):
+    found = [r for r in raw.read_json("volume.json") if r["system"] == system]
+    return only(found, ranks=ranks) if ranks else found
+
+
+@value
+def volume_ok_topk_words():
+    return between_plain([r["words_sent_mean"] / r["nnz_in"] for r in simulated("ok_topk")])
+
+
+@value
+def volume_ok_topk_most():
+    return f"{max(r['words_sent_mean'] / r['nnz_in'] for r in simulated('ok_topk')):.1f}"
+
+
+@value
+def volume_ok_topk_largest():
+    return f"{max(r['words_sent'] / r['nnz_in'] for r in simulated('ok_topk')):.1f}"
+
+
+@value
+def volume_sparcml_bound():
+    found = select(raw.read_json("volume_exact.json"), system="sparcml")
+    return between_plain([r["words_sent_mean"] / r["words_bound"] for r in found])
+
+
+@value
+def volume_most_ranks():
+    return f"{max(r['ranks'] for r in simulated('ok_topk')):,}"
+
+
+def between_plain(found):
+    return f"{min(found):.2f} to {max(found):.2f}"
+
+
+# Scaling
+
+
+def scaling_row(system, ranks):
+    return only(raw.read_json("scaling.json"), system=system, ranks=ranks)
+
+
+def milliseconds(system, ranks):
+    return f"{1e3 * scaling_row(system, ranks)['seconds']:.2f} ms"
+
+
+@value
+def scaling_few_ranks():
+    return f"{milliseconds('sparcml', 16)} (`dense` {milliseconds('dense', 16)})"
+
+
+@value
+def scaling_many_ranks():
+    return f"{milliseconds('sparcml', 4096)} (`dense` {milliseconds('dense', 4096)})"
+
+
+@value
+def scaling_entries():
+    r = scaling_row("sparcml", 4096)
+    return f"{100 * r['nnz_out'] / r['n']:.0f} %"
+
+
+@value
+def scaling_gtopk():
+    return milliseconds("gtopk", 4096)
+
+
+@value
+def scaling_ok_topk():
+    r = max((r for r in raw.read_json("scaling.json") if r["system"] == "ok_topk"), key=lambda r: r["ranks"])
+    return f"{1e3 * r['seconds']:.2f} ms on {r['ranks']} ranks"
+
+
+def share_of_dense(system):
+    return f"{100 * scaling_row(system, 4096)['seconds'] / scaling_row('dense', 4096)['seconds']:.0f} %"
+
+
+@value
+def scaling_share_gtopk():
+    return share_of_dense("gtopk")
+
+
+@value
+def scaling_share_sparcml():
+    return share_of_dense("sparcml")
+
+
+@value
+def scaling():
+    """The fastest systems by SimGrid, and by the simulator where it names another one."""
+    lines = []
+    for platform, ranks in dict.fromkeys((r["platform"], r["ranks"]) for r in raw.simgrid()):
+        cells = []
+        for density in (0.001, 0.01, 0.1, 1):
+            cell = (platform, ranks, density)
+            found = [r for r in raw.simgrid() if (r["platform"], r["ranks"], r["density"]) == cell]
+            if not found:
+                cells.append("-")
+                continue
+            r = found[0]
+            other = "" if r["ours"] == r["theirs"] else r["ours"] + " "
+            text = f"{r['theirs']} {r['theirs_ahead']:.0f} %; {other}{r['ours_ahead']:.0f} %"
+            cells.append(f"**{text}**" if other and min(r["theirs_ahead"], r["ours_ahead"]) > 5 else text)
+        lines.append([f"{platform}, {ranks}", *cells])
+    return table(["density", "0.001", "0.01", "0.1", "1"], lines)
+
+
+def within(hosts, link, least=0.8):
+    cells = [r for r in raw.predictions() if (r["hosts"], r["link"]) == (hosts, link) and r["megabytes"] >= least]
+    return f"{sum(round(abs(r['ratio'] - 1), 2) <= 0.1 for r in cells)} of {len(cells)}"
+
+
+@value
+def scaling_within_4():
+    return within(4, "1gbit")
+
+
+@value
+def scaling_within_8():
+    return within(8, "250mbit")
+
+
+@value
+def scaling_within_8_fast():
+    return within(8, "1gbit")
+
+
+# FlexReduce
+
+HOSTS = ["2,2", "2,3", "3,3", "3,4", "4,4", "3,3,3", "3,3,4", "3,4,4", "4,4,4"]
+
+
+def on_tree(hosts, system):
+    return only(rows("netperf_flexreduce.txt"), heading=f"--hosts {hosts}", system=system)
+
+
+def slow_links(hosts, system):
+    """Seconds of each run with packets of 16 frames."""
+    return [r["seconds"] for r in rows("netperf_flexreduce_25mbit.txt", until="# Before, when packets were")
+            if r["heading"].startswith(f"--hosts {hosts} ") and r["system"] == system]
+
+
+def possible(hosts):
+    """Share of the ring's time that the bytes on the hosts' links allow to save: each link carries 2 n (d - 1) / d
+    values instead of the ring's 2 n (P - 1) / P."""
+    sizes = [int(h) for h in hosts.split(",")]
+    ring, tree = 1 - 1 / sum(sizes), 1 - 1 / len(sizes)
+    return 1 - tree / ring
+
+
+def saved_of_possible(hosts):
+    flexreduce, ring = (statistics.median(slow_links(hosts, s)) for s in ("flexreduce", "ring"))
+    return (1 - flexreduce / ring) / possible(hosts)
+
+
+@value
+def flexreduce_share():
+    found = [100 * saved_of_possible(hosts) for hosts in HOSTS]
+    return f"{min(found):.0f} to {max(found):.0f} %"
+
+
+@value
+def flexreduce():
+    lines = {"`flexreduce`, s": [], "`hierarchical`, s": [], "`ring`, s": [], "saved against the ring": [],
+             "at most possible": [], "share of the possible": []}
+    for hosts in HOSTS:
+        seconds = {s: statistics.median(slow_links(hosts, s)) for s in ("flexreduce", "hierarchical", "ring")}
+        saved = 1 - seconds["flexreduce"] / seconds["ring"]
+        cells = [*(f"{seconds[s]:.2f}" for s in seconds), f"{100 * saved:.1f} %", f"{100 * possible(hosts):.1f} %",
+                 f"{100 * saved_of_possible(hosts):.0f} %"]
+        for line, cell in zip(lines.values(), cells):
+            line.append(cell)
+    return table(["ranks on the hosts", *(h.replace(",", ", ") for h in HOSTS)],
+                 [[name, *cells] for name, cells in lines.items()])
+
+
+@value
+def flexreduce_saved():
+    return f"{100 * (1 - on_tree('2,3', 'flexreduce')['seconds'] / on_tree('2,3', 'ring')['seconds']):.0f} %"
+
+
+@value
+def flexreduce_uneven():
+    both = [on_tree("2,3", s)["seconds"] for s in ("flexreduce", "blueconnect")]
+    return " s, `blueconnect` ".join(f"{s:.2f}" for s in both) + " s"
+
+
+def simulated_tree(density, system):
+    return only(raw.read_json("flexreduce.json"), density=density, system=system)
+
+
+@value
+def flexreduce_streams():
+    return " MB and ".join(f"{simulated_tree(0.01, s)['root_link_bytes'] * 1e-6:.1f}"
+                           for s in ("ssar_split", "tree_sparcml")) + " MB"
+
+
+@value
+def flexreduce_emulated():
+    systems = ("ssar_split", "tree_sparcml")
+    return ", ".join(f"`{s}` {1e3 * raw.on_emulated_tree()[s]:.1f} ms" for s in systems)
+
+
+# Late ranks
+
+
+@value
+def late_ranks():
+    mean = {name: found["mean"] for name, found in raw.latencies().items()}
+    systems = {"mpi": "MPI_Allreduce", "eager_majority": "`eager_majority`", "eager_solo": "`eager_solo`"}
+    times = [f"{1e3 * mean[s]:.0f}" if mean[s] > 0.01 else f"{1e3 * mean[s]:.2f}" for s in systems]
+    gains = [mean["mpi"] / mean[s] for s in systems]
+    return table(["", *systems.values()],
+                 [["mean time of a call, ms", *times],
+                  ["times as fast as MPI_Allreduce", *(f"{g:.2f}" if 1 < g < 10 else f"{g:.0f}" for g in gains)],
+                  ["ranks whose own call is in the result, of 32",
+                   *(f"{raw.latencies()[s]['active']:g}" for s in systems)],
+                  ["times as fast in the paper", "1", "2.46", "53"]])
+
+
+@value
+def late_majority():
+    mean = {name: found["mean"] for name, found in raw.latencies().items()}
+    return f"{mean['mpi'] / mean['eager_majority']:.2f}"
+
+
+@value
+def late_overhead():
+    """Times of a partial Rabenseifner in which nobody is late, relative to Rabenseifner's algorithm."""
+    pairs = [[r["seconds"] for r in rows("late_ranks_quiet.txt") if r["system"] == system]
+             for system in ("eager_solo+rabenseifner", "rabenseifner")]
+    return between([partial / whole for partial, whole in zip(*pairs)])
+
+
+def hyperplane(participation, delay, name="hyperplane_quiet.txt"):
+    return next(r for r in raw.hyperplane(name) if r["participation"] == participation and r["delay"] == delay)
+
+
+@value
+def late_hyperplane():
+    return ", ".join(f"{hyperplane('solo', d)['ratio']:.2f}" for d in (0.02, 0.03, 0.04))
+
+
+@value
+def late_loss():
+    found = [r["loss"] for r in raw.hyperplane("hyperplane_quiet.txt") if r["participation"] == "solo"]
+    everyone = {r["loss"] for r in raw.hyperplane("hyperplane_quiet.txt") if r["participation"] == "everyone"}
+    return f"{min(found):.2f} to {max(found):.2f}, and with `everyone` {min(everyone):.2f}"
+
+
+def late_training(system):
+    return only(raw.read_json("training_late.json"), system=system)
+
+
+def percent(x):
+    return f"{100 * x:.2f} %"
+
+
+def of_training(system):
+    """Adds the accuracy and the time of a step of a system to VALUES."""
+    name = system.replace(":", "_").replace("eager_", "")
+    VALUES[f"late_accuracy_{name}"] = lambda: percent(late_training(system)["accuracy_mean"])
+    VALUES[f"late_step_{name}"] = lambda: f"{1e3 * late_training(system)['step_seconds']:.1f} ms"
+
+
+for _system in ("dense", "eager_majority", "quorum:5", "eager_solo"):
+    of_training(_system)
+
+
+@value
+def late_fresh_solo():
+    return f"{late_training('eager_solo')['fresh_mean']:.2f}"
+
+
+# Codecs
+
+CODECS = ["zfp:16", "zfp:8", "qsgd:8", "qsgd:4", "bf16", "zfp:8+p2p"]
+
+
+def size_of(count):
+    return int(count.rstrip("KM")) * {"K": 2**10, "M": MI}[count[-1]]
+
+
+def compressed(hosts, link, n):
+    """{codec: (time saved by the compressed ring against the ring, and against MPI_Allreduce)} over Open MPI: in the
+    run with MPI_Allreduce that has the most iterations, or the last of these; if no run has it, by its last time."""
+    runs, last_mpi = {}, None
+    for name in ("netperf_compressed.txt", "netperf_compressed_more.txt", "netperf_compressed_64mib.txt",
+                 "netperf_qsgd.txt"):
+        for r in rows(name):
+            words = r["heading"].split()
+            if words[:4] == ["--hosts", ",".join(["1"] * hosts), "--link", link] and r["n"] == n:
+                run = runs.setdefault((name, r["heading"]), {"iterations": r["iterations"]})
+                run.setdefault(r["system"], r["seconds"])
+                last_mpi = r["seconds"] if r["system"] == "mpi" else last_mpi
+    found = {}
+    for codec in CODECS:
+        having = [run for run in runs.values() if f"ring+{codec}" in run and "ring" in run]
+        if not having:
+            continue
+        best = max(reversed(having), key=lambda run: ("mpi" in run, run["iterations"]))
+        seconds = best[f"ring+{codec}"]
+        found[codec] = (1 - seconds / best["ring"], 1 - seconds / best.get("mpi", last_mpi))
+    return found
+
+
+@value
+def codecs():
+    lines = []
+    for hosts in (4, 8):
+        for link in ("20mbit", "50mbit", "200mbit", "1gbit"):
+            for count in ("128K", "1M", "16M"):
+                found = compressed(hosts, link, size_of(count))
+                rate = link.replace("mbit", " Mbit/s").replace("gbit", " Gbit/s")
+                cells = []
+                for codec in CODECS:
+                    ring, mpi = found[codec]
+                    cells.append(f"{100 * ring:.0f} ({100 * mpi:.0f})")
+                lines.append([f"{hosts}, {rate}", count, *cells])
+    names = [f"`{codec}`" for codec in CODECS]
+    return table(["hosts, link", "n", *names], lines)
+
+
+@value
+def codecs_saved_qsgd():
+    return f"{100 * compressed(4, '200mbit', MI)['qsgd:8'][0]:.0f} %"
+
+
+@value
+def codecs_lost_zfp():
+    ring, _ = compressed(4, "1gbit", MI)["zfp:8"]
+    return f"{1 - ring:.1f}"
+
+
+# Training
+
+
+@value
+def training():
+    lines = []
+    for r in raw.read_json("training.json"):
+        selected, summed = r["selected_mean"], r["summed_mean"]
+        lines.append([f"`{r['system']}`", percent(r["accuracy_mean"]), percent(r["accuracy_min"]),
+                      f"{r['bytes_per_step']:,.0f}", f"{selected:,.0f}", f"{summed:,.0f}"])
+    return table(["", "test accuracy", "lowest of three seeds", "bytes per rank and step", "entries of a rank, mean",
+                  "entries of a sum, mean"], lines)
+
+
+def trained(system):
+    return only(raw.read_json("training.json"), system=system)
+
+
+@value
+def training_bytes():
+    return f"{100 * trained('ok_topk')['bytes_per_step'] / trained('dense')['bytes_per_step']:.1f} %"
+
+
+@value
+def training_accuracy():
+    return " and ".join(percent(trained(s)["accuracy_mean"]) for s in ("ok_topk", "dense"))
+
+
+def missed(system, what):
+    return f"{100 * trained(system)[what + '_deviation']:.1f} %"
+
+
+@value
+def training_missed_selected():
+    return missed("ok_topk", "selected")
+
+
+@value
+def training_missed_summed():
+    return missed("ok_topk", "summed")
+
+
+@value
+def training_missed_gaussiank():
+    return missed("gaussiank", "selected")
+
+
+@value
+def training_spread():
+    means = [r["accuracy_mean"] for r in raw.read_json("training.json")]
+    return f"{100 * (max(means) - min(means)):.2f}"
+
+
+# Preloaded library
+
+
+@value
+def preload():
+    found = raw.read_json("preload_training.json")
+    lines = [[f"`{r['system']}`", percent(r["history"][-1]["accuracy"])] for r in found]
+    return table([name for name, _ in lines], [[accuracy for _, accuracy in lines]])
+
+
+def preloaded(library, hosts, size, after="over hosts, with --min-bytes 65536, which was the default then"):
+    """The last such measurement in the file."""
+    return select(raw.preload(), library=library, hosts=hosts, bytes=size, after=after)[-1]
+
+
+@value
+def preload_large():
+    return number(preloaded("openmpi", None, 64 * MI, after="")["ratio"])
+
+
+@value
+def preload_hosts():
+    return number(preloaded("openmpi", "1,1,1,1", MI)["ratio"])
+
+
+@value
+def preload_slower():
+    return number(preloaded("openmpi", "1,1,1,1,1,1,1,1", 2**16)["ratio"])
