@@ -182,6 +182,8 @@ function(spar_add_mpi_test path)
     set(precompiled NONE)
     if(NOT arg_OWN_MAIN)
       spar_choose_precompiled(precompiled ${test_target} spar_test_base_${flavour})
+    elseif(arg_LARGE)
+      set(precompiled spar_precompiled) # which the quick set compiles anyway
     endif()
     spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES}
                      PRECOMPILED ${precompiled} ${full})

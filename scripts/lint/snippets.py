@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that C++ blocks in the documentation are complete programs, which tests compile and run, or parts of sources.
 
-snippets.py --programs FILE.md DIRECTORY writes the complete programs of a page to a directory and prints their paths.
+snippets.py --programs FILE.md DIRECTORY writes the complete programs of a page to a directory and prints their paths,
+except the programs of examples/gallery, which are compiled there.
 """
 
 import pathlib
@@ -29,9 +30,16 @@ def stray(page, sources):
     return [line for line, block in blocks(page) if not whole(block) and not any(squeezed(block) in s for s in sources)]
 
 
+def own_programs(page, gallery):
+    """The complete programs of a page that are not in the gallery."""
+    return [b for _, b in blocks(page) if whole(b) and not any(squeezed(b) in program for program in gallery)]
+
+
 def write_programs(page, directory):
+    gallery = pathlib.Path(__file__).parents[2] / "examples/gallery"
+    programs = [squeezed(file.read_text()) for file in gallery.glob("*.cpp")]
     directory.mkdir(parents=True, exist_ok=True)
-    for number, (_, block) in enumerate((b for b in blocks(page.read_text()) if whole(b[1])), 1):
+    for number, block in enumerate(own_programs(page.read_text(), programs), 1):
         name = directory / f"{page.stem}_{number}.cpp"
         if not name.exists() or name.read_text() != block:
             name.write_text(block)
@@ -53,6 +61,8 @@ def self_test():
     page = "a\n```cpp\nint x = 1;\n```\n```cpp\nint main() {\n}\n```\n"
     yield "rejected a line of a source", stray(page, [squeezed("void f();\nint x =\n 1;")]) == []
     yield "accepted a line that is in no source", stray(page, [squeezed("int y = 1;")]) == [2]
+    yield "left out a program", own_programs(page, [squeezed("int main() { return 0; }")]) == ["int main() {\n}\n"]
+    yield "wrote a program of the gallery", own_programs(page, [squeezed("// a\nint main() {}")]) == []
 
 
 if len(sys.argv) == 4 and sys.argv[1] == "--programs":
