@@ -117,6 +117,12 @@ def check_package(work, environment):
     for tool in ["spar_plot_perf", "spar_plot_timeline", "spar_topology", "spar_perf"]:
         done = subprocess.run([tool, "--help"], env=environment, capture_output=True, text=True)
         expect(done.returncode in (0, 77), f"{tool} --help: status {done.returncode}: {done.stderr}")
+    build = work / "found"
+    status = run(
+        f"""cmake -S spar/tests/consumer/find_package -B {build} -DCMAKE_PREFIX_PATH={system}
+            cmake --build {build}
+            {build}/consumer""", work, environment)
+    expect(status == 0, f"find_package: status {status}")
     for flavour, library in [("openmpi", "libopenmpi3"), ("mpich", "libmpich12")]:
         if not shutil.which(f"mpicxx.{flavour}"):
             continue
