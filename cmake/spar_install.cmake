@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules, and the package files that find_package(spar [COMPONENTS mpi zfp perf]) reads.
+# Install rules of the library, and the package files that find_package(spar [COMPONENTS mpi zfp perf]) and pkg-config
+# (spar, spar-zfp) read.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -25,4 +26,9 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/spar-config-version.cmak
                                  ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/spar-config.cmake" "${PROJECT_BINARY_DIR}/spar-config-version.cmake"
         DESTINATION "${spar_package_dir}")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/spar")
+foreach(name IN ITEMS spar spar-zfp)
+  configure_file(cmake/${name}.pc.in "${PROJECT_BINARY_DIR}/${name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION share/pkgconfig) # the path to the prefix is in the file
+endforeach()
+# Debian expects the licence under this name.
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/spar" RENAME copyright)

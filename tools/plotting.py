@@ -31,8 +31,8 @@ def find_pyplot():
     except ImportError:
         debian = "/usr/bin/python3"  # sees Debian's python3-matplotlib; `env python3` may find another Python
         if sys.executable != debian and os.access(debian, os.X_OK):
-            os.execv(debian, [debian, *sys.argv])
-        fail(77, "matplotlib is missing: run scripts/setup plot (Debian package python3-matplotlib)")
+            os.execv(debian, [debian, "-B", *sys.argv])  # -B: no __pycache__ beside installed tools
+        fail(77, "matplotlib is missing (Debian package python3-matplotlib)")
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
     matplotlib.rcParams["svg.hashsalt"] = "spar"  # the same file for the same data

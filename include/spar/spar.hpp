@@ -26,3 +26,4 @@
 #include <spar/system/topkdsa.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/threads.hpp>
+#include <spar/version.hpp>

@@ -9,7 +9,9 @@ from statistics import median
 
 import tree
 
+# REUSE-IgnoreStart
 LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
+# REUSE-IgnoreEnd
 LONGEST, LONGEST_MEDIAN, WIDEST = 450, 150, 120
 SLOW = "iostream regex functional ranges random format chrono thread condition_variable memory".split()
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

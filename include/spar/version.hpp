@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The version of the library, as macros and as text. CMake, pkg-config and Conan read the three macros below.
+#pragma once
+
+#include <string_view>
+
+#define SPAR_VERSION_MAJOR 0
+#define SPAR_VERSION_MINOR 1
+#define SPAR_VERSION_PATCH 0
+
+namespace spar {
+
+#define SPAR_VERSION_JOIN(major, minor, patch) #major "." #minor "." #patch
+#define SPAR_VERSION_TEXT(major, minor, patch) SPAR_VERSION_JOIN(major, minor, patch)
+
+/// "major.minor.patch", by Semantic Versioning. Until 1.0.0, a minor version may change interfaces.
+inline constexpr std::string_view version =
+    SPAR_VERSION_TEXT(SPAR_VERSION_MAJOR, SPAR_VERSION_MINOR, SPAR_VERSION_PATCH);
+
+#undef SPAR_VERSION_TEXT
+#undef SPAR_VERSION_JOIN
+
+} // namespace spar

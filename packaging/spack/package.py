@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# NOT TESTED: no test of spar runs this recipe, and nobody has installed spar by it.
+"""Recipe for Spack, in a repository of recipes as packages/spar/package.py. `spack develop` or `spack dev-build` takes
+the sources from a checkout."""
+
+from spack.package import *
+
+
+class Spar(CMakePackage):
+    """Sparse, compressed, uneven and partial collectives over MPI, threads and a simulated network, in C++20."""
+
+    license("Apache-2.0 WITH LLVM-exception")
+
+    version("0.1.0")
+
+    variant("tools", default=False, description="Build spar_perf, spar_topology and libspar_mpi.so")
+    variant("zfp", default=False, description="Compress with zfp in the tools")
+
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.25:", type="build")
+    depends_on("mpi")
+    depends_on("cli11", when="+tools")
+    depends_on("fmt", when="+tools")
+    depends_on("nlohmann-json", when="+tools")
+    depends_on("zfp", when="+zfp")
+
+    conflicts("%gcc@:11", msg="spar needs g++ 12 or later")
+    conflicts("%clang@:13", msg="spar needs clang++ 14 or later")
+
+    def cmake_args(self):
+        unused = ["TESTS", "BENCHMARKS", "EXAMPLES"]
+        return [self.define(f"SPAR_BUILD_{part}", False) for part in unused] + [
+            self.define_from_variant("SPAR_BUILD_TOOLS", "tools")
+        ]
