@@ -37,13 +37,13 @@ class device_answers : public testing::Test {
   void TearDown() override { on_host::put = nullptr; }
 };
 
-/// Holds back all later work in a stream until it is opened. Opens by itself after two seconds, so that a rank that
+/// Holds back all later work in a stream until it is opened. Opens by itself after 20 seconds, so that a rank that
 /// blocks fails the test, and does not hang.
 class gate {
   using clock = std::chrono::steady_clock;
   struct state {
     std::atomic<bool> open = false, late = false;
-    clock::time_point latest = clock::now() + std::chrono::seconds(2);
+    clock::time_point latest = clock::now() + std::chrono::seconds(20);
 
     bool is_open() {
       if (!open && clock::now() > latest) open = late = true;
@@ -126,6 +126,23 @@ TEST_F(device_answers, other_calls_go_on_until_a_codec_knows_whether_it_can_enco
   const spar::tree hosts(root);
   const spar::tree_plans plans(hosts);
   other_calls_go_on(spar::flexreduce(plans, bfloat16{}));
+}
+
+/// Rank 1 begins the call on the host only after the call on the device, for which rank 0 never waits before.
+TEST_F(device_answers, are_polled_while_the_program_waits_for_a_call_on_the_host) {
+  on_ranks(2, [&](spar::threads& net) {
+    net.set_deadline(10);
+    spar::on_device gpu(net);
+    const device_array<float> x(values_of(net.rank(), n));
+    auto call = spar::start_allreduce(gpu, spar::device_span(x.data(), n),
+                                      compose(exact_topk{.k = 20}, spar::recursive_doubling{}));
+    if (net.rank() == 1) call.wait();
+    float one = 1;
+    spar::allreduce(net, std::span(&one, 1), spar::ring{});
+    EXPECT_EQ(one, 2);
+    call.wait();
+    return 0;
+  });
 }
 
 /// Starts a call whose answer the device of rank 0 holds back, and then calls `then(net, call, held)` there.
