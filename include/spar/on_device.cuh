@@ -171,7 +171,7 @@ class on_device {
     const auto on_host = detail::or_abort(port_, [&] {
       const std::uint64_t end = mine.indices().size();
       const auto all = [&](std::size_t) { return index_range{0, mine.dimension()}; };
-      return port_.streams().wrong_indices(mine.indices(), std::span(&end, 1), all);
+      return run_until_done(port_, port_.streams().wrong_indices(mine.indices(), std::span(&end, 1), all));
     });
     detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
     return order;

@@ -258,7 +258,8 @@ TEST_F(entries_on_device, are_refused_if_their_indices_are_wrong) {
     const auto error = [&](const std::vector<std::uint32_t>& indices, spar::index_range range) -> std::string {
       const device_array<std::uint32_t> x(indices);
       try {
-        streams.check_indices(std::span<const std::uint32_t>(x.data(), indices.size()), range);
+        const std::span<const std::uint32_t> there(x.data(), indices.size());
+        spar::run_until_done(gpu.transport(), streams.check_indices(there, range));
       } catch (const spar::corrupt_message& e) {
         return e.what();
       }

@@ -31,6 +31,7 @@ struct CUstream_st {
 struct CUevent_st {
   std::shared_ptr<bool> done = std::make_shared<bool>(true);
   int device = 0;
+  int polls = 0; // since it was recorded
 };
 
 namespace {
@@ -89,6 +90,13 @@ void advance() {
                                   [](const CUstream_st* s) { return !s->steps.empty() && !s->can_go_on(); });
   for (CUstream_st* stream : streams) {
     while ((needed || !stream->stalled) && stream->can_go_on() && random_progress() % 3 == 0) step(*stream);
+  }
+}
+/// Each stream whose next work can begin does it.
+void go_on() {
+  const device_access of_all_steps;
+  for (CUstream_st* stream : streams) {
+    if (stream->can_go_on()) step(*stream);
   }
 }
 /// Counts a call; returns the error with which it must fail, or cudaSuccess.
@@ -314,6 +322,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   if (event->device != (stream == nullptr ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
   event->done = std::make_shared<bool>(false);
+  event->polls = 0;
   of(stream).steps.push_back({[done = event->done] { *done = true; }, nullptr, false});
   return cudaSuccess;
 }
@@ -326,16 +335,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (!*event->done && ++event->polls > 1000) go_on(); // no device lets a program poll for ever
   if (!*event->done) last_error = cudaErrorNotReady;
   return *event->done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(all);
-  while (!*event->done) {
-    for (CUstream_st* stream : streams) {
-      if (stream->can_go_on()) step(*stream);
-    }
-  }
+  while (!*event->done) go_on();
   return cudaSuccess;
 }
 }

@@ -22,9 +22,10 @@ void reset(std::uint64_t seed);
 void fail_at(std::uint64_t call);
 /// The number of calls of this thread that could have failed.
 std::uint64_t calls();
-/// While streams are held, only `finish` and waits for them advance them.
+/// While streams are held, only `finish`, waits for them, and more than 1000 polls of an event advance them.
 void hold(bool on);
-/// From now on, only `finish` and waits, also those of other streams, advance this stream.
+/// From now on, only `finish`, waits, also those of other streams, and more than 1000 polls of an event advance this
+/// stream.
 void stall(cudaStream_t stream);
 /// Puts work of the device into a stream.
 void put(cudaStream_t stream, std::function<void()> work);

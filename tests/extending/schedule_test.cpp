@@ -38,22 +38,22 @@ struct star {
     spar::sparse_stream<T, Index> sum;
     if (net.rank() != 0) {
       spar::outgoing<Storage, T, Index> out;
-      co_await net.send(0, out(net, store, mine, all, spar::step_of(0, net.rank())));
+      co_await net.send(0, co_await out(net, store, mine, all, spar::step_of(0, net.rank())));
       out.keep_error(net, store, mine, all, residual);
       spar::incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(0, in);
-      result.take(net, store, in, all);
+      co_await result.take(net, store, in, all);
     } else {
       spar::stream_view<T, Index> have = mine;
       for (spar::rank_t r = 1; r < net.size(); ++r) {
         spar::incoming<Storage, T, Index> in(net.memory());
         co_await net.receive(r, in);
-        const auto theirs = in.view(net, store, all);
+        const auto theirs = co_await in.view(net, store, all);
         sum = spar::merge(have, theirs, all, limit, op, net.memory());
         net.compute(theirs.count()); // number of merged entries, for the simulator's clock
         have = std::as_const(sum).view();
       }
-      result.bring(net, store, have, all, residual);
+      co_await result.bring(net, store, have, all, residual);
       for (spar::rank_t r = 1; r < net.size(); ++r) co_await net.send(r, result.message());
     }
     co_return std::move(result).result(net);

@@ -19,10 +19,6 @@ void join_any(fuzz::input& in) {
   const std::array<T, 2> own_values{1, 2};
   const std::size_t own = std::min<std::uint64_t>(n, in.take<std::uint8_t>() % 3);
   const auto mine = spar::sparse_view(n, std::span(own_indices).first(own), std::span(own_values).first(own));
-  const auto check = [n](std::span<const Index> indices_of_all, std::span<const std::uint64_t> ends) {
-    spar::check_parts(indices_of_all, ends, [n](std::size_t) { return spar::index_range{0, n}; });
-  };
-
   const spar::host_place place(memory);
   spar::gathered<T, Index> have(mine, ranks, place);
   std::vector<Index> indices(own_indices.begin(), own_indices.begin() + own);
@@ -33,7 +29,10 @@ void join_any(fuzz::input& in) {
     agreed.dimension = n;
     fuzz::arrive(message, in, agreed);
     try {
-      have = have.joined(message, parts, check, place);
+      const auto ends = message.piece<std::uint64_t>(0);
+      have.check(message, ends, parts);
+      spar::check_parts(message.piece<Index>(1), ends, [n](std::size_t) { return spar::index_range{0, n}; });
+      have = have.joined(message, ends, place);
     } catch (const spar::corrupt_message&) {
       fuzz::refused = true;
       return;

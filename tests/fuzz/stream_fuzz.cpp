@@ -61,7 +61,9 @@ struct receive_one : spar::algorithm_defaults {
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::index_range range) const& {
     spar::incoming<storage, T, Index> in(net.memory());
     co_await net.receive(1, in);
-    co_return spar::sparse_stream<T, Index>::copy(net.memory(), in.view(net, storage(), range));
+    const storage by;
+    const spar::stream_view<T, Index> came = co_await in.view(net, by, range);
+    co_return spar::sparse_stream<T, Index>::copy(net.memory(), came);
   }
 };
 

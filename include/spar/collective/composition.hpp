@@ -184,8 +184,10 @@ struct composition {
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                         Prepare prepare) const& {
-    if constexpr (selects_entries)
-      return reduce_selected(net, now, last, select_for<Index>(net, *this, now, last, x, prepare),
+    if constexpr (selects_entries && values_on_device<Net>)
+      return select_and_reduce<Index>(net, now, last, x, op, prepare);
+    else if constexpr (selects_entries)
+      return reduce_selected(net, now, last, select_for<Index>(net, *this, now, last, x, prepare).get(),
                              local::residual(net, x), op);
     else
       return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), local::residual(net, x), op);
@@ -288,6 +290,13 @@ struct composition {
       co_await std::move(running);
       co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
     }
+  }
+  template <index_type Index, transport Net, element T, class Op, class Prepare>
+  task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
+                                                 Prepare prepare) const& {
+    sparse_stream<T, Index> mine = co_await select_for<Index>(net, *this, now, last, x, prepare);
+    auto running = reduce_selected(net, now, last, std::move(mine), local::residual(net, x), op);
+    co_return co_await std::move(running);
   }
   /// Moves all values of `x` to a dense stream.
   template <index_type Index, transport Net, element T, class Prepare>

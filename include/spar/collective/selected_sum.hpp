@@ -71,28 +71,31 @@ void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> win
 /// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
 /// them. The entries whose indices are in `sum` stay in `mine`.
 template <transport Net, element T, index_type Index>
-void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
-                      residual_view<T> x) {
-  if constexpr (values_on_device<Net>) {
-    const auto dropped = net.net().streams().drop_unlisted(mine, sum.indices());
-    x.assign(dropped.view().entries());
-  } else {
-    detail::put_back_unlisted(mine, sum.indices(), x, net.memory());
-  }
+local::answer<Net> put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
+                                    residual_view<T> x) {
+  if constexpr (values_on_device<Net>)
+    return local::then(net, net.net().streams().drop_unlisted(mine, sum.indices()),
+                       [x](const sparse_stream<T, Index>& dropped) { x.assign(dropped.view().entries()); });
+  else
+    return detail::put_back_unlisted(mine, sum.indices(), x, net.memory()), local::ready<>();
 }
 
 /// Calls the selector of the composition `parts`. The selector moves entries out of `x` into the returned stream.
 /// Writes to `last` the number of selected entries and the seconds that the selection took. Throws `invalid_argument`
 /// if the selector returns a malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
-sparse_stream<T, Index> select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
-                                   typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
+local::answer<Net, sparse_stream<T, Index>>
+select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
+           typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
   const double begin = net.net().now();
-  sparse_stream<T, Index> mine = local::select<Index>(net, parts.select, x, now->select, prepare);
-  *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
-  net.compute(0); // separates the selection from the next computation in a trace; the cost model ignores selections
-  if constexpr (!values_on_device<Net>) validate(mine.view());
-  return mine;
+  return local::then(
+      net, local::select<Index>(net, parts.select, x, now->select, prepare),
+      [net, last, begin](sparse_stream<T, Index>&& mine) {
+        *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
+        net.compute(0); // separates the selection from the next computation in a trace; the cost model ignores it
+        if constexpr (!values_on_device<Net>) validate(mine.view());
+        return sparse_stream<T, Index>(std::move(mine));
+      });
 }
 
 } // namespace spar

@@ -41,11 +41,6 @@ class host_place {
                                                    buffer<std::uint64_t>&) noexcept {
     return list;
   }
-  /// Returns the list that `piece` of a received message contains. May copy the list to `room`.
-  static std::span<const std::uint64_t> from_message(std::span<const std::uint64_t> piece,
-                                                     buffer<std::uint64_t>&) noexcept {
-    return piece;
-  }
 
  private:
   pool* memory_;
@@ -108,14 +103,9 @@ class gathered {
              std::as_bytes(entries.values().first(begin(parts)))}};
   }
 
-  /// Returns a new object with the parts of this object, followed by the `parts` parts of the received message `in`.
-  /// Calls `check(indices, ends)` with the indices of all received parts and the position at which each part ends;
-  /// `check` throws if a part is invalid. Throws `corrupt_message` if the message is malformed.
-  template <class Check, class Place>
-  [[nodiscard]] gathered joined(const message_buffer& in, std::size_t parts, const Check& check,
-                                const Place& place) const {
-    buffer<std::uint64_t> list;
-    const auto ends = place.from_message(in.piece<std::uint64_t>(0), list);
+  /// Throws `corrupt_message` unless the received message `in` has `parts` parts, which end at the entries `ends`, a
+  /// copy of the message's first piece on the host. Does not check the indices (see `check_parts`).
+  static void check(const message_buffer& in, std::span<const std::uint64_t> ends, std::size_t parts) {
     const auto indices = in.piece<Index>(1);
     const auto values = in.piece<T>(2);
     const std::uint64_t total = in.head().count;
@@ -133,7 +123,14 @@ class gathered {
         raise<corrupt_message>({"malformed message: stream ", i, " ends at entry ", ends[i], "; expected at least ",
                                 last, " and at most ", total});
     }
-    check(indices, ends);
+  }
+  /// Returns a new object with the parts of this object, followed by those of the message `in`, which has been checked.
+  template <class Place>
+  [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends,
+                                const Place& place) const {
+    const auto indices = in.piece<Index>(1);
+    const auto values = in.piece<T>(2);
+    const std::uint64_t total = in.head().count;
     gathered sum(dimension(), count() + total, begins_.size() - 1, place);
     place.write(sum.entries_, 0, entries_.view());
     for (; sum.parts_ < parts_; ++sum.parts_) sum.begin(sum.parts_ + 1) = begin(sum.parts_ + 1);

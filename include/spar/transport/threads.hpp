@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include <sched.h>
+
 namespace spar {
 
 /// Options of a `thread_group`.
@@ -332,7 +334,10 @@ inline void threads_port::progress(bool block) {
   const bool news = collect();
   if (block && !news && scheduler().idle() && (!dead() || loans().any())) {
     const double until = detail::poll_waits(*this, now());
-    if (scheduler().idle()) sleep(until, false);
+    if (scheduler().polls())
+      sched_yield(); // nothing would end the sleep
+    else if (scheduler().idle())
+      sleep(until, false);
     collect();
   } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
     detail::poll_waits(*this, now());

@@ -46,14 +46,14 @@ task<sparse_stream<T, Index>> fold_in(channel<Net> net, folded_ranks folded, str
   const index_range all{0, mine.dimension()};
   if (!folded.active()) {
     outgoing<Storage, T, Index> out;
-    co_await net.send(folded.partner(), out(net, store, mine, all, step_of(0, net.rank())));
+    co_await net.send(folded.partner(), co_await out(net, store, mine, all, step_of(0, net.rank())));
     out.keep_error(net, store, mine, all, residual);
     co_return sparse_stream<T, Index>();
   }
   incoming<Storage, T, Index> theirs(net.value_memory());
   co_await net.receive(folded.partner(), theirs);
-  const auto lower = theirs.view(net, store, all);
-  auto sum = local::merge(net, lower, mine, all, limit, op);
+  const auto lower = co_await theirs.view(net, store, all);
+  auto sum = co_await local::merge(net, lower, mine, all, limit, op);
   net.compute(lower.count() + mine.count());
   co_return sum;
 }

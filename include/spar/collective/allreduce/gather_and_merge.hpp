@@ -42,7 +42,7 @@ struct gather_and_merge {
                                            residual_view<T> residual = {}) const& {
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
-      sparse_copy = local::to_sparse(net, mine, op);
+      sparse_copy = co_await local::to_sparse(net, mine, op);
       mine = sparse_copy.view();
     }
     const bruck_allgather allgather;
@@ -50,7 +50,7 @@ struct gather_and_merge {
     buffer<stream_view<T, Index>> parts(net.memory(), all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};
-    auto sum = local::merge_many(net, std::as_const(parts).span(), mine.dimension(), whole, op);
+    auto sum = co_await local::merge_many(net, std::as_const(parts).span(), mine.dimension(), whole, op);
     // Merging three or more streams at once takes as long as merging all their entries twice.
     net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1));
     co_return sum;

@@ -121,11 +121,11 @@ struct rabenseifner {
       const index_range kept = owner.range(first, first + blocks);
       const auto theirs_to_be = have.slice(given.begin, given.end);
       outgoing<Storage, T, Index> out;
-      auto sending = net.send(peer, out(net, store, theirs_to_be, given, step_of(1, net.rank())));
+      auto sending = net.send(peer, co_await out(net, store, theirs_to_be, given, step_of(1, net.rank())));
       out.keep_error(net, store, theirs_to_be, given, residual);
       incoming<Storage, T, Index> theirs(memory);
       co_await net.receive(peer, theirs);
-      const auto other = theirs.view(net, store, kept);
+      const auto other = co_await theirs.view(net, store, kept);
       const auto own = have.slice(kept.begin, kept.end);
       const std::uint64_t limit = storage::delta<T, Index>(store, kept.size());
       auto next = lower ? merge(own, other, kept, limit, op, memory) : merge(other, own, kept, limit, op, memory);
@@ -153,7 +153,8 @@ struct rabenseifner {
     if (!folded.active()) {
       incoming<Storage, T, Index> whole(net.memory());
       co_await net.receive(folded.partner(), whole);
-      co_return sparse_stream<T, Index>::copy(net.memory(), whole.view(net, store, {0, n}));
+      const index_range all{0, n};
+      co_return sparse_stream<T, Index>::copy(net.memory(), co_await whole.view(net, store, all));
     }
     for (rank_t blocks = 1, first = folded.number(); blocks < folded.active_ranks(); blocks *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
@@ -162,7 +163,7 @@ struct rabenseifner {
       auto sending = net.send(peer, encode(have));
       incoming<Storage, T, Index> theirs(net.memory());
       co_await net.receive(peer, theirs);
-      const auto other = theirs.view(net, store, owner.range(theirs_first, theirs_first + blocks));
+      const auto other = co_await theirs.view(net, store, owner.range(theirs_first, theirs_first + blocks));
       const bool lower = first < theirs_first;
       const stream_view<T, Index> parts[] = {lower ? have : other, lower ? other : have};
       first &= ~blocks;

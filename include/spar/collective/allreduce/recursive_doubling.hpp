@@ -78,7 +78,7 @@ struct recursive_doubling {
       if (!folded.active()) {
         incoming<Storage, T, Index> whole(net.value_memory());
         co_await net.receive(folded.partner(), whole);
-        co_return local::duplicate(net, whole.view(net, store, all));
+        co_return local::duplicate(net, co_await whole.view(net, store, all));
       }
       have = sum.view();
     }
@@ -92,13 +92,13 @@ struct recursive_doubling {
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       outgoing<Storage, T, Index> out;
-      auto sending = net.send(peer, out(net, store, have, all, group(distance)));
+      auto sending = net.send(peer, co_await out(net, store, have, all, group(distance)));
       incoming<Storage, T, Index> theirs(net.value_memory());
       co_await net.receive(peer, theirs);
-      const auto other = theirs.view(net, store, all);
+      const auto other = co_await theirs.view(net, store, all);
       const auto own = out.settled(net, store, have, all, kept(distance));
       const bool lower = peer > net.rank();
-      auto next = local::merge(net, lower ? own : other, lower ? other : own, all, limit, op);
+      auto next = co_await local::merge(net, lower ? own : other, lower ? other : own, all, limit, op);
       net.compute(other.count() + own.count());
       theirs.release();
       co_await sending;
@@ -109,7 +109,7 @@ struct recursive_doubling {
     constexpr bool exact = storage::is_exact<Storage>;
     if (exact ? folded.has_partner() : folded.extra() > 0) {
       outgoing<Storage, T, Index> out;
-      const payload last = out(net, store, have, all, group(folded.active_ranks()));
+      const payload last = co_await out(net, store, have, all, group(folded.active_ranks()));
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
       if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
         const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));

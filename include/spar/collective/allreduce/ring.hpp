@@ -69,11 +69,12 @@ struct ring_reduce_scatter : algorithm_defaults {
       const rank_t block = (net.rank() + 2 * p - step - 1) % p;
       const index_range given = owner[(block + 1) % p];
       outgoing<Storage, T, Index> out;
-      auto sending = net.send(right, out(net, store, have, given, step_of(static_cast<std::uint64_t>(step), 0)));
+      const std::uint64_t round = step_of(static_cast<std::uint64_t>(step), 0);
+      auto sending = net.send(right, co_await out(net, store, have, given, round));
       out.keep_error(net, store, have, given, residual);
       incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(left, in);
-      const auto partial = in.view(net, store, owner[block]);
+      const auto partial = co_await in.view(net, store, owner[block]);
       const auto own = slice(block);
       const std::uint64_t limit = storage::delta<T, Index>(store, owner[block].size());
       auto next = merge(partial, own, owner[block], limit, op, net.memory());
@@ -131,7 +132,7 @@ struct ring_allgather : algorithm_defaults {
     fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
     const std::span<stream_view<T, Index>> blocks = views.span();
-    passed.emplace_back().bring(net, store, mine, owner[net.rank()], residual);
+    co_await passed.emplace_back().bring(net, store, mine, owner[net.rank()], residual);
     blocks[static_cast<std::size_t>(net.rank())] = passed[0].view();
     for (rank_t step = 0; step + 1 < p; ++step) {
       const rank_t arriving = (net.rank() + 2 * p - step - 1) % p;
@@ -139,7 +140,7 @@ struct ring_allgather : algorithm_defaults {
       incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(left, in);
       auto& next = passed.emplace_back();
-      next.take(net, store, in, owner[arriving]);
+      co_await next.take(net, store, in, owner[arriving]);
       blocks[static_cast<std::size_t>(arriving)] = next.view();
       in.release();
       co_await sending;

@@ -40,39 +40,36 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   pool& memory = net.memory();
   sparse_stream<T, Index> sparse_copy;
   if (dense == nullptr && mine.is_dense()) {
-    sparse_copy = local::to_sparse(net, mine, op);
+    sparse_copy = co_await local::to_sparse(net, mine, op);
     mine = sparse_copy.view();
   }
   const rank_t p = net.size();
   const auto ranks = static_cast<std::size_t>(p);
   const auto rank = static_cast<std::size_t>(net.rank());
   const index_range block = owner[net.rank()];
-  const local::slices slice(net, mine, owner);
+  local::slices<Net, T, Index, Ownership> slice(mine, owner);
+  co_await slice.find(net);
   const codec slices = storage::slices_of(store);
   outgoing_list<codec, T, Index> out(memory, ranks - 1); // holds encoded slices; must outlive the sends that read them
   fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, ranks - 1);
   fixed_vector<incoming<codec, T, Index>> arrived(memory, ranks - 1);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, ranks - 1);
   buffer<stream_view<T, Index>> parts(memory, ranks);
+  const std::span<const stream_view<T, Index>> all_parts = std::as_const(parts).span();
+  const auto parts_of = [&](std::size_t b) {
+    return all_parts.subspan(b * bucket, std::min(bucket, ranks - b * bucket));
+  };
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
+    return local::merge_many(net, some, mine.dimension(), block, op);
+  };
+  const auto work_of = [](std::span<const stream_view<T, Index>> merged_parts) {
     std::uint64_t entries = 0;
-    for (const auto& part : some) entries += part.count();
-    const auto levels =
-        static_cast<std::uint64_t>(std::bit_width(some.size() - 1)); // levels of a binary tree of merges
-    sparse_stream<T, Index> sum;
-    if (dense == nullptr)
-      sum = local::merge_many(net, some, mine.dimension(), block, op);
-    else
-      local::reduce_dense(net, some, block, dense, op);
-    net.compute(dense == nullptr ? entries * std::max<std::uint64_t>(1, levels) : entries);
-    return sum;
+    for (const auto& part : merged_parts) entries += part.count();
+    const auto levels = static_cast<std::uint64_t>(std::bit_width(merged_parts.size() - 1)); // of a tree of merges
+    return entries * std::max<std::uint64_t>(1, levels);
   };
   fixed_vector<sparse_stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
-  const auto merge_bucket = [&](std::size_t b) {
-    const std::span<const stream_view<T, Index>> all = parts.span();
-    sums[b] = merged(all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)));
-  };
 
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
   // Every rank sends to its peers in a different order, so that no rank gets the messages of all others at once.
@@ -81,28 +78,39 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.push_back(net.send(peer, out.add(net, slices, slice[peer], owner[peer], step, residual)));
+    sending.push_back(net.send(peer, co_await out.add(net, slices, slice[peer], owner[peer], step, residual)));
   }
   parts.span()[rank] = slice[net.rank()];
   for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
-    const auto part = arrived[i].view(net, slices, block);
+    const auto part = co_await arrived[i].view(net, slices, block);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
       raise<corrupt_message>(
           {"a dense slice of ", part.count(), " values arrived in a split phase; expected a sparse slice"});
     }
     parts.span()[source] = part;
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
-    if (last_of_bucket && dense == nullptr) merge_bucket(source / bucket);
+    if (last_of_bucket && dense == nullptr) {
+      sums[source / bucket] = co_await merged(parts_of(source / bucket));
+      net.compute(work_of(parts_of(source / bucket)));
+    }
   }
   sparse_stream<T, Index> sum;
-  if (dense != nullptr || ranks <= bucket) {
-    sum = merged(std::as_const(parts).span());
+  if (dense != nullptr) {
+    std::uint64_t entries = 0;
+    for (const auto& part : all_parts) entries += part.count();
+    local::reduce_dense(net, all_parts, block, dense, op);
+    net.compute(entries);
+  } else if (ranks <= bucket) {
+    sum = co_await merged(all_parts);
+    net.compute(work_of(all_parts));
   } else {
-    merge_bucket(rank / bucket);
+    sums[rank / bucket] = co_await merged(parts_of(rank / bucket));
+    net.compute(work_of(parts_of(rank / bucket)));
     for (std::size_t b = 0; b < sums.size(); ++b) parts.span()[b] = sums[b].view();
-    sum = merged(std::as_const(parts).span().first(sums.size()));
+    sum = co_await merged(all_parts.first(sums.size()));
+    net.compute(work_of(all_parts.first(sums.size())));
   }
   arrived.clear();
   for (auto& s : sending) co_await s;

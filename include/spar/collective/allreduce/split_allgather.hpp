@@ -129,7 +129,7 @@ struct split_allgather {
     const auto block = [&](rank_t r) { return values.subspan(owner[r].begin, owner[r].size()); };
     const index_range own = owner[net.rank()];
     const block_coder coder(net, codec);
-    coder.encode(std::span<const T>(block(net.rank())), own.begin, encoded(net.rank()));
+    co_await coder.encode(std::span<const T>(block(net.rank())), own.begin, encoded(net.rank()));
     buffer<T> exact(net.value_memory(), residual.empty() ? 0 : own.size());
     local::copy(net, exact.data(), std::span<const T>(values.subspan(own.begin, exact.size())));
     const bruck_allgather allgather;

@@ -132,10 +132,11 @@ struct bruck_allgather : algorithm_defaults {
         const auto r = static_cast<rank_t>((static_cast<std::size_t>(source) + part) % static_cast<std::size_t>(p));
         return owned ? owner[r] : index_range{0, have.dimension()};
       };
-      const auto check = [&](std::span<const Index> indices, std::span<const std::uint64_t> ends) {
-        local::check_parts(net, indices, ends, range_of);
-      };
-      auto next = have.joined(in, count, check, place);
+      buffer<std::uint64_t> list;
+      const std::span<const std::uint64_t> ends = co_await local::read_list(net, in.piece<std::uint64_t>(0), list);
+      have.check(in, ends, count);
+      co_await local::check_parts(net, in.piece<Index>(1), ends, range_of);
+      auto next = have.joined(in, ends, place);
       in.release();
       co_await sending;
       have = std::move(next);

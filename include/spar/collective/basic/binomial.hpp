@@ -58,15 +58,16 @@ struct binomial_reduce : algorithm_defaults {
     for (rank_t distance = 1; distance < p; distance *= 2) {
       if ((relative & distance) != 0) {
         outgoing<Storage, T, Index> out;
-        co_await net.send((net.rank() + p - distance) % p, out(net, store, have, all, step_of(0, net.rank())));
+        const rank_t parent = (net.rank() + p - distance) % p;
+        co_await net.send(parent, co_await out(net, store, have, all, step_of(0, net.rank())));
         out.keep_error(net, store, have, all, residual);
         co_return sparse_stream<T, Index>::sparse(net.value_memory(), mine.dimension(), 0);
       }
       if (relative + distance >= p) continue;
       incoming<Storage, T, Index> in(net.value_memory());
       co_await net.receive((net.rank() + distance) % p, in);
-      const auto theirs = in.view(net, store, all);
-      sum = local::merge(net, have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op);
+      const auto theirs = co_await in.view(net, store, all);
+      sum = co_await local::merge(net, have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op);
       net.compute(theirs.count() + have.count());
       have = sum.view();
     }
@@ -114,11 +115,11 @@ struct binomial_broadcast : algorithm_defaults {
     }
     relayed<Storage, T, Index> whole;
     if (relative == 0) {
-      whole.bring(net, store, mine, all, residual);
+      co_await whole.bring(net, store, mine, all, residual);
     } else {
       incoming<Storage, T, Index> in(net.value_memory());
       co_await net.receive((net.rank() + p - distance) % p, in);
-      whole.take(net, store, in, all);
+      co_await whole.take(net, store, in, all);
     }
     for (distance /= 2; distance > 0; distance /= 2) {
       if (relative + distance < p) co_await net.send((net.rank() + distance) % p, whole.message());

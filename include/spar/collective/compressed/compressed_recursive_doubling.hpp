@@ -50,15 +50,18 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   const auto step_of = [](rank_t round, rank_t group) {
     return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
   };
-  const auto encode = [&](std::size_t i, std::uint64_t step, bool first) {
+  const auto encoded = [&](std::size_t i, std::uint64_t step) {
+    return coder.message(std::span<const T>(part(x, all[i])), all[i].begin, step, out[i].room);
+  };
+  const auto keep_error = [&](std::size_t i) {
     const std::span<const T> mine = part(x, all[i]);
-    out[i].message = coder.message(mine, all[i].begin, step, out[i].room);
-    if (first) coder.keep_error(out[i].message, mine, all[i].begin, residual, scratch.span());
+    coder.keep_error(out[i].message, mine, all[i].begin, residual, scratch.span());
   };
 
   if (!folded.active()) {
     for (std::size_t i = 0; i < all.count(); ++i) {
-      encode(i, step_of(0, net.rank()), true);
+      out[i].message = co_await encoded(i, step_of(0, net.rank()));
+      keep_error(i);
       out[i].send(net, partner);
     }
     in.start(partner);
@@ -106,7 +109,8 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
       if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
       const bool first =
           (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // whether this rank is the lowest rank that has this sum
-      encode(i, step_of(stage + 1, folded.number() >> stage), first);
+      out[i].message = co_await encoded(i, step_of(stage + 1, folded.number() >> stage));
+      if (first) keep_error(i);
       if (!goes_back)
         out[i].send(net, peer_of(stage + 1));
       else if (folded.has_partner())

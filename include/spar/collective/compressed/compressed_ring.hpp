@@ -71,8 +71,10 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
         auto& slot = out.next();
         if (slot.sending) co_await *slot.sending;
         const auto step = static_cast<std::uint64_t>(hop);
-        slot.message = hop < p ? coder.message(std::span<const T>(mine), range.begin, step, slot.room)
-                               : coder.pass_on(message, slot.room);
+        if (hop < p)
+          slot.message = co_await coder.message(std::span<const T>(mine), range.begin, step, slot.room);
+        else
+          slot.message = coder.pass_on(message, slot.room);
         slot.send(net, right);
         if (hop < p) coder.keep_error(slot.message, std::span<const T>(mine), range.begin, residual, scratch.span());
         if (hop == p - 1) coder.decode(slot.message, mine);

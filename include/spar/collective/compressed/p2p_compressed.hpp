@@ -28,10 +28,14 @@ class coded_message {
   coded_message(channel<Net> net, const Codec& codec) noexcept : net_(net), coder_(net, codec) {}
 
   template <element T>
-  void send(outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range, std::uint64_t step) {
+  auto send(outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range, std::uint64_t step) {
     const std::uint64_t unlike_others = step << 24 | static_cast<std::uint64_t>(net_.rank());
-    slot.message = coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room);
-    slot.send(net_, peer);
+    return local::then(net_,
+                       coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room),
+                       [this, &slot, peer](const payload& message) {
+                         slot.message = message;
+                         slot.send(net_, peer);
+                       });
   }
   template <element T>
   void decode(message_buffer& came, std::span<T> out) const {
@@ -79,7 +83,7 @@ struct p2p_compressed_ring {
     for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
       const index_range given = owner[(net.rank() + 2 * p - 1 - hop) % p];
       const index_range arriving = owner[(net.rank() + 2 * p - 2 - hop) % p];
-      coded.send(slot, (net.rank() + 1) % p, std::span<const T>(x), given, static_cast<std::uint64_t>(hop));
+      co_await coded.send(slot, (net.rank() + 1) % p, std::span<const T>(x), given, static_cast<std::uint64_t>(hop));
       co_await net.receive((net.rank() + p - 1) % p, came);
       const std::span<T> mine = x.subspan(arriving.begin, arriving.size());
       coded.decode(came, hop < p - 1 ? theirs.span().first(arriving.size()) : mine);
@@ -132,7 +136,7 @@ struct p2p_compressed_doubling {
       net.compute(x.size());
     };
     if (folded.has_partner() && !folded.active()) {
-      coded.send(slot, folded.partner(), std::span<const T>(x), all, 0);
+      co_await coded.send(slot, folded.partner(), std::span<const T>(x), all, 0);
       co_await net.receive(folded.partner(), came);
       coded.decode(came, x);
       co_await *slot.sending;
@@ -146,14 +150,14 @@ struct p2p_compressed_doubling {
     std::uint64_t step = 1;
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2, ++step) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
-      coded.send(slot, peer, std::span<const T>(x), all, step);
+      co_await coded.send(slot, peer, std::span<const T>(x), all, step);
       co_await net.receive(peer, came);
       coded.decode(came, theirs.span());
       reduce(peer < net.rank());
       co_await *slot.sending;
     }
     if (folded.has_partner()) {
-      coded.send(slot, folded.partner(), std::span<const T>(x), all, step);
+      co_await coded.send(slot, folded.partner(), std::span<const T>(x), all, step);
       co_await *slot.sending;
     }
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The work of a rank on the streams of a call: by kernels of the processor on host memory or, over a transport
-// `values_on_device`, by kernels of the device on streams whose entries are in device memory. A function that returns a
-// number of entries, or checks entries, waits for the device.
+// `values_on_device`, by kernels of the device on streams whose entries are in device memory. A function whose result
+// depends on a number of entries, or that checks entries, returns an `answer`.
 #pragma once
 
+#include <spar/collective/local/answer.hpp>
 #include <spar/collective/local/values.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
@@ -45,21 +46,23 @@ void write(channel<Net> net, sparse_stream<T, Index>& to, std::size_t at, const 
 
 /// Returns `op` applied to two streams (see storage/merge.hpp).
 template <transport Net, element T, index_type Index, reduction<T> Op>
-sparse_stream<T, Index> merge(channel<Net> net, const stream_view<T, Index>& left, const stream_view<T, Index>& right,
-                              index_range range, std::uint64_t limit, Op op) {
+answer<Net, sparse_stream<T, Index>> merge(channel<Net> net, const stream_view<T, Index>& left,
+                                           const stream_view<T, Index>& right, index_range range, std::uint64_t limit,
+                                           Op op) {
   if constexpr (values_on_device<Net>)
     return net.net().streams().merge(left, right, range, limit, op);
   else
-    return spar::merge(left, right, range, limit, op, net.memory());
+    return ready<sparse_stream<T, Index>>::from(
+        [&] { return spar::merge(left, right, range, limit, op, net.memory()); });
 }
 /// Reduces sparse `parts` from left to right (see storage/merge.hpp).
 template <transport Net, element T, index_type Index, reduction<T> Op>
-sparse_stream<T, Index> merge_many(channel<Net> net, std::span<const stream_view<T, Index>> parts, std::uint64_t n,
-                                   index_range range, Op op) {
+answer<Net, sparse_stream<T, Index>> merge_many(channel<Net> net, std::span<const stream_view<T, Index>> parts,
+                                                std::uint64_t n, index_range range, Op op) {
   if constexpr (values_on_device<Net>)
     return net.net().streams().merge_many(parts, n, range, op);
   else
-    return spar::merge_many(parts, n, range, op, net.memory());
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge_many(parts, n, range, op, net.memory()); });
 }
 /// Reduces `parts` from left to right, and writes the dense values of `range` to `values` (see storage/merge.hpp).
 template <transport Net, element T, index_type Index, reduction<T> Op>
@@ -72,11 +75,11 @@ void reduce_dense(channel<Net> net, std::span<const stream_view<T, Index>> parts
 
 /// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream.
 template <transport Net, element T, index_type Index, reduction<T> Op>
-sparse_stream<T, Index> to_sparse(channel<Net> net, const stream_view<T, Index>& v, Op op) {
+answer<Net, sparse_stream<T, Index>> to_sparse(channel<Net> net, const stream_view<T, Index>& v, Op op) {
   if constexpr (values_on_device<Net>)
     return net.net().streams().to_sparse(v, op);
   else
-    return spar::to_sparse(v, op, net.memory());
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::to_sparse(v, op, net.memory()); });
 }
 /// Writes all values of `v` to `out`, which has room for them, with the value `absent` at every index without an entry.
 template <transport Net, element T, index_type Index>
@@ -96,38 +99,53 @@ sparse_stream<T, Index> to_dense(channel<Net> net, const stream_view<T, Index>& 
 
 /// Keeps the `k` entries of largest magnitude in `s`, and returns all other entries (see `selector::keep_largest`).
 template <transport Net, element T, index_type Index>
-sparse_stream<T, Index> keep_largest(channel<Net> net, sparse_stream<T, Index>& s, std::uint64_t k) {
+answer<Net, sparse_stream<T, Index>> keep_largest(channel<Net> net, sparse_stream<T, Index>& s, std::uint64_t k) {
   if constexpr (values_on_device<Net>)
     return net.net().streams().keep_largest(s, k);
   else
-    return selector::keep_largest(s, k, net.memory());
+    return ready<sparse_stream<T, Index>>::from([&] { return selector::keep_largest(s, k, net.memory()); });
 }
 
 /// Throws `corrupt_message` unless the `indices` of a received stream ascend strictly inside `range`.
 template <transport Net, index_type Index>
-void check_indices(channel<Net> net, std::span<const Index> indices, index_range range) {
+answer<Net> check_indices([[maybe_unused]] channel<Net> net, std::span<const Index> indices, index_range range) {
   if constexpr (values_on_device<Net>)
-    net.net().streams().check_indices(indices, range);
+    return net.net().streams().check_indices(indices, range);
   else
-    spar::check_indices(indices, range);
+    return spar::check_indices(indices, range), ready<>();
 }
 /// The same for the streams of one message (see `spar::check_parts`).
 template <transport Net, index_type Index, class RangeOf>
-void check_parts(channel<Net> net, std::span<const Index> indices, std::span<const std::uint64_t> ends,
-                 const RangeOf& range_of) {
+answer<Net> check_parts([[maybe_unused]] channel<Net> net, std::span<const Index> indices,
+                        std::span<const std::uint64_t> ends, const RangeOf& range_of) {
   if constexpr (values_on_device<Net>)
-    net.net().streams().check_parts(indices, ends, range_of);
+    return net.net().streams().check_parts(indices, ends, range_of);
   else
-    spar::check_parts(indices, ends, range_of);
+    return spar::check_parts(indices, ends, range_of), ready<>();
 }
 /// Sets `below[b]` to the number of the ascending `indices` that are less than `bounds[b]`, for all b.
 template <transport Net, index_type Index>
-void count_below(channel<Net> net, std::span<const Index> indices, std::span<const std::uint64_t> bounds,
-                 std::span<std::uint64_t> below) {
+answer<Net> count_below([[maybe_unused]] channel<Net> net, std::span<const Index> indices,
+                        std::span<const std::uint64_t> bounds, std::span<std::uint64_t> below) {
   if constexpr (values_on_device<Net>) {
-    net.net().streams().count_below(indices, bounds, below);
+    return net.net().streams().count_below(indices, bounds, below);
   } else {
     for (std::size_t b = 0; b < bounds.size(); ++b) below[b] = kernel::lower_bound(indices, bounds[b]);
+    return ready<>();
+  }
+}
+
+/// Returns the list that `piece` of a received message contains. On a device, copies the list to `room`.
+template <transport Net>
+answer<Net, std::span<const std::uint64_t>> read_list([[maybe_unused]] channel<Net> net,
+                                                      std::span<const std::uint64_t> piece,
+                                                      [[maybe_unused]] buffer<std::uint64_t>& room) {
+  if constexpr (values_on_device<Net>) {
+    room = buffer<std::uint64_t>(net.memory(), piece.size());
+    return then(net, net.net().streams().download(room.span(), piece.data()),
+                [&room] { return std::span<const std::uint64_t>(room.span()); });
+  } else {
+    return ready<std::span<const std::uint64_t>>(piece);
   }
 }
 
@@ -135,16 +153,14 @@ void count_below(channel<Net> net, std::span<const Index> indices, std::span<con
 template <transport Net, element T, index_type Index, class Ownership>
 class slices {
  public:
-  slices(channel<Net> net, const stream_view<T, Index>& whole, const Ownership& owner) : whole_(whole), owner_(owner) {
-    if constexpr (values_on_device<Net>) {
-      const auto count = static_cast<std::size_t>(net.size()) + 1;
-      if (whole.is_dense()) return;
-      buffer<std::uint64_t> bounds(net.memory(), count);
-      for (rank_t r = 0; r < net.size(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner[r].begin;
-      bounds.span()[count - 1] = owner[net.size() - 1].end;
-      cuts_ = buffer<std::uint64_t>(net.memory(), count);
-      count_below(net, whole.indices(), std::as_const(bounds).span(), cuts_.span());
-    }
+  slices(const stream_view<T, Index>& whole, const Ownership& owner) : whole_(whole), owner_(owner) {}
+
+  /// Finds where the slices begin. To be awaited before the slices are used.
+  answer<Net> find(channel<Net> net) {
+    if constexpr (values_on_device<Net>)
+      return count(net);
+    else
+      return ready<>(); // `operator[]` finds a slice
   }
   /// The slice of the rank r.
   [[nodiscard]] stream_view<T, Index> operator[](rank_t r) const noexcept {
@@ -158,19 +174,29 @@ class slices {
   }
 
  private:
+  task<void> count(channel<Net> net) {
+    if (whole_.is_dense()) co_return;
+    const auto blocks = static_cast<std::size_t>(net.size());
+    buffer<std::uint64_t> bounds(net.memory(), blocks + 1);
+    for (rank_t r = 0; r < net.size(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner_[r].begin;
+    bounds.span()[blocks] = owner_[net.size() - 1].end;
+    cuts_ = buffer<std::uint64_t>(net.memory(), blocks + 1);
+    co_await count_below(net, whole_.indices(), std::as_const(bounds).span(), cuts_.span());
+  }
+
   stream_view<T, Index> whole_;
   Ownership owner_;
   buffer<std::uint64_t> cuts_; // empty unless the indices are in device memory
 };
 
-/// Calls a selector on `x` (see `select_from`).
+/// Calls a selector on `x` (see `select_from`). Calls `prepare` before it returns.
 template <index_type Index, transport Net, class Selector, element T, class Prepare>
-sparse_stream<T, Index> select(channel<Net> net, const Selector& by, std::span<T> x, state_of<Selector>& now,
-                               const Prepare& prepare) {
+answer<Net, sparse_stream<T, Index>> select(channel<Net> net, const Selector& by, std::span<T> x,
+                                            state_of<Selector>& now, const Prepare& prepare) {
   if constexpr (values_on_device<Net>)
     return net.net().streams().template select<Index>(by, x, now, prepare);
   else
-    return select_from<Index>(by, x, net.memory(), now, prepare);
+    return ready<sparse_stream<T, Index>>::from([&] { return select_from<Index>(by, x, net.memory(), now, prepare); });
 }
 
 /// The values that a selection leaves in `x`, as a residual.

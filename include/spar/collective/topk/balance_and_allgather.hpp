@@ -102,14 +102,14 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (rank + i) % p;
     if (given(peer).size() == 0) continue;
-    sending.push_back(net.send(peer, out.add(net, streams, part(given(peer)), all, 0, residual)));
+    sending.push_back(net.send(peer, co_await out.add(net, streams, part(given(peer)), all, 0, residual)));
   }
   auto share = sparse_stream<T, Index>::sparse(net.value_memory(), mine.dimension(), target[rank].size());
   const index_range kept = given(rank);
   if (kept.size() > 0) local::write(net, share, kept.begin - target[rank].begin, part(kept));
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await receiving[i];
-    const auto theirs = arrived[i].view(net, streams, all);
+    const auto theirs = co_await arrived[i].view(net, streams, all);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
       raise<corrupt_message>({"a message of ", theirs.count(), theirs.is_dense() ? " dense values" : " entries",
                               " arrived while the ranks balanced their shares; expected ", places[i].size(),
@@ -141,7 +141,8 @@ task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_str
         {"all ranks' shares have ", shares.count(), " entries in all; expected ", bounds.back(), " entries"});
   }
   sparse_stream<T, Index> all = std::move(shares).joined();
-  local::check_indices(net, std::as_const(all).indices(), {0, mine.dimension()});
+  const index_range whole{0, mine.dimension()};
+  co_await local::check_indices(net, std::as_const(all).indices(), whole);
   co_return all;
 }
 

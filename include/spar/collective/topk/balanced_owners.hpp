@@ -119,14 +119,14 @@ struct balanced_owners {
     const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : residual;
     sparse_stream<T, Index> reduced =
         co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors);
-    if (reduced.is_dense()) reduced = local::to_sparse(net, reduced.view(), op);
+    if (reduced.is_dense()) reduced = co_await local::to_sparse(net, reduced.view(), op);
     // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
     buffer<std::uint64_t> shares(net.memory(), ranks + 1);
     last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
                                                       now.global_threshold, shares.span());
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, parts->store, residual);
-    put_back_dropped(net, mine, sum.view(), residual);
+    co_await put_back_dropped(net, mine, sum.view(), residual);
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));

@@ -86,13 +86,13 @@ class quantile_search {
   /// Returns, for each probe, the number of this rank's entries below the probe. The caller sums these counts over all
   /// ranks in place, and then calls `narrow`.
   template <transport Net>
-  std::span<std::uint64_t> count(channel<Net> net, std::span<const Index> mine) {
+  local::answer<Net, std::span<std::uint64_t>> count(channel<Net> net, std::span<const Index> mine) {
     std::size_t p = 0;
     for (const quantile& q : quantiles_) {
       for (std::uint64_t i = 0; i < probes; ++i) probes_.data()[p++] = q.probe(i);
     }
-    local::count_below(net, mine, std::as_const(probes_).span(), counts_.span());
-    return counts_.span();
+    return local::then(net, local::count_below(net, mine, std::as_const(probes_).span(), counts_.span()),
+                       [this] { return counts_.span(); });
   }
   /// Narrows the range of each quantile. Before this call, the caller must replace each count from `count` with the sum
   /// of that count over all ranks.
@@ -146,7 +146,7 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
   const auto counters = net.on_host().template with_element<std::uint64_t>();
   const bruck_allreduce allreduce;
   buffer<std::uint64_t> totals(net.memory(), bounds.size() - 1);
-  local::count_below(net, mine, std::span<const std::uint64_t>(bounds).subspan(1), totals.span());
+  co_await local::count_below(net, mine, std::span<const std::uint64_t>(bounds).subspan(1), totals.span());
   for (std::size_t b = totals.size() - 1; b > 0; --b) totals.data()[b] -= totals.data()[b - 1]; // bounds[0] is 0
   co_await allreduce(counters, totals.span());
   bool too_many = false;
@@ -158,7 +158,8 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
 
   detail::quantile_search<Index, Ownership> quantiles(target, bounds, totals.span(), net.memory());
   for (; !quantiles.may_end(most); ++refinements) {
-    co_await allreduce(counters, quantiles.count(net, mine));
+    const std::span<std::uint64_t> counts = co_await quantiles.count(net, mine);
+    co_await allreduce(counters, counts);
     quantiles.narrow();
   }
   quantiles.write(bounds);

@@ -47,7 +47,8 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_v
   const bruck_allgather allgather;
   co_await allgather.streams(net, parts, false, storage::streams_of(store), residual);
   auto sum = std::move(parts).joined();
-  local::check_indices(net, std::as_const(sum).indices(), {0, sum.dimension()});
+  const index_range all{0, sum.dimension()};
+  co_await local::check_indices(net, std::as_const(sum).indices(), all);
   if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = local::to_dense(net, sum.view(), op);
   co_return sum;
 }

@@ -5,6 +5,7 @@
 
 #include <spar/collective/allreduce/recursive_doubling.hpp>
 #include <spar/collective/basic/allgather.hpp>
+#include <spar/collective/local/answer.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/checked_cast.hpp>
@@ -40,21 +41,20 @@ struct threshold_counts {
 };
 
 template <transport Net, element T>
-threshold_counts count_from([[maybe_unused]] channel<Net> net, std::span<const T> values,
-                            kernel::magnitude<T> threshold) {
+local::answer<Net, threshold_counts> count_from([[maybe_unused]] channel<Net> net, std::span<const T> values,
+                                                kernel::magnitude<T> threshold) {
   if constexpr (values_on_device<Net>) {
     const auto next = static_cast<kernel::magnitude<T>>(threshold + 1); // 0 after the greatest number
     const kernel::magnitude<T> probes[] = {threshold, next};
-    std::array<std::uint64_t, 3> reached{};
-    net.net().streams().count_reached(values, std::span(probes).first(next == 0 ? 1 : 2), std::span(reached));
-    return {reached[2], reached[1]};
+    return local::then(net, net.net().streams().count_reached(values, std::span(probes).first(next == 0 ? 1 : 2)),
+                       [](const auto& reached) { return threshold_counts{reached[2], reached[1]}; });
   } else {
     threshold_counts counts;
     for (const T value : values) {
       counts.above += kernel::magnitude_of(value) > threshold ? 1U : 0U;
       counts.at += kernel::magnitude_of(value) == threshold ? 1U : 0U;
     }
-    return counts;
+    return local::ready<threshold_counts>(counts);
   }
 }
 
@@ -87,17 +87,16 @@ class threshold_search {
   /// Returns this rank's counters: for each probe, the number of values whose magnitude is at least the probe. The
   /// caller sums the counters over all ranks in place, and then calls `narrow`.
   template <transport Net>
-  std::span<std::uint64_t> count([[maybe_unused]] channel<Net> net, std::span<const T> values) {
+  local::answer<Net, std::span<std::uint64_t>> count([[maybe_unused]] channel<Net> net, std::span<const T> values) {
     for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
-    // reached[j]: the number of values that reach exactly j of the probes.
-    std::array<std::uint64_t, probes + 1> reached{};
-    if constexpr (values_on_device<Net>)
-      net.net().streams().count_reached(values, std::span<const key>(probes_), std::span(reached));
-    else
+    if constexpr (values_on_device<Net>) {
+      return local::then(net, net.net().streams().count_reached(values, std::span<const key>(probes_)),
+                         [this](const auto& reached) { return add_up(reached); });
+    } else {
+      std::array<std::uint64_t, probes + 1> reached{};
       count_reached(values, reached);
-    std::uint64_t from = 0;
-    for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
-    return counts_;
+      return local::ready<std::span<std::uint64_t>>(add_up(reached));
+    }
   }
   /// Narrows the range of the search. Before this call, the caller must replace each counter from `count` with the sum
   /// of that counter over all ranks.
@@ -124,6 +123,12 @@ class threshold_search {
   }
 
  private:
+  /// Stores the counters. reached[j] is the number of values that reach exactly j of the probes.
+  std::span<std::uint64_t> add_up(const std::array<std::uint64_t, probes + 1>& reached) {
+    std::uint64_t from = 0;
+    for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
+    return counts_;
+  }
   void count_reached(std::span<const T> values, std::array<std::uint64_t, probes + 1>& reached) const {
     for (const T value : values) {
       const key m = kernel::magnitude_of(value);
@@ -181,6 +186,15 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
   }
   entries.shrink(kept);
 }
+/// The same, where the entries of a call are.
+template <transport Net, element T, index_type Index>
+local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T, Index>& entries,
+                             kernel::magnitude<T> threshold, std::uint64_t ties) {
+  if constexpr (values_on_device<Net>)
+    return net.net().streams().keep_from(entries, threshold, ties);
+  else
+    return keep_from(entries, threshold, ties), local::ready<>();
+}
 
 } // namespace detail
 
@@ -212,8 +226,8 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   // For each owner: the number of entries above the threshold, then the number of entries at the threshold.
   buffer<counter> counts(net.memory(), 2 * ranks);
   detail::threshold_counts all;
-  const auto count_own = [&] {
-    const auto own = detail::count_from(net, std::span<const T>(mine.values()), threshold);
+  const auto count_own = [&] { return detail::count_from(net, std::span<const T>(mine.values()), threshold); };
+  const auto set_own = [&](const detail::threshold_counts& own) {
     counts.data()[2 * rank] = checked_cast<counter>(own.above);
     counts.data()[2 * rank + 1] = checked_cast<counter>(own.at);
   };
@@ -230,7 +244,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     }
   };
 
-  count_own();
+  set_own(co_await count_own());
   co_await allgather(counters, counts.span());
   add_up();
   std::uint64_t rounds = 0;
@@ -238,12 +252,13 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   if (anew || selected > bounds.most || (selected < bounds.least && threshold > 1)) {
     detail::threshold_search<T> search(threshold, all, bounds);
     for (; !search.done(); ++rounds) {
-      co_await allreduce(net.on_host().template with_element<std::uint64_t>(), search.count(net, mine.values()), sum{});
+      const std::span<std::uint64_t> own = co_await search.count(net, mine.values());
+      co_await allreduce(net.on_host().template with_element<std::uint64_t>(), own, sum{});
       search.narrow();
     }
     if (threshold != search.threshold()) {
       last_threshold = threshold = search.threshold();
-      count_own();
+      set_own(co_await count_own());
       co_await allgather(counters, counts.span());
       add_up();
       ++rounds;
@@ -259,10 +274,7 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     ties -= taken;
     if (r == rank) own_ties = taken;
   }
-  if constexpr (values_on_device<Net>)
-    net.net().streams().keep_from(mine, threshold, own_ties);
-  else
-    detail::keep_from(mine, threshold, own_ties);
+  co_await detail::keep_from(net, mine, threshold, own_ties);
   co_return rounds;
 }
 

@@ -49,7 +49,7 @@ struct quantile_owners {
     const std::uint64_t n = mine.dimension();
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
-      sparse_copy = local::to_sparse(net, mine, op);
+      sparse_copy = co_await local::to_sparse(net, mine, op);
       mine = sparse_copy.view();
     }
     const auto owners = over.owners(n, net.size());

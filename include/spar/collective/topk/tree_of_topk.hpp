@@ -21,19 +21,6 @@
 
 namespace spar {
 
-/// Merges `left` and `right` and returns the k entries of the sum with the largest magnitudes; among entries with equal
-/// magnitudes, those with lower indices have priority. Adds the other entries to `residual`.
-template <transport Net, element T, index_type Index, reduction<T> Op>
-sparse_stream<T, Index> merge_topk(channel<Net> net, const stream_view<T, Index>& left,
-                                   const stream_view<T, Index>& right, std::uint64_t k, residual_view<T> residual,
-                                   Op op) {
-  constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
-  auto both = local::merge(net, left, right, {0, left.dimension()}, never_dense, op);
-  const auto dropped = local::keep_largest(net, both, k);
-  residual.add(dropped.view().entries());
-  return both;
-}
-
 /// The schedule of gTopk, which takes 2 ceil(log2 P) rounds. A message has at most k entries, or up to `most` entries
 /// if the selector's `bounds(n)` allow more than k (see topk_bounds). An inner node adds the entries that it drops to
 /// its own residual, so the sum and the residuals of all ranks together equal the contributions of all ranks. Part of a
@@ -64,6 +51,7 @@ struct tree_of_topk {
     const Storage store = parts->store;
     const index_range all{0, mine.dimension()};
     const rank_t p = net.size();
+    constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
     const std::uint64_t k = parts->select.bounds(mine.dimension()).k;
     selected_sum<T, Index> result;
     result.contributed = std::move(mine);
@@ -72,18 +60,21 @@ struct tree_of_topk {
     for (rank_t distance = 1; distance < p; distance *= 2) {
       if ((net.rank() & distance) != 0) {
         outgoing<Storage, T, Index> out;
-        co_await net.send(net.rank() - distance, out(net, store, have, all, step_of(0, net.rank())));
+        co_await net.send(net.rank() - distance, co_await out(net, store, have, all, step_of(0, net.rank())));
         out.keep_error(net, store, have, all, residual);
         break;
       }
       if (net.rank() + distance >= p) continue;
       incoming<Storage, T, Index> in(net.value_memory());
       co_await net.receive(net.rank() + distance, in);
-      const auto theirs = in.view(net, store, all);
+      const auto theirs = co_await in.view(net, store, all);
       if (theirs.is_dense())
         raise<corrupt_message>({"a dense stream of ", theirs.count(), " values arrived; expected the ", k,
                                 " largest entries as a sparse stream"});
-      sum = merge_topk(net, have, theirs, k, residual, op);
+      // Of entries with equal magnitudes, those with lower indices stay in the sum.
+      sum = co_await local::merge(net, have, theirs, all, never_dense, op);
+      const sparse_stream<T, Index> dropped = co_await local::keep_largest(net, sum, k);
+      residual.add(dropped.view().entries());
       net.compute(have.count() + theirs.count());
       have = sum.view();
     }

@@ -95,7 +95,8 @@ struct chains {
       // plan sends either only encoded or only plain values.
       const index_range own = (*plan)[net.rank()];
       const block_coder coder(net, codec);
-      std::uint64_t unsupported = coder.carries(std::span<const T>(x.subspan(own.begin, own.size()))) ? 0 : 1;
+      const bool carried = co_await coder.carries(std::span<const T>(x.subspan(own.begin, own.size())));
+      std::uint64_t unsupported = carried ? 0 : 1;
       co_await find_largest(net.template with_element<std::uint64_t>().on_host(), unsupported);
       if (unsupported > 0) {
         co_await flex_allgather(net, plan, x);

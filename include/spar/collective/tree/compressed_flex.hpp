@@ -42,14 +42,16 @@ class flex_coded_sum {
     ++level_;
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
-  payload outgoing(std::size_t part) {
+  local::answer<Net, payload> outgoing(std::size_t part) {
     // A different `step` at each hop, so that a codec with random rounding draws different random numbers.
     const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(net_.rank());
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
-    const payload message = coder_.message(own, range.begin, step, (*rooms_)[part]);
-    coder_.keep_error(message, own, range.begin, residual_, net_.value_memory());
-    return message;
+    return local::then(net_, coder_.message(own, range.begin, step, (*rooms_)[part]),
+                       [this, own, first = range.begin](const payload& message) {
+                         coder_.keep_error(message, own, first, residual_, net_.value_memory());
+                         return message;
+                       });
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = values(m.part);
@@ -93,8 +95,9 @@ class flex_encoded_copy {
   flex_encoded_copy(const flex_plan& plan, const encoded_cells& cells, std::span<std::byte> all) noexcept
       : plan_(&plan), cells_(&cells), all_(all) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
-  [[nodiscard]] payload outgoing(std::size_t part) const {
-    return {wire_format::encoded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}};
+  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) const {
+    return local::ready<payload>(
+        {wire_format::encoded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}});
   }
   void place(const flex_message& m, message_buffer& in) const { in.place(0, cells_->bytes(all_, range(m.part))); }
   std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
@@ -145,7 +148,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
     if (cell.begin < own.begin || cell.end > own.end || cell.size() == 0) continue;
     const std::span<const T> values = x.subspan(cell.begin, cell.size());
     const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
-    coder.encode(values, cell.begin, bytes, step);
+    co_await coder.encode(values, cell.begin, bytes, step);
     coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.value_memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());

@@ -37,7 +37,9 @@ class flex_dense {
 
   flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
-  [[nodiscard]] payload outgoing(std::size_t part) const { return encode<T>(values(part)); }
+  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) const {
+    return local::ready<payload>(encode<T>(values(part)));
+  }
   std::uint64_t all_taken() const noexcept { return 0; }
   void end_level() const noexcept {}
 
@@ -196,11 +198,11 @@ class flex_stream_sum : public flex_streams<T, Index> {
     }
     views_.emplace(*base::memory_, views);
   }
-  [[nodiscard]] payload outgoing(std::size_t part) {
+  [[nodiscard]] auto outgoing(std::size_t part) {
     return out_->add(net_, store_, base::slice(part), base::range(part), step_of(level_, net_.rank()), residual_);
   }
   std::uint64_t take(const flex_message& m, arrival& in) {
-    views_->span()[first_->span()[m.part] + m.place] = in.view(net_, store_, base::range(m.part));
+    views_->span()[first_->span()[m.part] + m.place] = in.view(net_, store_, base::range(m.part)).get();
     return 0;
   }
   std::uint64_t all_taken() {
@@ -272,7 +274,9 @@ class flex_stream_copy : public flex_streams<T, Index> {
       came_->span()[i] = base::plan().is_root(parts[i]) ? base::slice(i) : stream_view<T, Index>();
     }
   }
-  [[nodiscard]] payload outgoing(std::size_t part) const { return encode(base::slice(part)); }
+  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) const {
+    return local::ready<payload>(encode(base::slice(part)));
+  }
   std::uint64_t take(const flex_message& m, const message_buffer& in) {
     came_->span()[m.part] = decode<T, Index>(in, base::range(m.part));
     return 0;

@@ -36,6 +36,7 @@ struct flex_message {
   std::size_t part;
   std::size_t number = 0;
   bool ready = false; // whether this rank has all that the message depends on
+  bool begun = false;
   bool sent = false;
 
   [[nodiscard]] std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(number % max_lanes); }
@@ -93,11 +94,12 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
   }
 }
 
-/// Waits until `sending`, the send of message `m`, completes. If `m` was the last message of its hop to leave, the next
-/// hop then starts.
-template <transport Net, class Work, class Sending>
-task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, const flex_message* m, Sending sending) {
+/// Sends message `m`. If `m` is the last message of its hop to leave, the next hop then starts.
+template <transport Net, class Work>
+task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, flex_message* m) {
   try {
+    auto sending = net.send(m->peer, co_await level->work().outgoing(m->part));
+    level->sent(m);
     co_await sending;
     level->gone(*m);
   } catch (...) {
@@ -173,6 +175,11 @@ class flex_level {
     if (!error_) error_ = std::current_exception();
   }
   [[noreturn]] void throw_first_error() const { std::rethrow_exception(error_ ? error_ : std::current_exception()); }
+  /// To be called when the send of `m` has started. If `m` had to wait for the device, sends the messages behind `m`.
+  void sent(flex_message* m) {
+    m->sent = true;
+    if (m != beginning_) send(out_.after(m));
+  }
   void gone(const flex_message& m) {
     if (m.hop == hop_ && --left_ == 0) next_hop(hop_end_);
   }
@@ -197,11 +204,13 @@ class flex_level {
   /// another hop. Sends nothing if an earlier message on the lane has not been sent, because a lane keeps the order of
   /// its messages.
   void send(flex_message* m) {
-    for (; m != nullptr && m->ready && !m->sent && m->hop == hop_; m = out_.after(m)) {
+    for (; m != nullptr && m->ready && !m->begun && m->hop == hop_; m = out_.after(m)) {
       const flex_message* const earlier = flex_messages::before(m);
       if (earlier != nullptr && !earlier->sent) return;
-      m->sent = true;
-      sending_.push_back(flex_send(net_, this, m, net_.lane(m->lane()).send(m->peer, work_->outgoing(m->part))));
+      m->begun = true;
+      beginning_ = m;
+      sending_.push_back(flex_send(net_.lane(m->lane()), this, m));
+      beginning_ = nullptr;
     }
   }
 
@@ -211,9 +220,10 @@ class flex_level {
   flex_messages out_;
   buffer<flex_message*> out_of_; // for each chain of this rank, the outgoing message or null
   fixed_vector<flex_message*> by_hop_;
-  std::size_t hop_ = 0;     // the hop whose messages are being sent
-  std::size_t hop_end_ = 0; // the end of the messages of hop `hop_` in `by_hop_`
-  std::size_t left_ = 0;    // number of messages of hop `hop_` that have not left
+  const flex_message* beginning_ = nullptr; // the message whose `flex_send` has not been suspended yet
+  std::size_t hop_ = 0;                     // the hop whose messages are being sent
+  std::size_t hop_end_ = 0;                 // the end of the messages of hop `hop_` in `by_hop_`
+  std::size_t left_ = 0;                    // number of messages of hop `hop_` that have not left
   fixed_vector<task<void>> sending_;
   fixed_vector<typename Work::arrival> arrived_; // received messages that are still being read
   fixed_vector<task<void>> taking_;

@@ -2,6 +2,7 @@
 // Encodes and decodes the pieces of a dense vector that a collective sends and receives (Zhou et al., section III).
 #pragma once
 
+#include <spar/collective/local/answer.hpp>
 #include <spar/collective/local/values.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
@@ -33,8 +34,11 @@ class block_coder {
   /// Returns whether the codec can encode `values`. If the codec throws, aborts the communicator with the error message
   /// and rethrows the exception.
   template <element T>
-  [[nodiscard]] bool carries(std::span<const T> values) const {
-    return or_tell([&] { return codec_carries(values); });
+  local::answer<Net, bool> carries(std::span<const T> values) const {
+    if constexpr (values_on_device<Net>)
+      return ask_device(net_, *codec_, values);
+    else
+      return local::ready<bool>(or_tell([&] { return detail::carries(*codec_, values); }));
   }
 
   /// Encodes `values` to `out`, whose size must be the codec's `encoded_bytes<T>(values.size())`; `first` is the index
@@ -42,22 +46,27 @@ class block_coder {
   /// `step`, so that a codec with random rounding draws different random numbers. Throws `invalid_argument` if the
   /// codec cannot encode `values`.
   template <element T>
-  void encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out, std::uint64_t step = 0) const {
-    or_tell([&] {
-      if (codec_carries(values)) return;
-      raise<invalid_argument>(
-          {"the storage ", std::string(Codec::name), " cannot encode some of the ", values.size(),
-           " values from index ", first,
-           " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
+  local::answer<Net> encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out,
+                            std::uint64_t step = 0) const {
+    return local::then(net_, carries(values), [coder = *this, values, first, out, step](bool carried) {
+      if (!carried) coder.refuse(values.size(), first);
+      coder.timed_encode(values, first, out, step);
     });
-    timed_encode(values, first, out, step);
   }
 
   /// Returns a message of `values` whose bytes are in `room`, which grows if it is too small. The message contains the
   /// encoded values, or a copy of the values if the codec cannot encode them. For `first` and `step`, see `encode`.
   template <element T>
-  payload message(std::span<const T> values, std::uint64_t first, std::uint64_t step, buffer<std::byte>& room) const {
-    const bool carried = carries(values);
+  local::answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
+                                      buffer<std::byte>& room) const {
+    return local::then(net_, carries(values), [coder = *this, values, first, step, &room](bool carried) {
+      return coder.message(carried, values, first, step, room);
+    });
+  }
+  /// The same, if `carries(values)` has answered `carried`.
+  template <element T>
+  payload message(bool carried, std::span<const T> values, std::uint64_t first, std::uint64_t step,
+                  buffer<std::byte>& room) const {
     const std::size_t bytes = carried ? codec_->template encoded_bytes<T>(values.size()) : values.size_bytes();
     if (room.size() < bytes) room = buffer<std::byte>(net_.value_memory(), bytes);
     const std::span<std::byte> out = room.span().first(bytes);
@@ -138,11 +147,21 @@ class block_coder {
 
  private:
   template <element T>
-  [[nodiscard]] bool codec_carries(std::span<const T> values) const {
-    if constexpr (values_on_device<Net>)
-      return net_.net().values().carries(*codec_, values);
-    else
-      return detail::carries(*codec_, values);
+  static task<bool> ask_device(channel<Net> net, Codec codec, std::span<const T> values) {
+    try {
+      co_return co_await net.net().streams().carries(codec, values);
+    } catch (...) {
+      abort_and_rethrow(net.net());
+    }
+    co_return false; // never: without it, nvcc warns of a coroutine that may return nothing
+  }
+  [[noreturn, gnu::cold]] void refuse(std::size_t values, std::uint64_t first) const {
+    or_tell([&] {
+      raise<invalid_argument>(
+          {"the storage ", std::string(Codec::name), " cannot encode some of the ", values, " values from index ",
+           first, " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
+    });
+    std::terminate(); // never
   }
   template <class F>
   auto or_tell(F f) const {

@@ -61,7 +61,7 @@ class encoded_parts {
       }
     }
     outgoing<Storage, T, Index> out;
-    hold(parts_[i], out(net, store, v, range, 0));
+    hold(parts_[i], out(net, store, v, range, 0).get()); // streams in device memory have no such codec
     out.keep_error(net, store, v, range, residual);
   }
 

@@ -67,20 +67,24 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
 /// memory can be sent as it is (entries with a lending codec, or dense values without a block codec), otherwise to
 /// `room`.
 template <transport Net, class Storage, element T, index_type Index>
-payload encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-                      std::uint64_t step, buffer<std::byte>& room) {
+local::answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                          index_range range, std::uint64_t step, buffer<std::byte>& room) {
   if (!v.is_dense()) {
     const auto streams = storage::streams_of(store);
     if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>)
-      return streams.lend(v.entries());
+      return local::known(net, streams.lend(v.entries()));
     else
-      return encode_entries(net, streams, v.entries(), range, room);
+      return local::known(net, encode_entries(net, streams, v.entries(), range, room));
   }
   if constexpr (storage::plain_blocks<Storage>) {
-    return encode(v.values());
+    return local::known(net, encode(v.values()));
   } else {
     const auto blocks = storage::blocks_of(store);
-    return block_coder(net, blocks).message(v.values(), v.first(), step, room);
+    const auto values = v.values();
+    return local::then(net, block_coder(net, blocks).carries(values),
+                       [net, blocks, values, first = v.first(), step, &room](bool carried) {
+                         return block_coder(net, blocks).message(carried, values, first, step, room);
+                       });
   }
 }
 
@@ -112,10 +116,10 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
 
 /// Returns a view of the entries in a received message, which is in device memory.
 template <element T, index_type Index, transport Net>
-stream_view<T, Index> decode_on_device(channel<Net> net, const message_buffer& in, index_range range) {
-  return decode<T, Index>(in, range, [&](std::span<const Index> indices, index_range inside) {
-    local::check_indices(net, indices, inside);
-  });
+task<stream_view<T, Index>> decode_on_device(channel<Net> net, const message_buffer& in, index_range range) {
+  const auto not_yet = [](std::span<const Index>, index_range) {};
+  const auto view = decode<T, Index>(in, range, not_yet);
+  return local::then(net, local::check_indices(net, view.indices(), range), [view] { return view; });
 }
 
 /// Adds the rounding errors of an encoding, `exact` - `decoded`, to `residual` at the indices of the stream.
@@ -135,10 +139,10 @@ template <class Storage, element T, index_type Index>
 class outgoing {
  public:
   template <transport Net>
-  payload operator()(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-                     std::uint64_t step) {
-    message_ = detail::encode_stream(net, store, v, range, step, room_);
-    return message_;
+  local::answer<Net, payload> operator()(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                         index_range range, std::uint64_t step) {
+    return local::then(net, detail::encode_stream(net, store, v, range, step, room_),
+                       [this](const payload& message) { return message_ = message; });
   }
 
   /// Returns the stream that receivers decode from the message of `v`. If the receivers go on with the decoded stream,
@@ -173,9 +177,9 @@ template <class Storage, element T, index_type Index>
 class outgoing<Storage, T, Index> {
  public:
   template <transport Net>
-  [[gnu::noinline]] payload operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v, index_range,
-                                       std::uint64_t) const noexcept {
-    return v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries());
+  [[gnu::noinline]] local::ready<payload> operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v,
+                                                     index_range, std::uint64_t) const noexcept {
+    return local::ready<payload>(v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries()));
   }
   template <transport Net>
   stream_view<T, Index> settled(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
@@ -198,15 +202,17 @@ class outgoing_list {
   /// Returns a message of the stream `v`, whose indices lie in `range`. Adds the rounding errors of the encoding to
   /// `residual`, unless `residual` is empty.
   template <transport Net>
-  payload add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-              std::uint64_t step, residual_view<T> residual) {
+  auto add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+           std::uint64_t step, residual_view<T> residual) {
     if constexpr (copies_nothing) {
       return outgoing<Storage, T, Index>()(net, store, v, range, step);
     } else {
       auto& out = messages_.emplace_back();
-      const payload message = out(net, store, v, range, step);
-      out.keep_error(net, store, v, range, residual);
-      return message;
+      return local::then(net, out(net, store, v, range, step),
+                         [&out, net, &store, v, range, residual](const payload& message) {
+                           out.keep_error(net, store, v, range, residual);
+                           return message;
+                         });
     }
   }
 
@@ -224,13 +230,14 @@ class incoming : public message_buffer {
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
   /// malformed. Releases the message of an encoded stream after decoding, because the sender may wait for the release.
   template <transport Net>
-  stream_view<T, Index> view(channel<Net> net, const Storage& store, index_range range) {
+  local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range) {
     const header& h = head();
-    if (h.format == wire_format::dense) return decode<T, Index>(*this, range);
+    if (h.format == wire_format::dense) return local::known(net, decode<T, Index>(*this, range));
     if constexpr (values_on_device<Net>) {
       if (h.format == wire_format::sparse) return detail::decode_on_device<T, Index>(net, *this, range);
     } else if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
-      if (h.format == wire_format::sparse) return storage::streams_of(store).template borrow<T, Index>(*this, range);
+      if (h.format == wire_format::sparse)
+        return local::known(net, storage::streams_of(store).template borrow<T, Index>(*this, range));
     }
     const bool decodes_entries = !values_on_device<Net> && h.format == wire_format::coded; // no kernel decodes entries
     if (!decodes_entries && h.format != wire_format::encoded) {
@@ -240,7 +247,7 @@ class incoming : public message_buffer {
     }
     decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);
     release();
-    return std::as_const(decoded_).view();
+    return local::known(net, std::as_const(decoded_).view());
   }
   /// Returns the payload of the received message, not decoded.
   [[nodiscard]] payload arrived_payload() const { return {head().format, head().count, {piece<std::byte>(0)}}; }
@@ -255,11 +262,13 @@ class incoming<Storage, T, Index> : public message_buffer {
   using message_buffer::message_buffer;
 
   template <transport Net>
-  [[gnu::noinline]] stream_view<T, Index> view([[maybe_unused]] channel<Net> net, const Storage& store,
-                                               index_range range) const {
-    if (head().format == wire_format::dense) return decode<T, Index>(*this, range);
-    if constexpr (values_on_device<Net>) return detail::decode_on_device<T, Index>(net, *this, range);
-    return storage::streams_of(store).template borrow<T, Index>(*this, range);
+  [[gnu::noinline]] local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store,
+                                                                   index_range range) const {
+    if (head().format == wire_format::dense) return local::known(net, decode<T, Index>(*this, range));
+    if constexpr (values_on_device<Net>)
+      return detail::decode_on_device<T, Index>(net, *this, range);
+    else
+      return local::known(net, storage::streams_of(store).template borrow<T, Index>(*this, range));
   }
 };
 
@@ -271,15 +280,18 @@ class relayed {
   /// On the owner, encodes the stream `v`, which must outlive this object. Adds the rounding errors of the encoding to
   /// `residual`, unless `residual` is empty.
   template <transport Net>
-  void bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+  auto bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
              residual_view<T> residual) {
-    message_ = own_(net, store, v, range, 0);
-    view_ = own_.settled(net, store, v, range, residual);
+    return local::then(net, own_(net, store, v, range, 0),
+                       [this, net, &store, v, range, residual](const payload& message) {
+                         message_ = message;
+                         view_ = own_.settled(net, store, v, range, residual);
+                       });
   }
   /// On a rank that is not the owner, copies the received stream `in` to memory of this rank, because a message in the
   /// sender's memory cannot be forwarded.
   template <transport Net>
-  void take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
+  local::answer<Net> take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
     const wire_format format = in.head().format;
     owned_ = true;
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
@@ -291,12 +303,14 @@ class relayed {
         const std::uint64_t plain = format == wire_format::coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
         message_ = {format, came.count, {std::as_const(bytes_).span()}, plain};
         view_ = std::as_const(held_).view();
-        return;
+        return local::known(net);
       }
     }
-    held_ = local::duplicate(net, in.view(net, store, range));
-    view_ = std::as_const(held_).view();
-    message_ = encode(view_);
+    return local::then(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& came) {
+      held_ = local::duplicate(net, came);
+      view_ = std::as_const(held_).view();
+      message_ = encode(view_);
+    });
   }
 
   [[nodiscard]] const payload& message() const noexcept { return message_; }

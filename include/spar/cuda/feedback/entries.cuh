@@ -10,6 +10,8 @@
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/stream.hpp>
 #include <spar/cuda/values/streams.cuh>
+#include <spar/cuda/waits.hpp>
+#include <spar/runtime/tasks/scheduler.hpp>
 #include <spar/selector/everything.hpp>
 #include <spar/storage/residual_view.hpp>
 
@@ -52,12 +54,12 @@ class device_entries {
     if constexpr (std::same_as<Selector, selector::everything>) {
       add_residual(0, values_.size());
       auto all = sparse_stream<T, Index>::dense(memory, x.size, 0, values_.size());
-      streams_.download(all.values(), std::as_const(values_).data());
+      streams_.download(all.values(), std::as_const(values_).data()).result();
       clear(values_.data(), values_.size_bytes(), order_.get());
       return all;
     } else {
-      const auto mine = streams_.template select<Index>(by, values_, now, add_residual);
-      return streams_.to_host(mine.view(), memory);
+      const auto mine = streams_.template select<Index>(by, values_, now, add_residual).result();
+      return streams_.to_host(mine.view(), memory).result();
     }
   }
 
@@ -111,26 +113,29 @@ class device_entries {
     there.decoded = decoded.data();
     streams_.change(values_.data(), there);
   }
-  /// Waits for the stream; meanwhile the rank takes part in the rounds of partial collectives.
-  void progress_until_idle() {
-    for (end_.record(order_.get()); !end_.complete(); sched_yield()) net_.progress(net_.net);
-  }
 
   std::span<T> values_; // the accumulated values
   communicator net_;
-  const device_streams::owner of_{[](void* self) noexcept {
-                                    const communicator& net = static_cast<device_entries*>(self)->net_;
-                                    if (net.net != nullptr) net.end_transfers(net.net);
-                                  },
-                                  [](void* self) { static_cast<device_entries*>(self)->progress_until_idle(); }, this};
-  const device_pool::owner allocates_{of_.allocates, nullptr, this};
+  const device_pool::owner allocates_{[](void* self) noexcept {
+                                        const communicator& net = static_cast<device_entries*>(self)->net_;
+                                        if (net.net != nullptr) net.end_transfers(net.net);
+                                      },
+                                      nullptr, this};
   pool lists_;
   pinned_resource page_locked_{allocates_};
   pool answers_{page_locked_};
   device_pool memory_{allocates_};
   device_stream order_;
-  cuda_event end_;
-  device_streams streams_{order_, memory_, lists_, answers_, of_};
+  // No call resumes the coroutines of `streams_`: these wait inside `select`, and meanwhile make progress.
+  scheduler none_suspended_{lists_};
+  const device_waits::progress make_progress_{[](void* self) {
+                                                const communicator& net = static_cast<device_entries*>(self)->net_;
+                                                net.progress(net.net);
+                                                sched_yield();
+                                              },
+                                              this};
+  device_waits waits_{none_suspended_, make_progress_};
+  device_streams streams_{order_, memory_, lists_, answers_, waits_, allocates_};
 };
 
 } // namespace spar::detail

@@ -33,11 +33,6 @@ class device_place {
     room = at_->upload(list);
     return std::as_const(room).span();
   }
-  std::span<const std::uint64_t> from_message(std::span<const std::uint64_t> piece, buffer<std::uint64_t>& room) const {
-    room = buffer<std::uint64_t>(at_->lists(), piece.size());
-    at_->download(room.span(), piece.data());
-    return std::as_const(room).span();
-  }
 
  private:
   device_streams* at_;

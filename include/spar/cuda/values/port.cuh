@@ -10,6 +10,7 @@
 #include <spar/cuda/values/place.cuh>
 #include <spar/cuda/values/streams.cuh>
 #include <spar/cuda/values/values.cuh>
+#include <spar/cuda/waits.hpp>
 #include <spar/runtime/pending.hpp>
 #include <spar/transport/decorator.hpp>
 
@@ -57,13 +58,13 @@ class device_port : public decorated_port<Inner> {
 
  public:
   /// A collective call, because all ranks must agree whether they lend memory.
-  explicit device_port(Inner& wrapped) : decorated_port<Inner>(wrapped) {
+  explicit device_port(Inner& wrapped) : decorated_port<Inner>(wrapped), waits_(wrapped.scheduler()) {
     refuse_progress_thread();
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       values_.emplace();
-      streams_.emplace(values_->order(), memory_, this->memory(), pinned_,
-                       detail::device_streams::owner{&end_transfers, nullptr, this});
+      streams_.emplace(values_->order(), memory_, this->memory(), pinned_, waits_,
+                       device_pool::owner{&end_transfers, nullptr, this});
       if constexpr (can_lend) lends_ = agree_to_lend();
     } catch (...) {
       abort_and_rethrow(wrapped);
@@ -327,6 +328,7 @@ class device_port : public decorated_port<Inner> {
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
+  detail::device_waits waits_;
   std::optional<detail::device_streams> streams_;
   std::optional<detail::device_values> values_; // the last member: its destructor waits for work on the others
 };

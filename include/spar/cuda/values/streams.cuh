@@ -10,10 +10,9 @@
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/take.cuh>
-#include <spar/cuda/memory.hpp>
-#include <spar/cuda/pieces.hpp>
-#include <spar/cuda/recycled.hpp>
-#include <spar/cuda/stream.hpp>
+#include <spar/cuda/values/codecs.cuh>
+#include <spar/cuda/values/copies.cuh>
+#include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/threshold_reuse.hpp>
 #include <spar/storage/residual_view.hpp>
@@ -21,10 +20,10 @@
 #include <spar/storage/wire.hpp>
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -32,119 +31,56 @@
 namespace spar::detail {
 
 /// Puts the work of a rank on streams of entries into a stream of a device. The functions that need an answer from the
-/// device, such as a number of entries, wait for it; the wait ends without the help of other ranks. The results have
-/// the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails. Entries and
-/// values are in device memory; the lists of bounds, probes and counts are on the host.
-class device_streams {
+/// device, such as a number of entries, are coroutines, which wait for it without the help of other ranks. They put
+/// their first work into the stream before they return; await them at once, because they refer to their arguments. The
+/// results have the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails.
+/// Entries and values are in device memory; the lists of bounds, probes and counts are on the host.
+class device_streams : public device_copies {
  public:
-  /// What the owner of an object is asked and told.
-  struct owner {
-    void (*allocates)(void* self) noexcept = nullptr; ///< called before each allocation from CUDA
-    void (*waits)(void* self) = nullptr;              ///< waits for the stream; null: the thread sleeps or spins
-    void* self = nullptr;
-  };
-
-  /// `memory` is device memory, used in the order of the stream; `lists` is memory of the host, and `answers` is
-  /// page-locked.
-  device_streams(device_stream& order, device_pool& memory, pool& lists, pool& answers, const owner& of)
-      : order_(&order), memory_(&memory), lists_(&lists), answers_(&answers), owner_(of) {}
-  device_streams(const device_streams&) = delete;
-
-  [[nodiscard]] device_pool& memory() const noexcept { return *memory_; }
-  [[nodiscard]] pool& lists() const noexcept { return *lists_; }
-
-  template <element T, index_type Index>
-  void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) const {
-    copy(to.values().data() + at, v.values());
-    if (!v.is_dense()) copy(to.indices().data() + at, v.indices());
-  }
-  template <element T, index_type Index>
-  [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
-    auto out = v.is_dense() ? sparse_stream<T, Index>::dense(*memory_, v.dimension(), v.first(), v.count())
-                            : sparse_stream<T, Index>::sparse(*memory_, v.dimension(), v.count());
-    write(out, 0, v);
-    return out;
-  }
-  /// Returns a copy of `list` in device memory.
-  template <class U>
-  [[nodiscard]] buffer<U> upload(std::span<const U> list) {
-    buffer<U> out(*memory_, list.size());
-    upload(out.data(), list);
-    return out;
-  }
-  /// Starts to copy `list` to device memory.
-  template <class U>
-  void upload(U* to, std::span<const U> list) {
-    if (list.empty()) return;
-    pinned_memory::lease host = staging_.take(list.size_bytes(), [this] {
-      if (owner_.allocates != nullptr) owner_.allocates(owner_.self);
-    });
-    std::memcpy(host.data(), list.data(), list.size_bytes());
-    start_copy(reinterpret_cast<std::byte*>(to), static_cast<const std::byte*>(host.data()), list.size_bytes(),
-               cudaMemcpyHostToDevice, stream());
-    host.used_by(stream());
-  }
-  /// Copies values from device memory to `to`, and waits for them.
-  template <class U>
-  void download(std::span<U> to, const U* from) const {
-    if (to.empty()) return;
-    const buffer<U> host = start_download(from, to.size());
-    wait();
-    std::memcpy(to.data(), host.data(), to.size_bytes());
-  }
-  /// Returns a copy of the sparse stream `v` in `memory`, which is on the host, and waits for it.
-  template <element T, index_type Index>
-  [[nodiscard]] sparse_stream<T, Index> to_host(const stream_view<T, Index>& v, pool& memory) const {
-    auto out = sparse_stream<T, Index>::sparse(memory, v.dimension(), v.count());
-    if (v.count() == 0) return out;
-    const buffer<Index> indices = start_download(v.indices().data(), v.count());
-    const buffer<T> values = start_download(v.values().data(), v.count());
-    wait();
-    std::memcpy(out.indices().data(), indices.data(), out.indices().size_bytes());
-    std::memcpy(out.values().data(), values.data(), out.values().size_bytes());
-    return out;
-  }
+  using device_copies::device_copies;
 
   // Sums (see storage/merge.hpp).
 
   template <element T, index_type Index, class Op>
-  [[nodiscard]] sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_view<T, Index>& right,
-                                              index_range range, std::uint64_t limit, Op op) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> merge(stream_view<T, Index> left, stream_view<T, Index> right,
+                                                    index_range range, std::uint64_t limit, Op op) const {
     const std::uint64_t bound = left.count() + right.count();
     if (left.is_dense() || right.is_dense() || bound > limit) {
-      auto out = sparse_stream<T, Index>::dense(*memory_, left.dimension(), range.begin, range.size());
+      auto out = sparse_stream<T, Index>::dense(memory(), left.dimension(), range.begin, range.size());
       const stream_view<T, Index> parts[] = {right.is_dense() ? right : left, right.is_dense() ? left : right};
       if (left.is_dense() && right.is_dense())
         kernel::start_combine(left.values().data(), right.values().data(), range.size(), out.values().data(), op,
                               stream());
       else
         reduce_dense(std::span<const stream_view<T, Index>>(parts), range, out.values().data(), op);
-      return out;
+      co_return out;
     }
-    auto out = sparse_stream<T, Index>::sparse(*memory_, left.dimension(), bound);
+    auto out = sparse_stream<T, Index>::sparse(memory(), left.dimension(), bound);
     counter merged(*this, kernel::merge_words<T, Index>(bound));
     kernel::start_merge(coo(left), coo(right), out.indices().data(), out.values().data(), op, merged.count(),
                         merged.words(), stream());
-    out.shrink(merged.answer());
-    return out;
+    const std::uint64_t count = co_await merged.answer();
+    out.shrink(count);
+    co_return out;
   }
   template <element T, index_type Index, class Op>
-  [[nodiscard]] sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n,
-                                                   index_range range, Op op) {
-    fixed_vector<kernel::device_coo<T, Index>> entries(*lists_, parts.size());
+  [[nodiscard]] task<sparse_stream<T, Index>> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n,
+                                                         index_range range, Op op) {
+    fixed_vector<kernel::device_coo<T, Index>> entries(lists(), parts.size());
     std::uint64_t bound = 0;
     for (const auto& part : parts) {
       if (part.count() > 0) entries.emplace_back(coo(part));
       bound += part.count();
     }
-    auto out = sparse_stream<T, Index>::sparse(*memory_, n, std::min(bound, range.size()));
-    if (bound == 0) return out;
+    auto out = sparse_stream<T, Index>::sparse(memory(), n, std::min(bound, range.size()));
+    if (bound == 0) co_return out;
     const auto list = upload(std::span<const kernel::device_coo<T, Index>>(entries.span()));
     counter merged(*this, kernel::merge_many_words<T>(entries.size(), range.size()));
     kernel::start_merge_many(list.data(), entries.size(), range.begin, range.end, out.indices().data(),
                              out.values().data(), op, merged.count(), merged.words(), stream());
-    out.shrink(merged.answer());
-    return out;
+    const std::uint64_t count = co_await merged.answer();
+    out.shrink(count);
+    co_return out;
   }
   template <element T, index_type Index, class Op>
   void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* out, Op op) const {
@@ -173,7 +109,7 @@ class device_streams {
   // From entries to dense values and back.
 
   template <element T, index_type Index, class Op>
-  [[nodiscard]] sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
     return divide(v, kernel::differs_from<T>{op.template neutral<T>()});
   }
   template <element T, index_type Index>
@@ -188,23 +124,28 @@ class device_streams {
   // Checks and counts.
 
   template <index_type Index>
-  void check_indices(std::span<const Index> indices, index_range range) const {
+  [[nodiscard]] task<void> check_indices(std::span<const Index> indices, index_range range) const {
     const std::uint64_t end = indices.size();
-    check_parts(indices, std::span(&end, 1), [&](std::size_t) { return range; });
+    const auto range_of = [&](std::size_t) { return range; };
+    auto checking = check_parts(indices, std::span(&end, 1), range_of);
+    co_await std::move(checking);
   }
   /// The same for the parts of a message: part i ends before entry `ends[i]`, and its indices must lie in
   /// `range_of(i)`. Waits once.
   template <index_type Index, class RangeOf>
-  void check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends, const RangeOf& range_of) const {
-    const buffer<Index> wrong = wrong_indices(indices, ends, range_of);
+  [[nodiscard]] task<void> check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends,
+                                       RangeOf range_of) const {
+    auto checking = wrong_indices(indices, ends, range_of);
+    const buffer<Index> wrong = co_await std::move(checking);
     if (wrong.size() > 0) spar::check_parts(wrong.span(), ends, range_of); // says which index is wrong
   }
   /// Returns an empty buffer if the indices are as `check_parts` expects them, otherwise a copy of them on the host.
   template <index_type Index, class RangeOf>
-  [[nodiscard]] buffer<Index> wrong_indices(std::span<const Index> indices, std::span<const std::uint64_t> ends,
-                                            const RangeOf& range_of) const {
-    if (indices.empty()) return {};
-    buffer<std::uint32_t> bad(*memory_, 1);
+  [[nodiscard]] task<buffer<Index>> wrong_indices(std::span<const Index> indices, std::span<const std::uint64_t> ends,
+                                                  RangeOf range_of) const {
+    buffer<Index> wrong;
+    if (indices.empty()) co_return wrong;
+    buffer<std::uint32_t> bad(memory(), 1);
     clear(bad.data(), sizeof(std::uint32_t), stream());
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
@@ -212,93 +153,106 @@ class device_streams {
       kernel::start_check_indices(indices.data() + begin, ends[i] - begin, range.begin, range.end, bad.data(),
                                   stream());
     }
-    std::uint32_t found = 0;
-    download(std::span(&found, 1), bad.data());
-    buffer<Index> wrong(*lists_, found == 0 ? 0 : indices.size());
-    download(wrong.span(), indices.data());
-    return wrong;
+    const std::uint32_t found = co_await number(std::as_const(bad).data());
+    if (found == 0) co_return wrong;
+    wrong = buffer<Index>(lists(), indices.size());
+    co_await download(wrong.span(), indices.data());
+    co_return wrong;
   }
   template <index_type Index>
-  void count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
-                   std::span<std::uint64_t> below) {
+  [[nodiscard]] task<void> count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
+                                       std::span<std::uint64_t> below) {
     const auto list = upload(bounds);
-    buffer<std::uint64_t> positions(*memory_, bounds.size());
+    buffer<std::uint64_t> positions(memory(), bounds.size());
     kernel::start_find_bounds(indices.data(), indices.size(), list.data(), bounds.size(), positions.data(), stream());
-    download(below, std::as_const(positions).data());
+    co_await download(below, std::as_const(positions).data());
   }
-  /// Sets reached[j] to the number of values that reach exactly j of the ascending `probes`, of which there are at most
-  /// 31.
+  using reached_counts = std::array<std::uint64_t, 32>;
+  /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are at
+  /// most 31.
   template <kernel::ranked T>
-  void count_reached(std::span<const T> values, std::span<const kernel::magnitude<T>> probes,
-                     std::span<std::uint64_t> reached) const {
+  [[nodiscard]] task<reached_counts> count_reached(std::span<const T> values,
+                                                   std::span<const kernel::magnitude<T>> probes) const {
     kernel::magnitude_probes<T> given{.probe = {}, .count = static_cast<unsigned>(probes.size())};
     std::copy(probes.begin(), probes.end(), given.probe);
-    buffer<std::uint64_t> counts(*memory_, 32);
-    kernel::start_count_reached(values.data(), values.size(), given, counts.data(), stream());
-    download(reached, std::as_const(counts).data());
+    buffer<reached_counts> counts(memory(), 1);
+    kernel::start_count_reached(values.data(), values.size(), given, counts.data()->data(), stream());
+    return number(std::as_const(counts).data());
+  }
+  /// Whether the codec can encode the values.
+  template <class Codec, class T>
+  [[nodiscard]] task<bool> carries(const Codec& codec, std::span<const T> x) const {
+    const auto by = [&](const auto& chosen) { return carries(chosen, x); };
+    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); })
+      return device_codec<Codec>::template visit<T>(codec, by);
+    else
+      return carries_all(codec, x);
   }
 
   // Divisions of a stream.
 
   /// Keeps the entries above `threshold` and the first `ties` entries at it.
   template <element T, index_type Index>
-  void keep_from(sparse_stream<T, Index>& s, kernel::magnitude<T> threshold, std::uint64_t ties) const {
+  [[nodiscard]] task<void> keep_from(sparse_stream<T, Index>& s, kernel::magnitude<T> threshold,
+                                     std::uint64_t ties) const {
     const kernel::by_cut<T> keep{{.threshold = threshold, .ties = ties, .equal = s.count() + 1}};
-    s = divide(std::as_const(s).view(), keep);
+    s = co_await divide(std::as_const(s).view(), keep);
   }
   /// Keeps the `k` entries of largest magnitude, and returns the others (see `selector::keep_largest`).
   template <element T, index_type Index>
-  [[nodiscard]] sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
     return keep_largest(s, k, nullptr);
   }
   /// Keeps the entries of `s` whose indices are in `listed`, and returns the others.
   template <element T, index_type Index>
-  [[nodiscard]] sparse_stream<T, Index> drop_unlisted(sparse_stream<T, Index>& s, std::span<const Index> listed) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> drop_unlisted(sparse_stream<T, Index>& s,
+                                                            std::span<const Index> listed) const {
     sparse_stream<T, Index> dropped;
-    s = divide(std::as_const(s).view(), kernel::listed<Index>{listed.data(), listed.size()}, &dropped);
-    return dropped;
+    const kernel::listed<Index> keep{listed.data(), listed.size()};
+    s = co_await divide(std::as_const(s).view(), keep, &dropped);
+    co_return dropped;
   }
 
   // Selections (see selector/selector.hpp). `prepare` puts its work into the stream.
 
   template <index_type Index, kernel::ranked T, class Prepare>
-  [[nodiscard]] sparse_stream<T, Index> select(const selector::exact_topk& by, std::span<T> x, no_state&,
-                                               const Prepare& prepare) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> select(const selector::exact_topk& by, std::span<T> x, no_state&,
+                                                     const Prepare& prepare) const {
     prepare(0, x.size());
-    kernel::cut<T> where;
-    return take_largest<Index>(x, by.bounds(x.size()).k, where);
+    return take_largest<Index>(x, by.bounds(x.size()).k, nullptr);
   }
   template <index_type Index, kernel::ranked T, class Prepare>
-  [[nodiscard]] sparse_stream<T, Index> select(const selector::threshold_reuse& by, std::span<T> x,
-                                               selector::threshold_reuse::state& now, const Prepare& prepare) {
+  [[nodiscard]] task<sparse_stream<T, Index>> select(const selector::threshold_reuse& by, std::span<T> x,
+                                                     selector::threshold_reuse::state& now,
+                                                     const Prepare& prepare) const {
     prepare(0, x.size());
     const selector::topk_bounds bounds = by.bounds(x.size());
     if (by.reuses(now)) {
       const std::uint64_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
-      auto mine = sparse_stream<T, Index>::sparse(*memory_, x.size(), room);
+      auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), room);
       counter taken(*this, kernel::take_words(x.size()));
       T* const nothing_added = nullptr;
       kernel::start_take_at_least(nothing_added, x.data(), x.size(), static_cast<kernel::magnitude<T>>(now.threshold),
                                   0, mine.indices().data(), mine.values().data(), room, taken.count(), taken.words(),
                                   stream());
-      const std::uint64_t count = taken.answer();
+      const std::uint64_t count = co_await taken.answer();
       mine.shrink(std::min(count, room));
       if (by.suits(now.threshold, count, bounds)) {
         ++now.calls;
         if (count > bounds.most) {
           kernel::cut<T> where;
-          const auto dropped = keep_largest(mine, bounds.k, &where);
+          const sparse_stream<T, Index> dropped = co_await keep_largest(mine, bounds.k, &where);
           assign(dropped.view(), 0, x.data());
           now = {where.threshold, 1};
         }
-        return mine;
+        co_return mine;
       }
       assign(std::as_const(mine).view(), 0, x.data());
     }
     kernel::cut<T> where;
-    auto mine = take_largest<Index>(x, bounds.k, where);
+    auto mine = co_await take_largest<Index>(x, bounds.k, &where);
     now = {where.threshold, 1};
-    return mine;
+    co_return mine;
   }
 
   /// A view through which a collective changes the values that a selection has left in `x`.
@@ -327,43 +281,16 @@ class device_streams {
     }
     [[nodiscard]] std::uint64_t* count() noexcept { return memory_.data(); }
     [[nodiscard]] std::uint64_t* words() noexcept { return memory_.data() + 1; }
-    /// Waits for the number.
-    [[nodiscard]] std::uint64_t answer() const {
-      std::uint64_t number = 0;
-      at_->download(std::span(&number, 1), memory_.data());
-      return number;
-    }
+    [[nodiscard]] task<std::uint64_t> answer() const { return at_->number(memory_.data()); }
 
    private:
     const device_streams* at_;
     buffer<std::uint64_t> memory_;
   };
 
-  [[nodiscard]] cudaStream_t stream() const noexcept { return order_->get(); }
-
-  /// Starts to copy `count` values to page-locked memory, which must not be given back before a `wait`.
-  template <class U>
-  [[nodiscard]] buffer<U> start_download(const U* from, std::size_t count) const {
-    buffer<U> host(*answers_, count);
-    start_copy(reinterpret_cast<std::byte*>(host.data()), reinterpret_cast<const std::byte*>(from), count * sizeof(U),
-               cudaMemcpyDeviceToHost, stream());
-    return host;
-  }
-  void wait() const {
-    if (owner_.waits != nullptr)
-      owner_.waits(owner_.self);
-    else
-      check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-  }
-
   template <class T, class Index>
   static kernel::device_coo<T, Index> coo(const stream_view<T, Index>& v) noexcept {
     return {v.indices().data(), v.values().data(), v.count()};
-  }
-  template <class U>
-  void copy(U* to, std::span<const U> from) const {
-    start_copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()), from.size_bytes(),
-               cudaMemcpyDeviceToDevice, stream());
   }
   template <class T, class Index>
   void assign(const stream_view<T, Index>& entries, std::uint64_t begin, T* to) const {
@@ -371,44 +298,63 @@ class device_streams {
                                  stream());
   }
 
+  template <class Codec, class T>
+  [[nodiscard]] task<bool> carries_all(Codec codec, std::span<const T> x) const {
+    if constexpr (requires { typename device_codec<Codec>::refuses; }) {
+      if (x.empty()) co_return true;
+      buffer<std::uint32_t> found(memory(), 1);
+      clear(found.data(), sizeof(std::uint32_t), stream());
+      kernel::start_find_any(x.data(), x.size(), found.data(), typename device_codec<Codec>::refuses{}, stream());
+      const std::uint32_t any = co_await number(std::as_const(found).data());
+      if (any != 0) device_codec<Codec>::refuse(codec, x.size());
+      co_return any == 0;
+    } else {
+      co_return true;
+    }
+  }
+
   /// Returns the entries of `v` that `keep` describes, and sets `*others` to all others unless it is null.
   template <class T, class Index, class Keep>
-  [[nodiscard]] sparse_stream<T, Index> divide(const stream_view<T, Index>& v, Keep keep,
-                                               std::type_identity_t<sparse_stream<T, Index>>* others = nullptr) const {
-    auto kept = sparse_stream<T, Index>::sparse(*memory_, v.dimension(), v.count());
-    if (others != nullptr) *others = sparse_stream<T, Index>::sparse(*memory_, v.dimension(), v.count());
-    if (v.count() == 0) return kept;
-    counter number(*this, kernel::partition_words(v.count()));
+  [[nodiscard]] task<sparse_stream<T, Index>>
+  divide(stream_view<T, Index> v, Keep keep, std::type_identity_t<sparse_stream<T, Index>>* others = nullptr) const {
+    auto kept = sparse_stream<T, Index>::sparse(memory(), v.dimension(), v.count());
+    if (others != nullptr) *others = sparse_stream<T, Index>::sparse(memory(), v.dimension(), v.count());
+    if (v.count() == 0) co_return kept;
+    counter found(*this, kernel::partition_words(v.count()));
     kernel::start_partition(coo(v), v.first(), keep, kept.indices().data(), kept.values().data(),
                             others == nullptr ? nullptr : others->indices().data(),
-                            others == nullptr ? nullptr : others->values().data(), number.count(), number.words(),
+                            others == nullptr ? nullptr : others->values().data(), found.count(), found.words(),
                             stream());
-    kept.shrink(number.answer());
-    if (others != nullptr) others->shrink(v.count() - kept.count());
-    return kept;
+    const std::uint64_t count = co_await found.answer();
+    kept.shrink(count);
+    if (others != nullptr) others->shrink(v.count() - count);
+    co_return kept;
   }
   /// Also copies the cut to `*where` unless it is null.
   template <class T, class Index>
-  [[nodiscard]] sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k,
-                                                     std::type_identity_t<kernel::cut<T>>* where) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k,
+                                                           std::type_identity_t<kernel::cut<T>>* where) const {
     const auto all = std::as_const(s).view();
     const search<T> found(*this, all.values(), k);
+    const kernel::by_cut_at<T> keep{found.cut()};
     sparse_stream<T, Index> dropped;
-    s = divide(all, kernel::by_cut_at<T>{found.cut()}, &dropped);
-    if (where != nullptr) download(std::span(where, 1), found.cut());
-    return dropped;
+    s = co_await divide(all, keep, &dropped);
+    if (where != nullptr) *where = co_await number(found.cut());
+    co_return dropped;
   }
   template <class Index, class T>
-  [[nodiscard]] sparse_stream<T, Index> take_largest(std::span<T> x, std::uint64_t k, kernel::cut<T>& where) const {
-    auto mine = sparse_stream<T, Index>::sparse(*memory_, x.size(), std::min<std::uint64_t>(k, x.size()));
-    if (mine.count() == 0) return mine;
-    const search<T> found(*this, x, k);
+  [[nodiscard]] task<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k,
+                                                           std::type_identity_t<kernel::cut<T>>* where) const {
+    auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(k, x.size()));
+    if (mine.count() == 0) co_return mine;
+    const search<T> found(*this, std::span<const T>(x), k);
     counter taken(*this, kernel::take_words(x.size()));
     kernel::start_take_largest(x.data(), x.size(), found.cut(), 0, mine.indices().data(), mine.values().data(),
                                taken.count(), taken.words(), stream());
-    download(std::span(&where, 1), found.cut());
-    mine.shrink(where.count);
-    return mine;
+    const kernel::cut<T> cut = co_await number(found.cut());
+    if (where != nullptr) *where = cut;
+    mine.shrink(cut.count);
+    co_return mine;
   }
   /// The cut of the `k` largest values, in device memory.
   template <class T>
@@ -437,13 +383,6 @@ class device_streams {
       kernel::start_scatter_difference(indices, what.values, what.decoded, what.count, x + what.begin, stream());
     }
   }
-
-  device_stream* order_;
-  device_pool* memory_;
-  pool* lists_;
-  pool* answers_;
-  owner owner_;
-  pinned_memory staging_;
 };
 
 } // namespace spar::detail

@@ -4,7 +4,6 @@
 
 #include <spar/core/address.hpp>
 #include <spar/cuda/kernel/dense.cuh>
-#include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/cuda/stream.hpp>
@@ -16,23 +15,10 @@
 
 namespace spar::detail {
 
-/// Puts the work of a rank on values in device memory into a stream of its own. All functions except `carries` return
+/// Puts the work of a rank on values in device memory into a stream of its own. All functions return
 /// at once, and throw `cuda_error` if CUDA fails. All pointers point to device memory.
 class device_values {
  public:
-  device_values() {
-    check_cuda(cudaMalloc(reinterpret_cast<void**>(&found_), sizeof *found_), "cudaMalloc");
-    const cudaError_t code = cudaMallocHost(reinterpret_cast<void**>(&answer_), sizeof *answer_);
-    if (code != cudaSuccess) cudaFree(found_);
-    check_cuda(code, "cudaMallocHost");
-  }
-  device_values(const device_values&) = delete;
-  ~device_values() {
-    cudaStreamSynchronize(order_.get());
-    cudaFreeHost(answer_);
-    cudaFree(found_);
-  }
-
   [[nodiscard]] device_stream& order() noexcept { return order_; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return order_.get(); }
 
@@ -64,31 +50,9 @@ class device_values {
   void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) const {
     device_codec<Codec>::decode(codec, in.data(), out, stream());
   }
-  /// Whether the codec can encode the values. Unless it can encode all values, waits for the device.
-  template <class Codec, class T>
-  [[nodiscard]] bool carries(const Codec& codec, std::span<const T> x) {
-    const auto by = [&](const auto& chosen) { return carries(chosen, x); };
-    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); }) {
-      return device_codec<Codec>::template visit<T>(codec, by);
-    } else if constexpr (requires { typename device_codec<Codec>::refuses; }) {
-      if (x.empty()) return true;
-      clear(found_, sizeof *found_, stream());
-      kernel::start_find_any(x.data(), x.size(), found_, typename device_codec<Codec>::refuses{}, stream());
-      check_cuda(cudaMemcpyAsync(answer_, found_, sizeof *answer_, cudaMemcpyDeviceToHost, stream()),
-                 "cudaMemcpyAsync to the host");
-      check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-      if (*answer_ == 0) return true;
-      device_codec<Codec>::refuse(codec, x.size());
-      return false;
-    } else {
-      return true;
-    }
-  }
 
  private:
   device_stream order_;
-  std::uint32_t* found_ = nullptr;  // in device memory
-  std::uint32_t* answer_ = nullptr; // its copy in page-locked memory
 };
 
 } // namespace spar::detail

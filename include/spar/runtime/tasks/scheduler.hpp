@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/link.hpp>
 #include <spar/core/memory/pool.hpp>
 
 #include <coroutine>
@@ -12,6 +13,24 @@
 #include <utility>
 
 namespace spar {
+
+namespace detail {
+
+/// Something else than messages for which coroutines of a rank wait, and which only polling completes, such as the work
+/// of a device.
+class polled_work : public link {
+ public:
+  /// `look(self)` posts the coroutines whose wait has ended. `self` must outlive this object.
+  polled_work(void (*look)(void* self), void* self) noexcept : poll_(look), self_(self) {}
+  ~polled_work() { leave(); }
+  void poll() const { poll_(self_); }
+
+ private:
+  void (*poll_)(void* self);
+  void* self_;
+};
+
+} // namespace detail
 
 /// The queue of the ready coroutines of one rank. Only `run` resumes coroutines, so that the stack stays flat.
 /// Symmetric transfer would not keep the stack flat, because it is not a tail call without optimisation or under a
@@ -39,9 +58,15 @@ class scheduler {
       if (ready == gone) ready = std::noop_coroutine();
   }
 
-  /// Resumes ready coroutines, including those that become ready meanwhile, until the queue is empty or the scheduler
-  /// is paused.
+  /// From now on, `run` polls `work`, until `work` leaves the ring of polled work.
+  void add(detail::polled_work& work) noexcept { work.join_before(polled_); }
+  /// Whether a coroutine waits for polled work. If so, a transport must not block, because only `run` ends this wait.
+  [[nodiscard]] bool polls() const noexcept { return &polled_.after() != &polled_; }
+
+  /// Polls what has been added, if anything. Then resumes ready coroutines, including those that become ready
+  /// meanwhile, until the queue is empty or the scheduler is paused.
   void run() {
+    if (polls()) poll();
     const bool within = std::exchange(running_, true);
     while (next_ < end_ && !paused_) {
       const auto ready = queue_.data()[next_++];
@@ -70,12 +95,20 @@ class scheduler {
   };
 
  private:
+  [[gnu::noinline]] void poll() const {
+    for (detail::link* next = &polled_.after(); next != &polled_;) {
+      const auto& work = static_cast<const detail::polled_work&>(*next);
+      next = &next->after(); // `work` leaves the ring if no coroutine waits for it any more
+      work.poll();
+    }
+  }
   static std::pmr::memory_resource& heap() { return *std::pmr::new_delete_resource(); }
 
   pool* memory_;
   buffer<std::coroutine_handle<>> queue_{heap(), 16}; // the ready coroutines are in [next_, end_)
   std::size_t next_ = 0;
   std::size_t end_ = 0;
+  detail::link polled_;
   bool running_ = false;
   bool paused_ = false;
 };

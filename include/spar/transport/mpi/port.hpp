@@ -200,11 +200,11 @@ class mpi_port : public endpoint {
   }
 
   /// Does nothing if a coroutine is ready. Otherwise, polls MPI once or, if `block` is true, until a request has
-  /// completed, a coroutine is ready, or the communicator is dead.
+  /// completed, a coroutine is ready, or the communicator is dead. Also polls only once if the scheduler polls.
   void poll(bool block) {
     if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of testing `leaving_`
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
-      if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead()) {
+      if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead() && !scheduler().polls()) {
         raise<deadlock>({"rank ", rank(), " would wait for ever, because it has no call or message in flight"});
       }
       const bool news =
@@ -212,12 +212,12 @@ class mpi_port : public endpoint {
       // A blocking wait checks for control messages only at every 32nd poll, but a rank without requests checks at
       // every poll, because it may await a control message.
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
-      // A program might call `progress(false)` only rarely, so `progress(false)` checks deadlines at every 4th poll;
-      // `progress(true)` checks deadlines at every 1024th poll. MPI may need several polls to notice a message that has
-      // arrived, so a check at every poll could report a timeout although the message has arrived.
+      // `progress(false)`, which a program might call only rarely, checks deadlines at every 4th poll, `progress(true)`
+      // at every 1024th. At every poll would be too often: MPI may need several to notice a message that has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
       if (news || !block || dead()) break;
-      if (polls > 128) sched_yield();
+      if (polls > 128 || scheduler().polls()) sched_yield();
+      if (scheduler().polls()) break; // so that `run` polls, too
     }
   }
 

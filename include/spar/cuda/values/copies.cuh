@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copies of values and streams in device memory, and between device and host.
+#pragma once
+
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/pool.hpp>
+#include <spar/cuda/memory.hpp>
+#include <spar/cuda/pieces.hpp>
+#include <spar/cuda/recycled.hpp>
+#include <spar/cuda/stream.hpp>
+#include <spar/cuda/waits.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/sparse_stream.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace spar::detail {
+
+/// Puts copies of values and streams into a stream of a device. The functions that copy to the host are coroutines,
+/// which wait for the copy. All functions throw `cuda_error` if CUDA fails.
+class device_copies {
+ public:
+  /// `memory` is device memory, used in the order of the stream; `lists` is memory of the host, and `answers` is
+  /// page-locked. `of` is told of allocations.
+  device_copies(device_stream& order, device_pool& memory, pool& lists, pool& answers, device_waits& waits,
+                const device_pool::owner& of)
+      : order_(&order), memory_(&memory), lists_(&lists), answers_(&answers), waits_(&waits), owner_(of) {}
+  device_copies(const device_copies&) = delete;
+
+  [[nodiscard]] device_pool& memory() const noexcept { return *memory_; }
+  [[nodiscard]] pool& lists() const noexcept { return *lists_; }
+  /// Resumes the coroutines of this object.
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return waits_->scheduler(); }
+
+  template <element T, index_type Index>
+  void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) const {
+    copy(to.values().data() + at, v.values());
+    if (!v.is_dense()) copy(to.indices().data() + at, v.indices());
+  }
+  template <element T, index_type Index>
+  [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
+    auto out = v.is_dense() ? sparse_stream<T, Index>::dense(*memory_, v.dimension(), v.first(), v.count())
+                            : sparse_stream<T, Index>::sparse(*memory_, v.dimension(), v.count());
+    write(out, 0, v);
+    return out;
+  }
+  /// Returns a copy of `list` in device memory.
+  template <class U>
+  [[nodiscard]] buffer<U> upload(std::span<const U> list) {
+    buffer<U> out(*memory_, list.size());
+    upload(out.data(), list);
+    return out;
+  }
+  /// Starts to copy `list` to device memory.
+  template <class U>
+  void upload(U* to, std::span<const U> list) {
+    if (list.empty()) return;
+    pinned_memory::lease host = staging_.take(list.size_bytes(), [this] {
+      if (owner_.allocates != nullptr) owner_.allocates(owner_.self);
+    });
+    std::memcpy(host.data(), list.data(), list.size_bytes());
+    start_copy(reinterpret_cast<std::byte*>(to), static_cast<const std::byte*>(host.data()), list.size_bytes(),
+               cudaMemcpyHostToDevice, stream());
+    host.used_by(stream());
+  }
+  /// Copies values from device memory to `to`.
+  template <class U>
+  [[nodiscard]] task<void> download(std::span<U> to, const U* from) const {
+    if (to.empty()) co_return;
+    const buffer<U> host = start_download(from, to.size());
+    device_waits::wait copied(*waits_, stream());
+    co_await copied;
+    std::memcpy(to.data(), host.data(), to.size_bytes());
+  }
+  /// Returns the value at `from`, which is in device memory.
+  template <class U>
+  [[nodiscard]] task<U> number(const U* from) const {
+    const buffer<U> host = start_download(from, 1);
+    device_waits::wait copied(*waits_, stream());
+    co_await copied;
+    co_return host.data()[0];
+  }
+  /// Returns a copy of the sparse stream `v` in `memory`, which is on the host.
+  template <element T, index_type Index>
+  [[nodiscard]] task<sparse_stream<T, Index>> to_host(stream_view<T, Index> v, pool& memory) const {
+    auto out = sparse_stream<T, Index>::sparse(memory, v.dimension(), v.count());
+    if (v.count() == 0) co_return out;
+    const buffer<Index> indices = start_download(v.indices().data(), v.count());
+    const buffer<T> values = start_download(v.values().data(), v.count());
+    device_waits::wait copied(*waits_, stream());
+    co_await copied;
+    std::memcpy(out.indices().data(), indices.data(), out.indices().size_bytes());
+    std::memcpy(out.values().data(), values.data(), out.values().size_bytes());
+    co_return out;
+  }
+
+ protected:
+  [[nodiscard]] cudaStream_t stream() const noexcept { return order_->get(); }
+
+  template <class U>
+  void copy(U* to, std::span<const U> from) const {
+    start_copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()), from.size_bytes(),
+               cudaMemcpyDeviceToDevice, stream());
+  }
+
+ private:
+  /// Starts to copy `count` values to page-locked memory, which must not be given back before the copy has ended.
+  template <class U>
+  [[nodiscard]] buffer<U> start_download(const U* from, std::size_t count) const {
+    buffer<U> host(*answers_, count);
+    start_copy(reinterpret_cast<std::byte*>(host.data()), reinterpret_cast<const std::byte*>(from), count * sizeof(U),
+               cudaMemcpyDeviceToHost, stream());
+    return host;
+  }
+
+  device_stream* order_;
+  device_pool* memory_;
+  pool* lists_;
+  pool* answers_;
+  device_waits* waits_;
+  device_pool::owner owner_;
+  pinned_memory staging_;
+};
+
+} // namespace spar::detail
