@@ -46,9 +46,10 @@ class device_feedback {
  public:
   static constexpr std::string_view name = Composition::name;
 
-  using state = typename Composition::state;
-  using report_type = typename Composition::report;
+  using state = typename Composition::state;        ///< what the composition keeps from call to call
+  using report_type = typename Composition::report; ///< what the composition reports about a call
 
+  /// Wraps the composition `algorithm`. Throws `cuda_error` if CUDA fails.
   explicit device_feedback(Composition algorithm = {}) : algorithm_(std::move(algorithm)) { hash_state(); }
 
   /// Reduces `x` in place, in the order of its stream: adds the residual, sums the selected entries of all ranks, and
@@ -80,9 +81,9 @@ class device_feedback {
     keep(x.size);
   }
 
-  /// The same with `on`, an `on_device`: the entries are also reduced by kernels in device memory, and messages travel
-  /// as those of `on` do. Waits for the device whenever a number of entries is needed. Does not compile if there are no
-  /// kernels for the composition (see `allreduce` of `on_device`).
+  /// Reduces `x` in place with `on`, an `on_device`: the entries are also reduced by kernels in device memory, and
+  /// messages travel as those of `on` do. Waits for the device whenever a number of entries is needed. Does not compile
+  /// if there are no kernels for the composition (see `allreduce` of `on_device`).
   template <communicates Net, reduction<T> Op = sum>
   void operator()(on_device<Net>& on, device_span<T> x, Op op = {}) {
     check_operation<Op>();
@@ -245,7 +246,8 @@ class device_feedback {
   detail::device_array<T> accumulated_; // residual plus values of the call; the next residual if the call succeeds
 };
 
-/// Wraps a composition in error feedback on the device: `auto reduce = with_device_feedback<float>(compose(...))`.
+/// Wraps the composition `algorithm` in error feedback on the device: `auto reduce =
+/// with_device_feedback<float>(compose(...))`.
 template <kernel::ranked T, index_type Index = std::uint32_t, class Composition>
 device_feedback<T, Composition, Index> with_device_feedback(Composition algorithm) {
   return device_feedback<T, Composition, Index>(std::move(algorithm));

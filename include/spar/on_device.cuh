@@ -86,8 +86,10 @@ class call_on_device {
 template <class Port>
 class [[nodiscard]] pending_on_device {
  public:
+  /// Called by `start_allreduce`: the handle of `call`, whose work `order` puts into the user's stream.
   pending_on_device(detail::call_on_device<Port> order, detail::pending_call<Port, void> call) noexcept
       : order_(order), call_(std::move(call)) {}
+  /// Takes over the call of `other`.
   pending_on_device(pending_on_device&& other) noexcept
       : order_(other.order_), call_(std::move(other.call_)), waited_(std::exchange(other.waited_, true)) {}
   /// Waits for the call unless `wait` was called, and ignores its errors.
@@ -128,8 +130,9 @@ class [[nodiscard]] pending_on_device {
 template <communicates Net>
 class on_device {
  public:
-  using port_type = device_port<detail::port_type_of<Net>>;
+  using port_type = device_port<detail::port_type_of<Net>>; ///< the transport of this rank for values in device memory
 
+  /// Prepares the rank `net` for values in memory of the current device.
   explicit on_device(Net& net) : port_(detail::port_of(net)) {}
 
   /// Whether ranks read messages in each other's device memory.
@@ -137,6 +140,7 @@ class on_device {
 
   // The functions below are for spar's other headers.
 
+  /// The transport on which calls run.
   [[nodiscard]] port_type& transport() noexcept { return port_; } // not `port()`: this is no communicator
   /// Begins a call on `x`; refuses what no device can run.
   template <class Given, element T>
@@ -154,7 +158,7 @@ class on_device {
     detail::check_on_device(port_, x);
     return {port_, x.stream};
   }
-  /// Begins a call on the stream `mine`, whose entries are in device memory.
+  /// Begins a call on the stream `mine`, whose entries are in device memory, after the work in the CUDA stream `user`.
   template <class Given, element T, index_type Index>
   [[nodiscard]] detail::call_on_device<port_type> begin(const stream_view<T, Index>& mine, cudaStream_t user) {
     using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
@@ -176,6 +180,7 @@ class on_device {
     detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
     return order;
   }
+  /// The values of `x` as a span, which host code must not read.
   template <element T>
   [[nodiscard]] static std::span<T> values(device_span<T> x) noexcept {
     return {x.data, static_cast<std::size_t>(x.size)};
@@ -186,7 +191,7 @@ class on_device {
 };
 
 /// Reduces values in device memory in place, like `allreduce(net, values, algorithm, op)` with the same bits, except
-/// those of NaN. The device must be able to call `op`. `algorithm` is
+/// those of NaN. The device must be able to call `op`. `algorithm`, the argument `given`, is
 ///
 /// - for dense values: `cheapest`, `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
 ///   alone or composed with `storage::bfloat16`, `half`, `qsgd` or `zfp`;
@@ -204,12 +209,12 @@ void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {
   on.template begin<Given>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(given), op); });
 }
 /// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same
-/// bits, and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `split_allgather`, `gather_and_merge` or
-/// `quantile_owners` on a flat topology. `mine` is read after all work that is now in `stream`; work that is put into
-/// `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive it; once the sum is
-/// destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the device whenever a number
-/// of entries is needed. Throws `invalid_argument`, before anything is sent, for a malformed stream or one that is not
-/// in memory of the current device. Other errors are those of the overload for dense values.
+/// bits, and returns the sum. The algorithm `given` is `cheapest`, `recursive_doubling`, `split_allgather`,
+/// `gather_and_merge` or `quantile_owners` on a flat topology. `mine` is read after all work that is now in `stream`;
+/// work that is put into `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive
+/// it; once the sum is destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the
+/// device whenever a number of entries is needed. Throws `invalid_argument`, before anything is sent, for a malformed
+/// stream or one that is not in memory of the current device. Other errors are those of the overload for dense values.
 template <communicates Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
 [[nodiscard]] sparse_stream<T, Index, cuda> allreduce(on_device<Net>& on, const stream_view<T, Index, cuda>& mine,
                                                       cudaStream_t stream, Given given = {}, Op op = {}) {
@@ -220,9 +225,9 @@ template <communicates Net, element T, index_type Index, class Given = sparcml, 
   on.template begin<Given>(there, stream).run([&] { sum = allreduce(on.transport(), there, std::move(given), op); });
   return sparse_stream<T, Index, cuda>(std::move(sum));
 }
-/// Starts such a call on dense values, and returns its handle (see `pending_on_device`). The values and the handle must
-/// stay valid until the call has ended. Several calls may be in flight; their work is in one stream, in the order in
-/// which messages arrive.
+/// Starts an allreduce of the dense values `x` on the rank `on` by the algorithm `given`, and returns its handle (see
+/// `pending_on_device`). The values and the handle must stay valid until the call has ended. Several calls may be in
+/// flight; their work is in one stream, in the order in which messages arrive.
 template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
 auto start_allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
   const auto order = on.template begin<Given>(x);

@@ -77,23 +77,23 @@ struct composition {
                 "these parts do not compose; the reason is the text of spar::because<...> in this error message");
 
   static constexpr std::string_view name = Schedule::name;
-  using selector_type = Selector;
-  using storage_type = Storage;
-  using topology_type = Topology;
-  using schedule_type = Schedule;
+  using selector_type = Selector; ///< the part that selects entries
+  using storage_type = Storage;   ///< the part that encodes messages
+  using topology_type = Topology; ///< the part that describes the network
+  using schedule_type = Schedule; ///< the part that is the algorithm
   /// Whether the selector moves entries out of dense values; false for the selector `everything`, with which all values
   /// are reduced.
   static constexpr bool selects_entries = !std::same_as<Selector, selector::everything>;
 
-  [[no_unique_address]] Selector select{};
-  [[no_unique_address]] Storage store{};
-  [[no_unique_address]] Topology over{};
-  [[no_unique_address]] Schedule by{};
+  [[no_unique_address]] Selector select{}; ///< the selector
+  [[no_unique_address]] Storage store{};   ///< the storage
+  [[no_unique_address]] Topology over{};   ///< the topology
+  [[no_unique_address]] Schedule by{};     ///< the schedule
 
   /// The values that the selector and the schedule keep from call to call, such as a threshold.
   struct state {
-    [[no_unique_address]] state_of<Selector> select{};
-    [[no_unique_address]] state_of<Schedule> by{};
+    [[no_unique_address]] state_of<Selector> select{}; ///< the state of the selector
+    [[no_unique_address]] state_of<Schedule> by{};     ///< the state of the schedule
 
     template <class F>
     void shared_state(F&& f) {
@@ -106,9 +106,9 @@ struct composition {
   };
   /// Statistics of the last call on this rank.
   struct report {
-    std::uint64_t selected = 0; ///< number of entries that the selector selected
-    double select_seconds = 0;  ///< seconds for preparing the dense values and selecting entries
-    [[no_unique_address]] report_of<Schedule> by{};
+    std::uint64_t selected = 0;                     ///< number of entries that the selector selected
+    double select_seconds = 0;                      ///< seconds for preparing the dense values and selecting entries
+    [[no_unique_address]] report_of<Schedule> by{}; ///< what the schedule reports
   };
 
   template <class F>
@@ -179,7 +179,8 @@ struct composition {
 
   /// Moves the selected entries out of `x`, reduces the entries of all ranks, and returns the result. Values that are
   /// not selected stay in `x`, and the rounding errors of this rank's encodings are added to `x`. `prepare` computes
-  /// the values of `x` before the selector reads them (see select_from).
+  /// the values of `x` before the selector reads them (see select_from). `now` is the state and changes; `last` becomes
+  /// the report.
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare>
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
@@ -195,7 +196,7 @@ struct composition {
   /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
   /// selector `everything`, otherwise a sparse stream. `residual` refers to the values that were not selected: this
   /// function adds the rounding errors of this rank's encodings to them, and moves back the entries that the schedule
-  /// does not keep.
+  /// does not keep. `now` is the state and changes; `last` becomes the report.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires storage_policy<Storage, T, Index>
   task<selected_sum<T, Index>> reduce_selected(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,

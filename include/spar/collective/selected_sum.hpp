@@ -20,6 +20,7 @@ namespace spar {
 template <element T, index_type Index>
 struct selected_sum {
   selected_sum() = default;
+  /// The sum `all`, and this rank's contribution `own`.
   selected_sum(sparse_stream<T, Index> all, sparse_stream<T, Index> own) noexcept
       : sum(std::move(all)), contributed(std::move(own)) {}
 
@@ -80,9 +81,10 @@ local::answer<Net> put_back_dropped(channel<Net> net, sparse_stream<T, Index>& m
     return detail::put_back_unlisted(mine, sum.indices(), x, net.memory()), local::ready<>();
 }
 
-/// Calls the selector of the composition `parts`. The selector moves entries out of `x` into the returned stream.
-/// Writes to `last` the number of selected entries and the seconds that the selection took. Throws `invalid_argument`
-/// if the selector returns a malformed stream.
+/// Calls the selector of the composition `parts`, with the state `now`; `prepare` computes the values of `x` before the
+/// selector reads them. The selector moves entries out of `x` into the returned stream. Writes to `last` the number of
+/// selected entries and the seconds that the selection took. Throws `invalid_argument` if the selector returns a
+/// malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
 local::answer<Net, sparse_stream<T, Index>>
 select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,

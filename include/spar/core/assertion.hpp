@@ -17,8 +17,11 @@
 
 namespace spar {
 
+/// How much spar checks: nothing, invariants that are cheap to check, or also those that cost messages or passes over
+/// the data.
 enum class assertion_level { none = 0, normal = 1, communication = 2 };
 
+/// The level of this program, from the macro SPAR_ASSERTION_LEVEL.
 inline constexpr auto active_assertions = static_cast<assertion_level>(SPAR_ASSERTION_LEVEL);
 
 /// Thrown by `ensure` if an invariant does not hold, because of a bug in spar or in a user-defined policy.

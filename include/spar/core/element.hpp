@@ -22,14 +22,17 @@ using half = _Float16;
 using bfloat16 = decltype(0.0bf16);
 #endif
 
+/// The codes by which message headers name the element types of the library.
 enum class element_code : std::uint8_t { float32 = 1, float64, int32, int64, uint32, uint64, float16, bfloat16, bytes };
 
 /// The code by which message headers name the element type T; 0 if T is not an element type. Users specialise `code_of`
 /// for their own types, with codes of at least 64.
 template <class T>
 inline constexpr element_code code_of{};
+/// The code of float; those of the other types of the library follow.
 template <>
 inline constexpr element_code code_of<float> = element_code::float32;
+/// The code of double.
 template <>
 inline constexpr element_code code_of<double> = element_code::float64;
 template <>

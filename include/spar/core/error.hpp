@@ -63,7 +63,7 @@ class sentence_part {
 
 } // namespace detail
 
-/// Joins texts and numbers into one string, such as an error message.
+/// Joins texts and numbers, the `parts`, into one string, such as an error message.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
   return detail::join_sentence({detail::sentence_part(parts)...});

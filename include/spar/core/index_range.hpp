@@ -8,8 +8,9 @@ namespace spar {
 
 /// The range of the indices from `begin` to `end` - 1, inclusive.
 struct index_range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+  std::uint64_t begin = 0; ///< the first index
+  std::uint64_t end = 0;   ///< the index after the last one
+  /// The number of indices.
   [[nodiscard]] constexpr std::uint64_t size() const noexcept { return end - begin; }
   friend constexpr bool operator==(const index_range&, const index_range&) = default;
 };

@@ -61,6 +61,7 @@ concept reduction = std::copyable<Op> && requires(const Op& op, T a, T b) {
   { Op::name } -> std::convertible_to<std::string_view>;
 };
 
+/// The sum; that of integers wraps around.
 struct sum {
   static constexpr std::string_view name = "sum";
   template <class T>
@@ -73,6 +74,7 @@ struct sum {
   }
 };
 
+/// The product; that of integers wraps around.
 struct product {
   static constexpr std::string_view name = "product";
   template <class T>
@@ -116,6 +118,7 @@ struct maximum {
 /// ranks.
 struct average : sum {
   static constexpr std::string_view name = "average";
+  /// The result, given the sum `total` over `ranks` ranks.
   template <class T>
   SPAR_HOST_DEVICE static constexpr T finish(T total, std::int64_t ranks) {
     using quotient = std::conditional_t<is_floating<T> && sizeof(T) == 2, float, T>;

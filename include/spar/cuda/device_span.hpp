@@ -16,13 +16,14 @@ namespace spar {
 /// must not be used in other ways during the collective.
 template <element T>
 struct device_span {
-  using space = cuda;
+  using space = cuda; ///< where the values are
 
-  T* data = nullptr;
-  std::uint64_t size = 0;
-  cudaStream_t stream = nullptr; // the default stream
+  T* data = nullptr;             ///< the first value, in device memory
+  std::uint64_t size = 0;        ///< the number of values
+  cudaStream_t stream = nullptr; ///< orders the work on the values; nullptr is the default stream
 
   device_span() = default;
+  /// Refers to `count` values from `first` on, ordered by the stream `order`.
   device_span(T* first, std::uint64_t count, cudaStream_t order = nullptr) noexcept
       : data(first), size(count), stream(order) {}
 };

@@ -26,10 +26,11 @@ class device_pool final : public std::pmr::memory_resource {
   struct owner {
     void (*allocates)(void* self) noexcept = nullptr; ///< called before each allocation from CUDA
     bool (*retires)(void* self) noexcept = nullptr;   ///< whether a block that is given back must not be used again
-    void* self = nullptr;
+    void* self = nullptr;                             ///< the argument of both functions
   };
 
   device_pool() = default;
+  /// Creates a pool that calls the functions of its owner `of`.
   explicit device_pool(const owner& of) noexcept : owner_(of) {}
   device_pool(const device_pool&) = delete;
   ~device_pool() override {

@@ -28,9 +28,9 @@ codec_model model_of(const Codec& codec, const network_model& net) {
   return {static_cast<double>(codec.template encoded_bytes<T>(many)) / many, passes * net.gamma_dense};
 }
 
-/// Expected seconds of the compressed ring, in which a rank encodes P blocks and decodes 2 P - 1 blocks. Assumes that
-/// coding and transfers do not overlap. Over a network, coding and transfers largely overlap, but between ranks on one
-/// host, both need the same processors.
+/// Expected seconds of a call of the shape `p` by the compressed ring with `codec`, in which a rank encodes P blocks
+/// and decodes 2 P - 1 blocks. Assumes that coding and transfers do not overlap. Over a network, coding and transfers
+/// largely overlap, but between ranks on one host, both need the same processors.
 inline double seconds_compressed_ring(const network_model& net, const call_shape& p,
                                       const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -40,7 +40,8 @@ inline double seconds_compressed_ring(const network_model& net, const call_shape
   return 2 * (ranks - 1) * net.alpha + sending + coding;
 }
 
-/// Expected seconds of compressed recursive doubling. In each round, a rank encodes one vector and decodes two.
+/// Expected seconds of a call of the shape `p` by compressed recursive doubling with `codec`. In each round, a rank
+/// encodes one vector and decodes two.
 inline double seconds_compressed_doubling(const network_model& net, const call_shape& p,
                                           const codec_model& codec) noexcept {
   if (p.ranks < 2) return 0;
@@ -53,14 +54,17 @@ inline double seconds_compressed_doubling(const network_model& net, const call_s
 /// Chooses the dense allreduce that is fastest in the model, with or without compression, and keeps the expected times
 /// as the reason for the choice.
 struct compression_choice {
+  /// The candidates: the fastest algorithm without compression, and the two with compression.
   enum class algorithm { plain, compressed_ring, compressed_doubling };
 
   double plain_seconds = 0;    ///< expected seconds of the fastest algorithm without compression
   double ring_seconds = 0;     ///< expected seconds of the compressed ring
   double doubling_seconds = 0; ///< expected seconds of compressed recursive doubling
   double codec_seconds = 0;    ///< seconds of encoding and decoding in the faster of the two compressed algorithms
-  algorithm chosen = algorithm::plain;
+  algorithm chosen = algorithm::plain; ///< the candidate with the shortest expected time
 
+  /// Computes the expected times of a call of the shape `p` over the network `net`, with the codec `codec`, and
+  /// chooses.
   compression_choice(const network_model& net, const call_shape& p, const codec_model& codec) noexcept
       : plain_seconds(std::min(seconds_dense_recursive_doubling(net, p),
                                std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)))),

@@ -18,11 +18,13 @@ struct call_shape {
   double value_bytes = 4; ///< bytes of a value
   double index_bytes = 4; ///< bytes of an index
 
+  /// Bytes of an entry: of its value and its index.
   [[nodiscard]] double entry_bytes() const noexcept { return value_bytes + index_bytes; }
   /// Number of rounds of recursive doubling: ceil(log2 P).
   [[nodiscard]] double rounds() const noexcept {
     return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1)));
   }
+  /// Whether the number of ranks is a power of two.
   [[nodiscard]] bool power_of_two() const noexcept { return std::has_single_bit(static_cast<std::uint64_t>(ranks)); }
   /// The share of a vector that belongs to the other ranks if the P ranks divide the vector evenly: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
@@ -63,8 +65,8 @@ struct call_shape {
   }
 };
 
-/// Expected seconds of sparse recursive doubling. In round t (counted from 0), a rank sends its sum over 2^t ranks. The
-/// round takes alpha, plus beta for each byte of the sum, plus the time to merge two sums.
+/// Expected seconds of a call of the shape `p` by sparse recursive doubling. In round t (counted from 0), a rank sends
+/// its sum over 2^t ranks. The round takes alpha, plus beta for each byte of the sum, plus the time to merge two sums.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
@@ -79,35 +81,37 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
   return seconds;
 }
 
-/// Expected seconds of the split phase: a rank sends P - 1 messages, which together contain (P - 1) / P of its entries.
+/// Expected seconds of the split phase of a call of the shape `p`: a rank sends P - 1 messages, which together contain
+/// (P - 1) / P of its entries.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
   return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
 }
 
-/// Expected seconds of the SSAR split-allgather. In the split phase, each rank merges P k / P = k entries of its block,
-/// in ceil(log2 P) levels. In the allgather, each rank copies and checks the entries of the result as they arrive.
+/// Expected seconds of a call of the shape `p` by the SSAR split-allgather. In the split phase, each rank merges P k /
+/// P = k entries of its block, in ceil(log2 P) levels. In the allgather, each rank copies and checks the entries of the
+/// result as they arrive.
 inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
   const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
          net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
 }
 
-/// Expected seconds of the DSAR split-allgather. In its second phase, each value takes `second_phase_bytes` bytes: 4
-/// for floats, Bits / 8 for QSGD.
+/// Expected seconds of a call of the shape `p` by the DSAR split-allgather. In its second phase, each value takes
+/// `second_phase_bytes` bytes: 4 for floats, Bits / 8 for QSGD.
 inline double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
   return seconds_split(net, p) + call_shape::scatter_seconds(net, p.k) +
          p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
          net.beta * p.others() * p.n * second_phase_bytes;
 }
 
-/// Expected seconds of recursive doubling with dense vectors of n values.
+/// Expected seconds of a call of the shape `p` by recursive doubling with dense vectors.
 inline double seconds_dense_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   const double extra = p.power_of_two() ? 0 : 1; // the fold adds two rounds, and ceil(log2 P) includes one of them
   return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
 }
 
-/// Expected seconds of Rabenseifner's algorithm: a reduce-scatter by recursive halving and an allgather by recursive
-/// doubling, both among 2^floor(log2 P) ranks, plus a fold if P is not a power of two.
+/// Expected seconds of a call of the shape `p` by Rabenseifner's algorithm: a reduce-scatter by recursive halving and
+/// an allgather by recursive doubling, both among 2^floor(log2 P) ranks, plus a fold if P is not a power of two.
 inline double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept {
   const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
   const double rounds = static_cast<double>(std::bit_width(active) - 1);
@@ -117,7 +121,7 @@ inline double seconds_rabenseifner(const network_model& net, const call_shape& p
   return seconds;
 }
 
-/// Expected seconds of the ring allreduce with dense vectors of n values: 2 (P - 1) messages of n / P values.
+/// Expected seconds of a call of the shape `p` by the ring with dense vectors: 2 (P - 1) messages of n / P values.
 inline double seconds_ring(const network_model& net, const call_shape& p) noexcept {
   return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
          p.others() * p.n * net.gamma_dense;

@@ -16,10 +16,10 @@
 
 namespace spar {
 
-/// Reads a file of lines such as `alpha 1.5e-6`: one line, in any order, for each of alpha, beta, gamma_sparse and
-/// gamma_dense, in seconds. Skips empty lines and lines that begin with #. Throws `invalid_argument` if the file cannot
-/// be read, contains an invalid or repeated line, or lacks a parameter; the message names the file and the invalid
-/// line.
+/// Reads the file `path` of lines such as `alpha 1.5e-6`: one line, in any order, for each of alpha, beta, gamma_sparse
+/// and gamma_dense, in seconds. Skips empty lines and lines that begin with #. Throws `invalid_argument` if the file
+/// cannot be read, contains an invalid or repeated line, or lacks a parameter; the message names the file and the
+/// invalid line.
 inline network_model read_network(const std::string& path) {
   const struct opened {
     std::FILE* get;

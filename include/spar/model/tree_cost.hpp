@@ -19,11 +19,11 @@ inline double seconds_ring_reduce_scatter(double bytes, double d, double latency
   return (d - 1) * (latency + bytes / (d * bandwidth));
 }
 
-/// Expected seconds of FlexReduce's reduce-scatter of `bytes` bytes on each level, the deepest level first (FlexReduce,
-/// equations 4 and 5). A level takes as long as the slowest ring reduce-scatter over any link below a branch of the
-/// level. On that level, a link transfers only the values that the ranks below the link hold when the level begins.
-/// Each message has the latency of the longest path: from the most distant rank below the branch up to the branch and
-/// down again.
+/// Expected seconds of FlexReduce's reduce-scatter of `bytes` bytes on each level of `topology`, the deepest level
+/// first (FlexReduce, equations 4 and 5). A level takes as long as the slowest ring reduce-scatter over any link below
+/// a branch of the level. On that level, a link transfers only the values that the ranks below the link hold when the
+/// level begins. Each message has the latency of the longest path: from the most distant rank below the branch up to
+/// the branch and down again.
 inline std::vector<double> seconds_of_levels(const tree& topology, double bytes) {
   const auto& nodes = topology.nodes();
   std::vector<double> down(nodes.size()); // seconds of latency from each node to the most distant rank below
@@ -47,20 +47,20 @@ inline std::vector<double> seconds_of_levels(const tree& topology, double bytes)
   return slowest;
 }
 
-/// Expected seconds of an allreduce of `bytes` bytes by FlexReduce (equation 6): the reduce-scatter of each level, and
-/// the allgather, which takes as long. On a symmetric tree, the result is the time of BlueConnect (FlexReduce, equation
-/// 10).
+/// Expected seconds of an allreduce of `bytes` bytes over `topology` by FlexReduce (equation 6): the reduce-scatter of
+/// each level, and the allgather, which takes as long. On a symmetric tree, the result is the time of BlueConnect
+/// (FlexReduce, equation 10).
 inline double seconds_flexreduce(const tree& topology, double bytes) {
   double seconds = 0;
   for (const double s : seconds_of_levels(topology, bytes)) seconds += 2 * s;
   return seconds;
 }
 
-/// For each level, the deepest first, the largest number of calls with the same root, which is the rank that owns the
-/// result of a call (FlexReduce, equation 12). The formula assumes that n is large compared with the number of ranks.
-/// On a level, the number of calls of a root is 1 plus a term for each child of the branch that contains the root. The
-/// term is a quotient, rounded up: the portion that the root owns after the level, divided by the smallest portion that
-/// a rank below the child holds before the level.
+/// For each level of `topology`, the deepest first, the largest number of calls with the same root, which is the rank
+/// that owns the result of a call (FlexReduce, equation 12). The formula assumes that n is large compared with the
+/// number of ranks. On a level, the number of calls of a root is 1 plus a term for each child of the branch that
+/// contains the root. The term is a quotient, rounded up: the portion that the root owns after the level, divided by
+/// the smallest portion that a rank below the child holds before the level.
 inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   std::vector<double> portion(topology.leaves().size(), 1.0); // portion of the n values that each rank holds
   std::vector<std::size_t> most(topology.levels());
@@ -87,7 +87,7 @@ inline std::vector<std::size_t> most_calls_of_levels(const tree& topology) {
   return most;
 }
 
-/// Expected seconds of the ring allreduce of `bytes` bytes over the ranks of a tree from left to right. Each link
+/// Expected seconds of the ring allreduce of `bytes` bytes over the ranks of `topology` from left to right. Each link
 /// transfers in each direction what one rank sends, so the slowest link determines the time.
 inline double seconds_ring(const tree& topology, double bytes) {
   double seconds = 0;
@@ -109,6 +109,7 @@ inline double seconds_ring(const tree& topology, double bytes) {
 /// Computes how long messages that are sent at the same time take to cross the links of a tree.
 class tree_traffic {
  public:
+  /// Begins without messages on the tree `topology`, which must outlive this object.
   explicit tree_traffic(const tree& topology)
       : tree_(&topology), up_(topology.nodes().size()), down_(up_), at_(topology.leaves().size()) {
     for (std::size_t i = 0; i < up_.size(); ++i) {
@@ -150,8 +151,8 @@ class tree_traffic {
   double latency_ = 0;
 };
 
-/// Expected seconds of Rabenseifner's algorithm for `bytes` bytes over the links of a tree. The algorithm ignores the
-/// tree: each rank's partners depend only on the numbers of the ranks.
+/// Expected seconds of Rabenseifner's algorithm for `bytes` bytes over the links of `topology`. The algorithm ignores
+/// the tree: each rank's partners depend only on the numbers of the ranks.
 inline double seconds_rabenseifner(const tree& topology, double bytes) {
   tree_traffic links(topology);
   const rank_t ranks = topology.ranks();

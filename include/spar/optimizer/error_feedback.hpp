@@ -24,6 +24,7 @@
 
 namespace spar {
 
+/// Options of error feedback.
 struct feedback_options {
   bool reject_nan = false; ///< true: throws `invalid_argument` if a value is NaN; false: NaN is selected first
 };
@@ -37,13 +38,15 @@ struct feedback_options {
 template <element T, class Algorithm, index_type Index = std::uint32_t>
 class error_feedback {
  public:
-  using value_type = T;
-  using algorithm_type = Algorithm;
+  using value_type = T;             ///< the type of the values
+  using algorithm_type = Algorithm; ///< the composition
   static constexpr std::string_view name = Algorithm::name;
 
-  using state = typename Algorithm::state;
-  using report_type = typename Algorithm::report;
+  using state = typename Algorithm::state;        ///< what the composition keeps from call to call
+  using report_type = typename Algorithm::report; ///< what the composition reports about a call
 
+  /// Wraps the composition `algorithm`, with the `options` of error feedback; the residual is empty until the first
+  /// call.
   explicit error_feedback(Algorithm algorithm = {}, const feedback_options& options = {})
       : algorithm_(std::move(algorithm)), options_(options) {
     hash_state();
@@ -81,6 +84,8 @@ class error_feedback {
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
     return begin(detail::blocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
+  /// Starts `reduce` as a non-blocking call, with or without a name (`which`); `x` and this object must stay valid
+  /// until the call has ended.
   template <communicates Net, reduction<T> Op = sum>
   auto start_reduce(Net& net, std::span<const T> x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
@@ -153,9 +158,9 @@ class error_feedback {
   }
   /// The composition that this object calls, including its options.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
-  /// Replaces the composition with one of the same type with other options, for example with a higher density after a
-  /// warm-up; keeps the residual and the state. All ranks must make the same change between the same two calls;
-  /// otherwise, their next call ends in `mismatch`. Throws `invalid_argument` if a call has not ended.
+  /// Replaces the composition with `algorithm`, one of the same type with other options, for example with a higher
+  /// density after a warm-up; keeps the residual and the state. All ranks must make the same change between the same
+  /// two calls; otherwise, their next call ends in `mismatch`. Throws `invalid_argument` if a call has not ended.
   void set_algorithm(Algorithm algorithm) { idle().algorithm_ = std::move(algorithm); }
   /// The state after the last successful call: the thresholds, boundaries and counters that the next call uses.
   [[nodiscard]] const state& current_state() const noexcept { return state_; }
@@ -362,7 +367,8 @@ class error_feedback {
   bool busy_ = false;
 };
 
-/// Wraps a composition in error feedback for values of T: `auto reduce = with_error_feedback<float>(compose(...))`.
+/// Wraps the composition `algorithm` in error feedback with these `options`, for values of T: `auto reduce =
+/// with_error_feedback<float>(compose(...))`.
 template <element T, index_type Index = std::uint32_t, class Algorithm>
 error_feedback<T, Algorithm, Index> with_error_feedback(Algorithm algorithm, const feedback_options& options = {}) {
   return error_feedback<T, Algorithm, Index>(std::move(algorithm), options);

@@ -28,14 +28,19 @@ namespace spar {
 template <transport Net>
 class channel {
  public:
+  /// Creates the channel of the call `call`, whose ranks agree on `agreed`, on the rank `net`.
   channel(Net& net, call_record& call, const signature& agreed) noexcept
       : net_(&net), call_(&call), agreed_(agreed), number_(net.rank()) {
     call.agreed = agreed;
   }
 
+  /// The number of this rank on this channel (see `in_order`).
   [[nodiscard]] rank_t rank() const noexcept { return number_; }
+  /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return net_->size(); }
+  /// The queue of the coroutines that are ready to run on this rank.
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
+  /// The rank's pool.
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
   /// Memory for values and for the payloads of messages: that of the pool or, if the values of the call are on a
   /// device, device memory.
@@ -48,6 +53,7 @@ class channel {
   /// Whether the values and payloads are in device memory: if the values of the call are, except on a channel
   /// `on_host()`.
   [[nodiscard]] bool is_on_device() const noexcept { return values_on_device<Net> && !on_host_; }
+  /// The transport.
   [[nodiscard]] Net& net() const noexcept { return *net_; }
   /// The number of the call on its communicator, equal on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
@@ -61,6 +67,7 @@ class channel {
     ++call_->cost.compressions;
     call_->cost.codec_seconds += seconds;
   }
+  /// Adds one piece, whose decoding took `seconds`, to the statistics of the call.
   void note_decompression(double seconds) const noexcept {
     ++call_->cost.decompressions;
     call_->cost.codec_seconds += seconds;
@@ -73,6 +80,7 @@ class channel {
     other.on_host_ = true;
     return other;
   }
+  /// Returns a channel of this call whose messages travel on the lane `number`.
   [[nodiscard]] channel lane(std::uint8_t number) const noexcept {
     channel other = *this;
     other.lane_ = number;

@@ -22,12 +22,13 @@ namespace spar {
 template <transport Port>
 class communicator_rank {
  public:
-  using port_type = Port;
+  using port_type = Port; ///< the transport on which collectives run
 
   communicator_rank(const communicator_rank&) = delete;
 
   /// This rank's number, from 0 to size() - 1.
   [[nodiscard]] rank_t rank() const noexcept { return port_.rank(); }
+  /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return port_.size(); }
   /// Seconds since an arbitrary start; virtual time in the simulator.
   [[nodiscard]] double now() noexcept { return port_.now(); }
@@ -52,18 +53,21 @@ class communicator_rank {
   /// `last_call()` returns the statistics of the call that ended last, and `statistics()` the total of all calls that
   /// have ended. If the rank has a progress_thread, read the statistics only while no call is in flight.
   [[nodiscard]] const spar::statistics& last_call() const noexcept { return port_.node().calls().last_call(); }
+  /// The total of the statistics of all calls that have ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return port_.node().calls().statistics(); }
 
   /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
   /// `timeout`. Without an argument, the deadline is infinite. Before the first `set_deadline`, the deadline is 600 s,
   /// or infinite in the simulator.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) { port_.node().set_deadline(seconds); }
+  /// The deadline in seconds (see `set_deadline`).
   [[nodiscard]] double deadline() const noexcept { return port_.node().deadline(); }
 
   /// Turns checksums on or off (the default). With checksums, each message contains a checksum of its payload, which
   /// the receiver verifies, and a number, by which the receiver detects missing messages. All ranks must use the same
   /// setting, and change the setting only between calls.
   void set_checksums(bool on) { port_.node().set_checksums(on); }
+  /// Whether checksums are on.
   [[nodiscard]] bool checksums() const noexcept { return port_.node().checksums(); }
 
   /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
@@ -80,6 +84,7 @@ class communicator_rank {
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
  protected:
+  /// Passes `args` to the constructor of the port.
   template <class... Args>
   explicit communicator_rank(Args&&... args) : port_(std::forward<Args>(args)...) {}
   ~communicator_rank() = default;

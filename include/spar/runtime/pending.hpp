@@ -213,7 +213,7 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 } // namespace detail
 
 /// Starts `algorithm(channel, args...)` as the next collective on the communicator `on`, and returns the handle of the
-/// call. All ranks must start the same collectives in the same order.
+/// call. All ranks must start the same collectives in the same order, with equal `agreed`.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -226,8 +226,8 @@ auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Arg
 }
 
 /// Starts `algorithm(channel, args...)` as the collective with the name `which` on the communicator `on`, and returns
-/// the handle of the call. Ranks may start collectives with different names in any order. Throws `invalid_argument` if
-/// an earlier call with the name `which` has not ended.
+/// the handle of the call. Ranks may start collectives with different names in any order; `agreed` must be equal on all
+/// ranks. Throws `invalid_argument` if an earlier call with the name `which` has not ended.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, named which, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
@@ -245,7 +245,8 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
 }
 
 /// Runs `algorithm(channel, args...)` as the next collective on the communicator `on`, waits for its end, and returns
-/// its result. Has the same effect as `start_collective` and `wait()`, but needs one coroutine fewer.
+/// its result. `agreed` must be equal on all ranks. Has the same effect as `start_collective` and `wait()`, but needs
+/// one coroutine fewer.
 template <communicates Net, class Algorithm, class... Args>
 auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;

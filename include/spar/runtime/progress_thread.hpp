@@ -37,6 +37,7 @@ struct progress_options {
 template <shareable Net>
 class progress_thread {
  public:
+  /// Starts the thread, which makes progress on `of` as often as `options` say.
   explicit progress_thread(Net& of, const progress_options& options = {})
       : net_(&detail::port_of(of)), options_(options) {
     auto& net = *net_;

@@ -51,8 +51,8 @@ constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algor
   return agreed;
 }
 
-/// Returns a header that contains the fields that are equal in all messages of a call. `sequence` is the number of the
-/// call.
+/// Returns a header that contains the fields that are equal in all messages of a call on which ranks agree as `agreed`
+/// says. `sequence` is the number of the call.
 constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
   header h{.element = agreed.element,
            .sequence = header::sequence_part(sequence),

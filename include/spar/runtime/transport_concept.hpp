@@ -13,6 +13,7 @@
 
 namespace spar {
 
+/// A type of objects that a coroutine can `co_await`, with a result of the type T.
 template <class A, class T>
 concept awaitable = requires(A a, std::coroutine_handle<> h) {
   { a.await_ready() } -> std::convertible_to<bool>;

@@ -15,10 +15,11 @@ namespace spar::selector {
 /// The number of entries that a selector aims to select: exactly `k`, or between `least` and `most` if the selector
 /// reuses or estimates its threshold.
 struct topk_bounds {
-  std::uint64_t least = 0;
-  std::uint64_t k = 0;
-  std::uint64_t most = 0;
+  std::uint64_t least = 0; ///< the least number of entries
+  std::uint64_t k = 0;     ///< the number of entries that is aimed at
+  std::uint64_t most = 0;  ///< the largest number of entries
 
+  /// From k - floor(`epsilon` * k) to k + floor(`epsilon` * k) entries.
   static topk_bounds around(std::uint64_t k, double epsilon) noexcept {
     const auto slack = static_cast<std::uint64_t>(epsilon * static_cast<double>(k));
     return {k - std::min(slack, k), k, k + slack};

@@ -21,8 +21,8 @@ struct bucket_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "bucket_topk";
 
-  std::uint64_t k = 0;
-  std::uint64_t bucket = 512;
+  std::uint64_t k = 0;        ///< the number of entries selected from a bucket, at most `bucket`
+  std::uint64_t bucket = 512; ///< the number of entries in a bucket, at least 1
 
   void validate(std::uint64_t) const {
     if (bucket == 0) raise<invalid_argument>({"the selector's buckets have 0 entries; expected at least 1"});

@@ -19,9 +19,9 @@ struct exact_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "exact_topk";
 
-  std::uint64_t k = 0;
-  double density = 0; ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
-  int threads = 1;    ///< number of threads that share a call, in [1, max_threads]; see docs/guide/selectors.md
+  std::uint64_t k = 0; ///< the number of entries selected; 0 if `density` is given
+  double density = 0;  ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
+  int threads = 1;     ///< number of threads that share a call, in [1, max_threads]; see docs/guide/selectors.md
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);

@@ -27,8 +27,8 @@ struct gaussian {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
 
-  std::uint64_t k = 0;
-  double density = 0; ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
+  std::uint64_t k = 0; ///< the number of entries that is aimed at; 0 if `density` is given
+  double density = 0;  ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 

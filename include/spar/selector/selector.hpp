@@ -18,6 +18,7 @@ namespace selector {
 /// The default `prepare` argument of `select_from`. Does nothing, because the values of the vector exist before the
 /// call.
 struct nothing_to_prepare {
+  /// Does nothing for the values [begin, end).
   void operator()(std::size_t, std::size_t) const noexcept {}
 };
 
@@ -58,8 +59,9 @@ concept selects = element<T> && index_type<Index> && part_for<Selector, slot::se
                   requires(const Selector& select, std::uint64_t n) { select.validate(n); } &&
                   (detail::selects_at_once<Selector, T, Index> || detail::selects_with_state<Selector, T, Index>);
 
-/// Calls a selector on `x`, with the state `now` if the selector has a state. `prepare(begin, end)` computes the values
-/// of `x` in [begin, end). The calls of `prepare` compute each value once, before the selector reads the value.
+/// Calls the selector `select` on `x`, with the state `now` if the selector has a state. `prepare(begin, end)` computes
+/// the values of `x` in [begin, end). The calls of `prepare` compute each value once, before the selector reads the
+/// value.
 template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
 sparse_stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
                                     const Prepare& prepare = {}) {

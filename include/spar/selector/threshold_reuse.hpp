@@ -35,7 +35,7 @@ struct threshold_reuse {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "threshold_reuse";
 
-  std::uint64_t k = 0;
+  std::uint64_t k = 0;       ///< the number of entries that is aimed at; 0 if `density` is given
   double density = 0;        ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
   std::uint64_t period = 32; ///< number of calls per threshold (tau' in the paper); 1: every call finds a threshold
   double epsilon = 0.1; ///< tolerance for k, in [0, 1); with 0, every call selects exactly min(k, nonzeros) entries
@@ -46,7 +46,7 @@ struct threshold_reuse {
   struct state {
     std::uint64_t threshold = 0; ///< the least magnitude selected, as returned by kernel::magnitude_of
     std::uint64_t calls = 0;     ///< calls that used `threshold`, including the call that found it; 0: no threshold yet
-    bool operator==(const state&) const = default;
+    bool operator==(const state&) const = default; ///< whether both states are equal
 
     template <class F>
     void shared_state(F&&) const noexcept {}
@@ -74,8 +74,8 @@ struct threshold_reuse {
 
   /// Whether the next call uses the threshold of `now`.
   [[nodiscard]] bool reuses(const state& now) const noexcept { return now.calls != 0 && now.calls < period; }
-  /// Whether `threshold`, which `count` entries reach, selects neither too few nor too many entries; otherwise a call
-  /// finds a new threshold.
+  /// Whether `threshold`, which `count` entries reach, selects neither too few nor too many entries by `bounds`;
+  /// otherwise a call finds a new threshold.
   [[nodiscard]] static bool suits(std::uint64_t threshold, std::uint64_t count, const topk_bounds& bounds) noexcept {
     return count <= bounds.k + bounds.most && (count >= bounds.least || threshold <= 1);
   }
@@ -130,7 +130,7 @@ struct threshold_reuse {
 
   /// Corrects a selection whose threshold was too low: keeps the `wanted` largest of the selected entries, moves the
   /// other entries back to the values `x` from which they come, and stores the least magnitude kept as the new
-  /// threshold.
+  /// threshold in `now`.
   template <kernel::ranked T, index_type Index>
   static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, residual_view<T> x, pool& memory,
                               state& now) {

@@ -124,8 +124,8 @@ struct qsgd {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = Bits == 2 ? "qsgd2" : Bits == 4 ? "qsgd4" : "qsgd8";
 
-  std::size_t bucket = 1024;
-  std::uint64_t seed = 0;
+  std::size_t bucket = 1024; ///< the number of values that share a scale, at least 1
+  std::uint64_t seed = 0;    ///< the seed of the stochastic rounding
 
   template <element T>
     requires is_floating<T>

@@ -18,6 +18,7 @@ namespace spar {
 /// Copies streams in host memory. A place for streams in other memory has the same members.
 class host_place {
  public:
+  /// Allocates from `memory`.
   explicit host_place(pool& memory) noexcept : memory_(&memory) {}
 
   /// Memory for entries.
@@ -47,7 +48,8 @@ class host_place {
 };
 
 /// Sparse streams of several ranks ("parts"), stored one after the other in two contiguous arrays: one of indices, one
-/// of values. The indices of each part ascend.
+/// of values. The indices of each part ascend. The argument `place` of some members, such as a `host_place`, allocates
+/// and copies entries.
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
@@ -60,11 +62,13 @@ class gathered {
     begin(1) = first.count();
   }
 
+  /// The dimension n of all parts.
   [[nodiscard]] std::uint64_t dimension() const noexcept { return entries_.dimension(); }
   /// The number of parts.
   [[nodiscard]] std::size_t size() const noexcept { return parts_; }
   /// The total number of entries in all parts.
   [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
+  /// Returns a view of part `i`, from 0 to size() - 1.
   [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
     const std::size_t length = begin(i + 1) - begin(i);
     return stream_view<T, Index>::sparse(dimension(), entries_.indices().subspan(begin(i), length),
@@ -86,6 +90,7 @@ class gathered {
     for (std::size_t i = 0; i < parts; ++i) begin(i + 1) = begin(i) + entries(i);
     entries_ = sparse_stream<T, Index>::sparse(memory, n, begin(parts));
   }
+  /// The memory of part `i`, which the caller fills.
   [[nodiscard]] entry_room<T, Index> room(std::size_t i) noexcept {
     const std::size_t length = begin(i + 1) - begin(i);
     return {entries_.indices().subspan(begin(i), length), entries_.values().subspan(begin(i), length)};

@@ -44,15 +44,17 @@ struct residual_change {
 template <element T>
 class residual_view {
  public:
-  using change = detail::residual_change<T>;
+  using change = detail::residual_change<T>; ///< what is done to values of a residual in other memory
 
   residual_view() = default;
+  /// Refers to dense values in host memory.
   residual_view(std::span<T> values) noexcept : values_(values) {}
   /// A residual that `make(self, values, change)` changes, in the order of the calls. `self` must outlive the view.
   residual_view(void (*make)(void* self, std::span<T> values, const change& what), void* self,
                 std::span<T> values = {}) noexcept
       : values_(values), make_(make), self_(self) {}
 
+  /// Whether the view refers to no residual.
   [[nodiscard]] bool empty() const noexcept { return values_.empty() && make_ == nullptr; }
 
   /// Replaces the values at the indices of `entries` by the values of `entries`.

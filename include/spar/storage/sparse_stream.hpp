@@ -42,9 +42,9 @@ constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream_view {
  public:
-  using value_type = T;
-  using index_value_type = Index;
-  using space = Space;
+  using value_type = T;           ///< the type of the values
+  using index_value_type = Index; ///< the type of the indices
+  using space = Space;            ///< where the memory is: `host` or `cuda`
 
   stream_view() = default;
 
@@ -66,15 +66,19 @@ class stream_view {
     return v;
   }
 
+  /// The dimension n of the vector.
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
   /// The number of entries of a sparse stream, or the number of values of a dense stream.
   [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
+  /// Whether this is a dense view.
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
   /// The indices of a sparse stream; empty for a dense stream.
   [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  /// The values of the entries, or of the range of a dense view.
   [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
   /// The index of the first value of a dense stream.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  /// The entries of a sparse view.
   [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
 
   /// Returns a view of the entries with indices in [begin, end), without copying.
@@ -134,8 +138,8 @@ class stream_view {
   bool dense_ = false;
 };
 
-/// Returns a sparse view of entries in the caller's memory. The indices must be strictly ascending and below n;
-/// `sparse_view` does not check them, but collectives do.
+/// Returns a sparse view of entries in the caller's memory, with the arrays `indices` and `values`. The indices must be
+/// strictly ascending and below n; `sparse_view` does not check them, but collectives do.
 template <class Indices, class Values>
 auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) {
   const std::span i(indices);
@@ -210,12 +214,14 @@ void validate(const stream_view<T, Index>& v) {
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class sparse_stream {
  public:
-  using value_type = T;
-  using index_value_type = Index;
-  using space = Space;
+  using value_type = T;           ///< the type of the values
+  using index_value_type = Index; ///< the type of the indices
+  using space = Space;            ///< where the memory is: `host` or `cuda`
 
   sparse_stream() = default;
+  /// Takes over the memory of `other`, which is empty afterwards.
   [[gnu::noinline]] sparse_stream(sparse_stream&& other) noexcept { swap(other); }
+  /// Exchanges the contents.
   [[gnu::noinline]] sparse_stream& operator=(sparse_stream&& other) noexcept {
     swap(other);
     return *this;
@@ -253,6 +259,7 @@ class sparse_stream {
     s.dense_ = true;
     return s;
   }
+  /// Copies the view `v` to memory of `memory`. Throws std::bad_alloc if the memory is not available.
   [[gnu::noinline]] static sparse_stream copy(pool& memory, const stream_view<T, Index, Space>& v)
     requires std::same_as<Space, host>
   {
@@ -262,18 +269,27 @@ class sparse_stream {
     return s;
   }
 
+  /// A view of this stream.
   [[nodiscard]] stream_view<T, Index, Space> view() const noexcept {
     return dense_ ? stream_view<T, Index, Space>::dense(n_, first_, values_)
                   : stream_view<T, Index, Space>::sparse(n_, indices_, values_);
   }
 
+  /// The dimension n of the vector.
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
+  /// The number of entries of a sparse stream, or the number of values of a dense stream.
   [[nodiscard]] std::uint64_t count() const noexcept { return values_.size(); }
+  /// Whether this is a dense stream.
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+  /// The index of the first value of a dense stream.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  /// The indices of a sparse stream; empty for a dense stream.
   [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  /// The values of the entries, or of the range of a dense stream.
   [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
+  /// The indices, which may be written.
   [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
+  /// The values, which may be written.
   [[nodiscard]] std::span<T> values() noexcept { return values_; }
 
   /// Overwrites the entries `at`, `at` + 1, and so on of this stream with the entries of `v`. Both streams must be
@@ -289,11 +305,13 @@ class sparse_stream {
     if (!dense_) indices_ = indices_.first(count);
     values_ = values_.first(count);
   }
+  /// Calls `f(index, value)` for each entry, as `stream_view::for_each` does.
   template <class F>
     requires std::same_as<Space, host>
   void for_each(F&& f) const {
     view().for_each(std::forward<F>(f));
   }
+  /// Writes the vector to `out`, with `absent` where there is no entry, as `stream_view::to_dense` does.
   void to_dense(std::span<T> out, T absent = T{}) const
     requires std::same_as<Space, host>
   {

@@ -29,8 +29,8 @@ struct then {
                 "the second argument of storage::then<StreamCodec, BlockCodec> is not a block codec: every codec has a "
                 "name and a const member template options(f); a block codec also has encoded_bytes, encode and decode");
 
-  [[no_unique_address]] StreamCodec streams{};
-  [[no_unique_address]] BlockCodec blocks{};
+  [[no_unique_address]] StreamCodec streams{}; ///< the codec of sparse streams
+  [[no_unique_address]] BlockCodec blocks{};   ///< the codec of dense blocks
 
   template <class F>
   void options(F&& f) const {
@@ -53,7 +53,7 @@ concept has_block_codec =
 
 namespace storage {
 
-/// Returns the stream codec of a storage, or `coo` if the storage has only a block codec.
+/// Returns the stream codec of the storage `store`, or `coo` if the storage has only a block codec.
 template <class Storage>
 [[nodiscard]] constexpr auto streams_of(const Storage& store) {
   if constexpr (requires { store.streams; })
@@ -63,7 +63,7 @@ template <class Storage>
   else
     return coo{};
 }
-/// Returns the block codec of a storage, or `dense` if the storage has only a stream codec.
+/// Returns the block codec of the storage `store`, or `dense` if the storage has only a stream codec.
 template <class Storage>
 [[nodiscard]] constexpr auto blocks_of(const Storage& store) {
   if constexpr (requires { store.blocks; })
@@ -74,8 +74,8 @@ template <class Storage>
     return dense{};
 }
 
-/// Returns the codec for the slices of contributions that ranks send to owners: the stream codec of the storage, or the
-/// block codec if the storage has no stream codec.
+/// Returns the codec for the slices of contributions that ranks send to owners: the stream codec of `store`, or its
+/// block codec if it has no stream codec.
 template <class Storage>
 [[nodiscard]] constexpr auto slices_of(const Storage& store) {
   if constexpr (has_stream_codec<Storage>)
@@ -83,11 +83,14 @@ template <class Storage>
   else
     return store;
 }
+/// The type that `slices_of` returns.
 template <class Storage>
 using slices_type = decltype(slices_of(std::declval<const Storage&>()));
 
+/// The type that `streams_of` returns.
 template <class Storage>
 using streams_type = decltype(streams_of(std::declval<const Storage&>()));
+/// The type that `blocks_of` returns.
 template <class Storage>
 using blocks_type = decltype(blocks_of(std::declval<const Storage&>()));
 
@@ -109,7 +112,8 @@ void validate(const Storage& store) {
     (void)blocks_of(store).template encoded_bytes<T>(1);
 }
 
-/// Returns delta, the number of entries above which a stream over n indices turns dense (SparCML, section 5.1).
+/// Returns delta, the number of entries above which a stream over n indices turns dense with the storage `store`
+/// (SparCML, section 5.1).
 template <element T, index_type Index, class Storage>
 [[nodiscard]] constexpr std::uint64_t delta(const Storage& store, std::uint64_t n) {
   return streams_of(store).template delta<T, Index>(n);

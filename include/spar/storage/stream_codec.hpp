@@ -23,8 +23,8 @@ namespace spar {
 /// header of the message.
 template <element T, index_type Index>
 struct entry_room {
-  std::span<Index> indices;
-  std::span<T> values;
+  std::span<Index> indices; ///< where the indices are written
+  std::span<T> values;      ///< where the values are written
 };
 
 /// An encoding of the entries of sparse streams in a variable number of bytes. Sender and receiver both know the index
@@ -80,7 +80,7 @@ namespace storage {
 struct coo {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "coo";
-  static constexpr bool exact = true;
+  static constexpr bool exact = true; ///< entries keep all their bits
 
   template <class F>
   static void options(F&&) noexcept {}
@@ -88,24 +88,30 @@ struct coo {
   [[nodiscard]] static constexpr double entry_bits(std::uint64_t, std::uint64_t) noexcept {
     return 8 * (sizeof(T) + sizeof(Index));
   }
+  /// The number of entries above which n plain values take fewer bytes.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::uint64_t delta(std::uint64_t n) noexcept {
     return dense_threshold<T, Index>(n);
   }
 
+  /// A message that refers to the memory of `entries`.
   template <element T, index_type Index>
   [[nodiscard]] static payload lend(kernel::coo_span<T, Index> entries) noexcept {
     return {wire_format::sparse, entries.size(), {std::as_bytes(entries.indices), std::as_bytes(entries.values)}};
   }
+  /// Validates the indices in the message `in` and returns a view of its entries, all in `range`. Throws
+  /// `corrupt_message` if the indices do not ascend within `range`.
   template <element T, index_type Index>
   [[nodiscard]] static stream_view<T, Index> borrow(const message_buffer& in, index_range range) {
     return spar::decode<T, Index>(in, range);
   }
 
+  /// The number of bytes of `count` entries.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
     return count * (sizeof(T) + sizeof(Index));
   }
+  /// Copies `entries` to `out`, and returns the number of bytes written.
   template <element T, index_type Index>
   static std::size_t encode(kernel::coo_span<T, Index> entries, index_range, std::span<std::byte> out) noexcept {
     const auto indices = std::as_bytes(entries.indices), values = std::as_bytes(entries.values);
@@ -114,6 +120,8 @@ struct coo {
     std::memcpy(out.data() + indices.size(), values.data(), values.size());
     return indices.size() + values.size();
   }
+  /// Copies the entries in the bytes `in` to `to`. Throws `corrupt_message` if the number of bytes is wrong, or if the
+  /// indices do not ascend within `range`.
   template <element T, index_type Index>
   static void decode(std::span<const std::byte> in, index_range range, entry_room<T, Index> to) {
     const std::size_t indices = to.indices.size_bytes(), values = to.values.size_bytes();

@@ -139,8 +139,8 @@ struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
-  double rate = 16; ///< bits per value
-  unsupported non_finite = unsupported::rejected;
+  double rate = 16;                               ///< bits per value
+  unsupported non_finite = unsupported::rejected; ///< what is done with values that zfp cannot encode
   int threads = 1; ///< maximum number of threads per call of `encode` or `decode`; uses at most one per 1024 values
 
   template <element T>

@@ -189,6 +189,8 @@ template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
+/// Starts `reduce_scatter` as a non-blocking call with the same arguments `args`, and returns its handle (see
+/// `pending`).
 template <communicates Net, class... Args>
 auto start_reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -203,6 +205,7 @@ template <communicates Net, class... Args>
 auto allgather(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
+/// Starts `allgather` as a non-blocking call with the same arguments `args`, and returns its handle (see `pending`).
 template <communicates Net, class... Args>
 auto start_allgather(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -219,6 +222,7 @@ template <communicates Net, class... Args>
 auto reduce(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
+/// Starts `reduce` as a non-blocking call with the same arguments `args`, and returns its handle (see `pending`).
 template <communicates Net, class... Args>
 auto start_reduce(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
@@ -235,6 +239,7 @@ template <communicates Net, class... Args>
 auto broadcast(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
+/// Starts `broadcast` as a non-blocking call with the same arguments `args`, and returns its handle (see `pending`).
 template <communicates Net, class... Args>
 auto start_broadcast(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);

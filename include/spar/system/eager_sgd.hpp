@@ -11,6 +11,7 @@
 
 namespace spar {
 
+/// Options of eager_sgd, equal on all ranks.
 struct eager_sgd_options {
   partial_options rounds{}; ///< options of the partial allreduce that averages the gradients
   /// The ranks average their weights after every `period` steps; 0 means never. Weights that are equal on all ranks at
@@ -25,14 +26,17 @@ struct eager_sgd_options {
 template <element T, communicates Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {
  public:
+  /// Prepares the rank `net` for `n` weights. All ranks must create their objects in the same order. Throws
+  /// `invalid_argument` if an option of the participation `who`, of `algorithm` or of `options` is invalid.
   eager_sgd(Net& net, std::uint64_t n, const Participation& who = {}, Algorithm algorithm = {},
             const eager_sgd_options& options = {})
       : net_(&detail::port_of(net)), period_(options.period),
         reduce_(partial_allreduce<T>(net, n, who, std::move(algorithm), average{}, options.rounds)) {}
 
-  /// Makes one step: subtracts from `weights` the update that one round of the partial allreduce computes, and returns
-  /// the ranks whose gradients the update includes (see `sgd_step` in optimizer/eager_step.hpp). Throws
-  /// `invalid_argument`, before anything is sent, if the lengths of `weights` and `gradient` differ.
+  /// Makes one step with the learning rate `rate`: subtracts from `weights` the update that one round of the partial
+  /// allreduce computes, and returns the ranks whose gradients the update includes (see `sgd_step` in
+  /// optimizer/eager_step.hpp). Throws `invalid_argument`, before anything is sent, if the lengths of `weights` and
+  /// `gradient` differ.
   participants step(std::span<T> weights, std::span<T> gradient, T rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
     if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});
@@ -50,6 +54,7 @@ class eager_sgd {
 
   /// Makes progress on messages that have arrived; returns whether a round is in progress (see `partial::progress`).
   bool progress() { return reduce_.progress(); }
+  /// The number of steps so far.
   [[nodiscard]] std::uint64_t steps() const noexcept { return reduce_.calls(); }
 
  private:

@@ -11,11 +11,12 @@ namespace spar {
 
 /// Returns FlexReduce as a composition. With `plans`, the composition reduces vectors of any length over the tree of
 /// `plans`; with `plan`, the composition only reduces vectors of the length for which the plan was made. The
-/// composition refers to `plans` or `plan`, which must outlive the last call.
+/// composition refers to `plans` or `plan`, which must outlive the last call, and encodes by `codec`.
 template <class Codec = storage::coo>
 auto flexreduce(const tree_plans& plans, const Codec& codec = {}) {
   return compose(on_tree(plans), codec, chains{});
 }
+/// Returns FlexReduce as a composition for the length for which `plan` was made; encodes by `codec`.
 template <class Codec = storage::coo>
 auto flexreduce(const flex_plan& plan, const Codec& codec = {}) {
   return compose(on_plan(plan), codec, chains{});

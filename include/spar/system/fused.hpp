@@ -17,6 +17,7 @@
 
 namespace spar {
 
+/// Options of a fused_allreduce.
 struct fusion_options {
   std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum size, in bytes, of a bucket with more than one tensor
   /// Prefix of the names of the collectives. `fused_allreduce` objects on one communicator need different prefixes.
@@ -33,8 +34,8 @@ struct fusion_options {
 template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
-  /// `sizes` contains the number of values of each tensor, and must be the same on every rank. Throws
-  /// `invalid_argument` if `bucket_bytes` is 0.
+  /// `sizes` contains the number of values of each tensor, and must be the same on every rank. `algorithm` reduces each
+  /// bucket; `options` must be the same on every rank. Throws `invalid_argument` if `bucket_bytes` is 0.
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
       : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op) {
@@ -56,6 +57,7 @@ class fused_allreduce {
   }
   fused_allreduce(const fused_allreduce&) = delete;
 
+  /// The number of buckets, each of which one collective reduces.
   [[nodiscard]] std::size_t buckets() const noexcept { return buckets_.size(); }
 
   /// Marks tensor `i` as computed. `x` holds the tensor's values and is borrowed until `wait()` returns. Throws

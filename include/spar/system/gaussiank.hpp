@@ -12,7 +12,9 @@
 
 namespace spar {
 
+/// The composition of Gaussiank, without a residual.
 using gaussiank_allreduce = composition<selector::gaussian, storage::coo, flat, gather_and_merge>;
+/// Gaussiank with error feedback.
 template <element T, index_type Index = std::uint32_t>
 using gaussiank = error_feedback<T, gaussiank_allreduce, Index>;
 

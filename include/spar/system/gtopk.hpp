@@ -12,7 +12,9 @@
 
 namespace spar {
 
+/// The composition of gTopk, without a residual.
 using gtopk_allreduce = composition<selector::exact_topk, storage::coo, flat, tree_of_topk>;
+/// gTopk with error feedback.
 template <element T, index_type Index = std::uint32_t>
 using gtopk = error_feedback<T, gtopk_allreduce, Index>;
 

@@ -85,9 +85,9 @@ concept reduces =
 /// - `partial_allreduce<float>(net, n, majority{})` reduces n dense values in place;
 /// - `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})` reduces streams of dimension n.
 ///
-/// `given` is any algorithm that `allreduce` takes, or an `error_feedback`. All ranks must create their partial
-/// allreduces in the same order. Throws `invalid_argument` for a quorum that is not in [1, P], and for invalid options
-/// of the algorithm.
+/// `on` is this rank, `who` the participation, and `given` any algorithm that `allreduce` takes, or an
+/// `error_feedback`. All ranks must create their partial allreduces in the same order. Throws `invalid_argument` for a
+/// quorum that is not in [1, P], and for invalid options of the algorithm.
 template <class T, communicates Net, class Participation = solo, class Given = sparcml, class Op = sum>
 auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},
                        const partial_options& options = {}) {

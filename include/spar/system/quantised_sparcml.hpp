@@ -13,9 +13,11 @@
 
 namespace spar {
 
+/// The composition: exact selection, and dense blocks in `Bits` bits per value; without a residual.
 template <int Bits = 4>
 using quantised_sparcml_allreduce =
     composition<selector::exact_topk, storage::then<storage::coo, storage::qsgd<Bits>>, flat, dsar_split>;
+/// Quantised top-k SGD's allreduce with error feedback.
 template <element T, int Bits = 4, index_type Index = std::uint32_t>
 using quantised_sparcml = error_feedback<T, quantised_sparcml_allreduce<Bits>, Index>;
 

@@ -12,6 +12,7 @@ namespace spar {
 /// section 6).
 template <class Storage = storage::coo>
 using basic_sparcml = composition<everything, Storage, flat, cheapest>;
+/// SparCML without compression, the default algorithm of `allreduce`.
 using sparcml = basic_sparcml<>;
 
 } // namespace spar

@@ -11,7 +11,9 @@
 
 namespace spar {
 
+/// The composition of TopkA, without a residual.
 using topka_allreduce = composition<selector::exact_topk, storage::coo, flat, gather_and_merge>;
+/// TopkA with error feedback.
 template <element T, index_type Index = std::uint32_t>
 using topka = error_feedback<T, topka_allreduce, Index>;
 

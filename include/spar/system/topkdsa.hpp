@@ -11,7 +11,9 @@
 
 namespace spar {
 
+/// The composition of TopkDSA, without a residual.
 using topkdsa_allreduce = composition<selector::exact_topk, storage::coo, flat, split_allgather<>>;
+/// TopkDSA with error feedback.
 template <element T, index_type Index = std::uint32_t>
 using topkdsa = error_feedback<T, topkdsa_allreduce, Index>;
 

@@ -23,7 +23,9 @@ struct flat {
   static constexpr void validate(std::uint64_t, rank_t) noexcept {}
   template <class F>
   void options(F&&) const noexcept {}
+  /// Each rank keeps its own number.
   [[nodiscard]] static constexpr rank_order order() noexcept { return {}; }
+  /// Blocks of n indices of nearly equal size, one for each of the `ranks` ranks.
   [[nodiscard]] static uniform_ownership owners(std::uint64_t n, rank_t ranks) noexcept { return {n, ranks}; }
 };
 

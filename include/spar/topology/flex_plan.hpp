@@ -33,10 +33,11 @@ namespace spar {
 ///   just before the root in the chain.
 class flex_plan {
  public:
+  /// A reduce or broadcast of a subrange along one chain.
   struct call {
-    index_range range;
-    std::size_t first = 0; ///< the chain is the part [first, last) of the array of all chains
-    std::size_t last = 0;
+    index_range range;      ///< the subrange of the values
+    std::size_t first = 0;  ///< the chain is the part [first, last) of the array of all chains
+    std::size_t last = 0;   ///< the end of the chain in the array of all chains
     bool root_holds = true; ///< whether the root adds its own values of the range
     friend bool operator==(const call&, const call&) = default;
   };
@@ -48,21 +49,22 @@ class flex_plan {
   };
   /// The number of calls on one level that have the same root: its mean and its maximum over all ranks and levels.
   struct call_counts {
-    double mean = 0;
-    std::size_t most = 0;
+    double mean = 0;      ///< the mean number of calls
+    std::size_t most = 0; ///< the largest number of calls
   };
 
   /// The plan of FlexReduce (section III-B) for n values over the tree `topology`.
   flex_plan(const tree& topology, std::uint64_t n) : flex_plan(topology, n, false) {}
 
-  /// The hierarchical plan for n values: each branch except the root reduces all values to its first rank, its master,
-  /// and only masters take part in the calls of the level above (Jia et al. 2018; FlexReduce, section II-A).
+  /// The hierarchical plan for n values over the tree `topology`: each branch except the root reduces all values to its
+  /// first rank, its master, and only masters take part in the calls of the level above (Jia et al. 2018; FlexReduce,
+  /// section II-A).
   static flex_plan hierarchical(const tree& topology, std::uint64_t n) { return {topology, n, true}; }
 
   /// The subrange and the chain of ranks of a call, as the functions `calls` and `chain` of a plan return them.
   struct call_spec {
-    index_range range;
-    std::vector<rank_t> chain;
+    index_range range;         ///< the subrange of the values
+    std::vector<rank_t> chain; ///< the ranks of the chain; the last one is the root
   };
   /// Builds a plan for n values and `ranks` ranks. `levels` contains the calls of each level, in the order in which the
   /// levels of the reduce-scatter run. Within a level, the calls of each rank must be in ascending order of their
@@ -87,15 +89,20 @@ class flex_plan {
       raise<invalid_argument>({"a plan is for ", ranks_, " ranks, but the number of ranks is ", ranks});
     if (n != n_) raise<invalid_argument>({"a plan is for ", n_, " values, but the dimension is ", n});
   }
+  /// The number n of values for which the plan is.
   [[nodiscard]] std::uint64_t dimension() const noexcept { return n_; }
+  /// The number of ranks for which the plan is.
   [[nodiscard]] rank_t ranks() const noexcept { return ranks_; }
+  /// The number of levels.
   [[nodiscard]] std::size_t levels() const noexcept { return levels_.size(); }
   /// The calls of a level, all of which run at the same time. Level 0 is the first level of the reduce-scatter.
   [[nodiscard]] std::span<const call> calls(std::size_t level) const noexcept {
     const std::size_t begin = level == 0 ? 0 : levels_[level - 1].last_call;
     return std::span(calls_).subspan(begin, levels_[level].last_call - begin);
   }
+  /// The call to which the place `p` belongs.
   [[nodiscard]] const call& operator[](const part& p) const noexcept { return calls_[p.call]; }
+  /// The ranks of the chain of the call `c`; the last one is the root.
   [[nodiscard]] std::span<const rank_t> chain(const call& c) const noexcept {
     return std::span(chains_).subspan(c.first, c.last - c.first);
   }

@@ -15,10 +15,12 @@ namespace spar {
 /// active. Active ranks are numbered in ascending order, so that neighbours stay neighbours.
 class folded_ranks {
  public:
+  /// The fold of `ranks` ranks, as seen by `rank`.
   constexpr folded_ranks(rank_t rank, rank_t ranks) noexcept
       : rank_(rank), active_ranks_(static_cast<rank_t>(std::bit_floor(static_cast<std::uint32_t>(ranks)))),
         extra_(ranks - active_ranks_) {}
 
+  /// The number of active ranks: 2^floor(log2 P).
   [[nodiscard]] constexpr rank_t active_ranks() const noexcept { return active_ranks_; }
   /// The number of ranks that are not active: r = P - 2^floor(log2 P).
   [[nodiscard]] constexpr rank_t extra() const noexcept { return extra_; }
@@ -31,6 +33,7 @@ class folded_ranks {
   [[nodiscard]] constexpr rank_t hops() const noexcept { return rounds() + (extra_ > 0 ? 2 : 0); }
   /// Whether this rank belongs to a pair of ranks that is folded; only the odd rank of a pair is active.
   [[nodiscard]] constexpr bool has_partner() const noexcept { return rank_ < 2 * extra_; }
+  /// Whether this rank is active.
   [[nodiscard]] constexpr bool active() const noexcept { return !has_partner() || rank_ % 2 == 1; }
   /// The other rank of this rank's pair, if `has_partner()`.
   [[nodiscard]] constexpr rank_t partner() const noexcept { return rank_ ^ 1; }

@@ -15,15 +15,18 @@ namespace spar {
 
 /// Divides [0, n) into `blocks` contiguous blocks whose sizes differ by at most one; the larger blocks come first.
 struct uniform_ownership {
-  std::uint64_t n = 0;
-  rank_t blocks = 1;
+  std::uint64_t n = 0; ///< the number of indices
+  rank_t blocks = 1;   ///< the number of blocks, at least 1
 
+  /// The number of blocks.
   [[nodiscard]] constexpr rank_t count() const noexcept { return blocks; }
+  /// The first index of `block`.
   [[nodiscard]] constexpr std::uint64_t begin(rank_t block) const noexcept {
     const auto p = static_cast<std::uint64_t>(blocks);
     const auto b = static_cast<std::uint64_t>(block);
     return b * (n / p) + std::min(b, n % p);
   }
+  /// The indices of `block`.
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     return {begin(block), begin(block + 1)};
   }
@@ -39,11 +42,13 @@ struct uniform_ownership {
 /// Divides [0, n) into contiguous blocks in given proportions. With W = portions.back() <= 2^32, block b begins at
 /// index floor(n * portions[b] / W).
 struct portioned_ownership {
-  std::uint64_t n = 0;
+  std::uint64_t n = 0; ///< the number of indices
   std::span<const std::uint64_t>
       portions; ///< bounds of the blocks in units of n / W, ascending from 0; one more bound than blocks
 
+  /// The number of blocks.
   [[nodiscard]] rank_t count() const noexcept { return static_cast<rank_t>(portions.size() - 1); }
+  /// The first index of `block`.
   [[nodiscard]] std::uint64_t begin(rank_t block) const noexcept {
     const std::uint64_t all = portions.back(), first = portions[static_cast<std::size_t>(block)];
     return n / all * first + n % all * first / all;
@@ -58,8 +63,9 @@ struct portioned_ownership {
 
 /// Contiguous blocks with given bounds: block b is [bounds[b], bounds[b + 1]).
 struct bounded_ownership {
-  std::span<const std::uint64_t> bounds;
+  std::span<const std::uint64_t> bounds; ///< the bounds of the blocks, ascending; one more bound than blocks
 
+  /// The indices of `block`.
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     const auto b = static_cast<std::size_t>(block);
     return {bounds[b], bounds[b + 1]};

@@ -30,10 +30,10 @@ struct tree_link {
 ///
 ///     const tree_node host_a{.links = {.bandwidth = 1e10}, .children = {tree_node{0}, tree_node{1}}};
 struct tree_node {
-  rank_t rank = -1;     ///< rank of a leaf; -1 for a branch
-  tree_link links = {}; ///< links from a branch to its children, unless a child has its own `link`
-  std::vector<tree_node> children = {};
-  std::optional<tree_link> link = {}; ///< link from this node to its parent, if different from the parent's `links`
+  rank_t rank = -1;                     ///< rank of a leaf; -1 for a branch
+  tree_link links = {};                 ///< links from a branch to its children, unless a child has its own `link`
+  std::vector<tree_node> children = {}; ///< the children of a branch; empty for a leaf
+  std::optional<tree_link> link = {};   ///< link from this node to its parent, if different from the parent's `links`
 };
 
 /// A network as a tree whose leaves are exactly the ranks 0 to P - 1. A tree has no pointers and can be copied.
@@ -41,11 +41,11 @@ class tree {
  public:
   /// A node of the tree. Nodes refer to each other by their index in `nodes()`; a parent comes before its children.
   struct node {
-    std::size_t parent = 0;     ///< index of the parent; the root is its own parent
-    std::size_t depth = 0;      ///< number of links between the node and the root
-    tree_link up = {};          ///< the link to the parent
-    std::size_t first_leaf = 0; ///< the ranks below the node are leaves()[first_leaf, last_leaf)
-    std::size_t last_leaf = 0;
+    std::size_t parent = 0;                 ///< index of the parent; the root is its own parent
+    std::size_t depth = 0;                  ///< number of links between the node and the root
+    tree_link up = {};                      ///< the link to the parent
+    std::size_t first_leaf = 0;             ///< the ranks below the node are leaves()[first_leaf, last_leaf)
+    std::size_t last_leaf = 0;              ///< the end of the ranks below the node in `leaves()`
     std::vector<std::size_t> children = {}; ///< indices of the children; empty for a leaf
     friend bool operator==(const node&, const node&) = default;
   };
@@ -77,10 +77,13 @@ class tree {
     return tree(root);
   }
 
+  /// The number of ranks.
   [[nodiscard]] rank_t ranks() const noexcept { return static_cast<rank_t>(leaves_.size()); }
+  /// All nodes; the root comes first, and a parent before its children.
   [[nodiscard]] const std::vector<node>& nodes() const noexcept { return nodes_; }
   /// The ranks at the leaves, from left to right.
   [[nodiscard]] std::span<const rank_t> leaves() const noexcept { return leaves_; }
+  /// The ranks below the node `of`, from left to right.
   [[nodiscard]] std::span<const rank_t> leaves_of(const node& of) const noexcept {
     return leaves().subspan(of.first_leaf, of.last_leaf - of.first_leaf);
   }

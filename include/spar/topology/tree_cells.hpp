@@ -20,6 +20,7 @@ namespace spar {
 /// A `tree_cells` object is built once and is equal on all ranks.
 class tree_cells {
  public:
+  /// Makes the plan of cells for the tree `topology`.
   explicit tree_cells(const tree& topology) : tree_cells(flex_plan(topology, std::uint64_t{1} << 30)) {}
 
   /// The plan whose values are cells: a range [a, b) of the plan contains the cells a to b - 1.

@@ -112,6 +112,7 @@ class any_port {
 /// rank must outlive this object.
 class any_transport : public communicator_rank<any_port> {
  public:
+  /// Refers to the rank `net`.
   template <communicates Net>
   explicit any_transport(Net& net) noexcept : communicator_rank(detail::port_of(net)) {}
 };

@@ -12,8 +12,8 @@ namespace spar {
 
 /// A number of messages, and the total size of their payloads.
 struct counted_traffic {
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0; ///< payloads only, without headers (at most sizeof(header) bytes per message)
+  std::uint64_t messages = 0; ///< the number of messages
+  std::uint64_t bytes = 0;    ///< payloads only, without headers (at most sizeof(header) bytes per message)
   friend bool operator==(const counted_traffic&, const counted_traffic&) = default;
 };
 
@@ -91,14 +91,20 @@ class counting_port : public observing_port<Net> {
 template <communicates Net>
 class counting : public communicator_rank<counting_port<detail::port_type_of<Net>>> {
  public:
-  using traffic = counted_traffic;
+  using traffic = counted_traffic; ///< the counts for one peer, or for all
 
+  /// Wraps the rank `net`; all counts are 0.
   explicit counting(Net& net) : counting::communicator_rank(detail::port_of(net)) {}
 
+  /// What this rank has sent to `peer`.
   [[nodiscard]] const traffic& sent(rank_t peer) const { return this->port().sent(peer); }
+  /// What this rank has received from `peer`.
   [[nodiscard]] const traffic& received(rank_t peer) const { return this->port().received(peer); }
+  /// What this rank has sent to all peers.
   [[nodiscard]] traffic sent() const noexcept { return this->port().sent(); }
+  /// What this rank has received from all peers.
   [[nodiscard]] traffic received() const noexcept { return this->port().received(); }
+  /// Sets all counts to 0.
   void reset() { this->port().reset(); }
 };
 

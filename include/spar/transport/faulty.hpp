@@ -21,6 +21,7 @@ namespace spar {
 
 /// A planned fault of one rank, which `faulty` injects.
 struct fault {
+  /// What the fault does.
   enum class kind : std::uint8_t {
     corrupt_header,  ///< flips one bit in the header of a message that this rank receives
     corrupt_payload, ///< flips one bit in the payload, if not empty, of a message that this rank receives
@@ -29,7 +30,7 @@ struct fault {
     crash            ///< from the planned send or receive on, this rank neither sends nor receives
   };
 
-  kind what{};
+  kind what{}; ///< what the fault does
   /// The index, from 0, of the affected operation, in the order in which the rank starts operations. The index counts
   /// sends for `delay` and `drop`, receives for `corrupt_header` and `corrupt_payload`, and both for `crash`.
   std::uint64_t message = 0;
@@ -37,7 +38,7 @@ struct fault {
   double seconds = infinity; ///< duration of a delay
   std::uint64_t messages = UINT64_MAX / 2; ///< a delay also ends when the rank has started this many further sends
 
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  static constexpr double infinity = std::numeric_limits<double>::infinity(); ///< a delay without an end
 };
 
 namespace detail {
@@ -250,6 +251,7 @@ class faulty_port : public decorated_port<Net> {
 template <communicates Net>
 class faulty : public communicator_rank<faulty_port<detail::port_type_of<Net>>> {
  public:
+  /// Wraps the rank `net` and injects the faults of `plan`.
   faulty(Net& net, std::vector<fault> plan) : faulty::communicator_rank(detail::port_of(net), std::move(plan)) {}
 
   /// The number of sends that this rank has started so far.

@@ -427,9 +427,9 @@ class nccl_port : public decorated_port<Control> {
 template <communicates Control>
 class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> {
  public:
-  /// Creates an NCCL communicator of all ranks. Throws `nccl_error`, `cuda_error`, `peer_failed` if another rank fails,
-  /// `timeout` if another rank does not create its object before the deadline, and `invalid_argument` if `control` has
-  /// a progress thread, or if the environment makes the calls of NCCL blocking.
+  /// Creates an NCCL communicator of all ranks, with these `options`. Throws `nccl_error`, `cuda_error`, `peer_failed`
+  /// if another rank fails, `timeout` if another rank does not create its object before the deadline, and
+  /// `invalid_argument` if `control` has a progress thread, or if the environment makes the calls of NCCL blocking.
   explicit nccl(Control& control, const nccl_options& options = {})
       : nccl::communicator_rank(detail::port_of(control), options) {}
 };

@@ -33,6 +33,7 @@ namespace spar {
 /// seconds.
 class sim : public communicator_rank<sim_port> {
  public:
+  /// Called by the constructor of `simulator`.
   sim(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
       : communicator_rank(engine, rank, size, memory) {}
 };
@@ -42,10 +43,10 @@ class simulator {
  public:
   /// A message that has arrived.
   struct trace_entry {
-    double time; ///< time of arrival, in virtual seconds
-    rank_t source;
-    rank_t destination;
-    tag_t tag;
+    double time;         ///< time of arrival, in virtual seconds
+    rank_t source;       ///< the rank that sent the message
+    rank_t destination;  ///< the rank that received the message
+    tag_t tag;           ///< the tag of the message
     std::uint64_t bytes; ///< size of the payload, without the header
     friend bool operator==(const trace_entry&, const trace_entry&) = default;
   };
@@ -64,8 +65,11 @@ class simulator {
   }
   simulator(const simulator&) = delete;
 
+  /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
+  /// The rank `r`, from 0 to size() - 1.
   [[nodiscard]] sim& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
+  /// The options with which the simulator was created.
   [[nodiscard]] const simulator_options& options() const noexcept { return options_; }
 
   /// The virtual time, in seconds, of the rank whose clock has advanced furthest.

@@ -198,6 +198,7 @@ class threads_port : public endpoint {
 /// One rank of a `thread_group`, used by one thread and, optionally, a `progress_thread`.
 class threads : public communicator_rank<threads_port> {
  public:
+  /// Called by the constructor of `thread_group`.
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : communicator_rank(group, rank, size, options) {}
 };
@@ -205,7 +206,7 @@ class threads : public communicator_rank<threads_port> {
 /// A group of ranks in one process, each of which runs in a thread of its own.
 class thread_group {
  public:
-  /// Creates `size` ranks. Throws `invalid_argument` if `size` is less than 1.
+  /// Creates `size` ranks with these `options`. Throws `invalid_argument` if `size` is less than 1.
   [[gnu::cold]] explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
     if (size < 1) raise<invalid_argument>({"a thread_group needs at least one rank, but its size is ", size});
@@ -213,7 +214,9 @@ class thread_group {
   }
   thread_group(const thread_group&) = delete;
 
+  /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
+  /// The rank `r`, from 0 to size() - 1.
   [[nodiscard]] threads& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
 
   /// Runs `program(threads&)` for each rank in a thread of its own, and joins the threads. Rethrows the first error of

@@ -300,6 +300,7 @@ class tracing_port : public observing_port<Net> {
 template <communicates Net>
 class tracing : public communicator_rank<tracing_port<detail::port_type_of<Net>>> {
  public:
+  /// Wraps the rank `net` and begins to record.
   explicit tracing(Net& net) : tracing::communicator_rank(detail::port_of(net)) {}
 
   /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.

@@ -58,6 +58,7 @@ struct cheapest {
   /// Whether dense values, or streams, may be in device memory: those of all algorithms from which this chooses may.
   template <class Storage>
   static constexpr bool runs_on_device = true;
+  /// Whether streams may be in device memory: those of all algorithms from which this chooses may.
   static constexpr bool streams_on_device = true;
 
   /// The network model, for example `read_network("file")`. If empty, `cheapest` uses the model of the transport.

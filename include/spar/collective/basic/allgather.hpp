@@ -24,7 +24,7 @@ namespace spar {
 /// so this class stores two block sizes in bytes instead of a list of offsets.
 class block_sizes {
  public:
-  /// `bytes_of(m)` returns the number of bytes of a block of m values.
+  /// The blocks of `owner`; `bytes_of(m)` returns the number of bytes of a block of m values.
   template <class BytesOf>
   block_sizes(const uniform_ownership& owner, BytesOf bytes_of)
       : owner_(owner), larger_ones_(owner.n % static_cast<std::uint64_t>(owner.blocks)),
@@ -77,8 +77,8 @@ struct bruck_allgather : algorithm_defaults {
     return blocks(net, std::as_writable_bytes(x), sizes, wire_format::dense);
   }
 
-  /// Gathers blocks of bytes in place: rank r contributes block r, which begins at byte `sizes.begin(r)`, and every
-  /// rank gets all blocks.
+  /// Gathers blocks of `bytes`, whose headers name `format`, in place: rank r contributes block r, which begins at byte
+  /// `sizes.begin(r)`, and every rank gets all blocks.
   template <transport Net>
   task<void> blocks(channel<Net> net, std::span<std::byte> bytes, block_sizes sizes, wire_format format) const& {
     const rank_t p = net.size();
@@ -113,7 +113,8 @@ struct bruck_allgather : algorithm_defaults {
   }
 
   /// Gathers streams in place, for a lending codec: at first, `have` contains only this rank's stream, and at the end,
-  /// the streams of all ranks. The caller must await the task at once, because the task refers to `have`.
+  /// the streams of all ranks. If `owned` is true, the indices of rank r's stream must be in block r of
+  /// `uniform_ownership{n, P}`. The caller must await the task at once, because the task refers to `have`.
   template <transport Net, element T, index_type Index, class Codec = storage::coo>
     requires lending_codec<Codec, T, Index>
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, residual_view<T> = {}) const& {
@@ -147,7 +148,8 @@ struct bruck_allgather : algorithm_defaults {
   }
   /// Gathers streams in place, for a codec that is not lending: at first, `have` contains only this rank's stream, and
   /// at the end, the streams of all ranks. Each rank encodes its stream once, and decodes all streams at the end, when
-  /// all sizes are known. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless
+  /// all sizes are known. If `owned` is true, the indices of rank r's stream must be in block r of
+  /// `uniform_ownership{n, P}`. Adds the rounding errors of the encoding of this rank's stream to `residual`, unless
   /// `residual` is empty.
   template <transport Net, element T, index_type Index, class Codec>
     requires(!lending_codec<Codec, T, Index>)

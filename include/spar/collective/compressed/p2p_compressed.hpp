@@ -57,8 +57,9 @@ template <class Codec>
 struct p2p_compressed_ring {
   static constexpr std::string_view name = "p2p_compressed_ring";
 
-  Codec codec{};
+  Codec codec{}; ///< the codec of all messages
 
+  /// The largest number of successive encodings of a value on its way to the result, on `ranks` ranks.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return 2 * (ranks - 1); }
   template <class F>
   void options(F&& f) const {
@@ -105,8 +106,9 @@ template <class Codec>
 struct p2p_compressed_doubling {
   static constexpr std::string_view name = "p2p_compressed_doubling";
 
-  Codec codec{};
+  Codec codec{}; ///< the codec of all messages
 
+  /// The largest number of successive encodings of a value on its way to the result, on `ranks` ranks.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
   template <class F>
   void options(F&& f) const {

@@ -25,8 +25,9 @@
 
 namespace spar {
 
+/// Options of a partial collective, equal on all ranks.
 struct partial_options {
-  static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max(); ///< a `tau` without a bound
   /// The number of rounds that may run ahead of a rank's calls; the rank keeps the results of these rounds until it
   /// makes the calls. With 0, every round waits for the calls of all ranks. Must be equal on all ranks.
   std::uint64_t tau = 64;
@@ -71,9 +72,13 @@ struct partial_terms {
 template <transport Net, class Held, participation Participation, class Algorithm, class Op>
 class partial {
  public:
+  /// The type of a call's argument: a span of dense values, or a view of a stream.
   using argument = typename Held::argument;
-  using result = typename Held::result;
+  using result = typename Held::result; ///< the type of a call's result
 
+  /// Called by `partial_allreduce`, which passes its arguments: `n`, the participation `who`, `algorithm`, `options`,
+  /// what ranks must agree on (`agreed`), and where the values of calls are kept (`held`). All ranks must create their
+  /// objects in the same order.
   partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
           Op op, const partial_options& options)
       : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), activation_(net, who, n, agreed),
@@ -114,14 +119,15 @@ class partial {
   /// the stream is malformed, if the algorithm does not accept the values, if the previous call has not ended, or after
   /// `drain`. Throws `mismatch` if another rank has drained, or has destroyed its partial allreduce, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
-  /// Starts the next call as a non-blocking call and returns its handle, on which the program calls `wait()` or
-  /// `done()`.
+  /// Starts the next call, with the values `x`, as a non-blocking call and returns its handle, on which the program
+  /// calls `wait()` or `done()`.
   auto start(const argument& x) { return begin(x, false); }
 
   /// Runs the last round and returns the sum of all calls that are in no earlier round. All ranks must call `drain`
   /// after their last call. If `x` is dense, the sum overwrites its values; if `x` is a stream, only its dimension is
   /// used. Throws `mismatch` if ranks have made different numbers of calls.
   result drain(const argument& x) { return start_drain(x).wait(); }
+  /// Starts `drain(x)` as a non-blocking call and returns its handle.
   auto start_drain(const argument& x) { return begin(x, true); }
 
   /// Processes the messages that have arrived, without waiting. A program without a progress thread calls `progress()`

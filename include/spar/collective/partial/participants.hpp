@@ -27,6 +27,7 @@ enum class presence : std::uint8_t {
 class participants {
  public:
   participants() = default;
+  /// The participants of the round `round`, of whom all are absent so far.
   participants(std::uint64_t round, rank_t ranks, pool& memory)
       : round_(round), marks_(memory, static_cast<std::size_t>(ranks)) {
     std::fill_n(marks_.data(), marks_.size(), 0);
@@ -34,6 +35,7 @@ class participants {
 
   /// The number of the round; rounds and calls are numbered from 1.
   [[nodiscard]] std::uint64_t round() const noexcept { return round_; }
+  /// What `rank` contributed.
   [[nodiscard]] presence operator[](rank_t rank) const noexcept { return static_cast<presence>(mark(rank) % 4); }
   /// The number of rounds by which the oldest call that `rank` contributed was late; 0 if `rank` is absent.
   [[nodiscard]] std::uint64_t staleness(rank_t rank) const noexcept {
@@ -46,15 +48,20 @@ class participants {
     return most;
   }
 
+  /// The number of ranks whose presence is `fresh`.
   [[nodiscard]] rank_t fresh() const noexcept { return count(presence::fresh); }
+  /// The number of ranks whose presence is `stale`.
   [[nodiscard]] rank_t stale() const noexcept { return count(presence::stale); }
+  /// The number of ranks whose presence is `absent`.
   [[nodiscard]] rank_t absent() const noexcept { return count(presence::absent); }
 
   // `set` and `marks` are for the class `partial`, which fills and exchanges the marks.
+  /// Notes what `rank` contributed (`what`), and by how many rounds its oldest call was late (`late`).
   void set(rank_t rank, presence what, std::uint64_t late) noexcept {
     const auto most = std::min<std::uint64_t>(late, std::numeric_limits<std::int32_t>::max() / 4);
     marks_.data()[rank] = static_cast<std::int32_t>(4 * most) + static_cast<std::int32_t>(what);
   }
+  /// The marks of all ranks, which ranks exchange.
   [[nodiscard]] std::span<std::int32_t> marks() noexcept { return marks_.span(); }
 
  private:
@@ -73,10 +80,11 @@ class participants {
 template <element T, index_type Index>
 struct partial_sum {
   partial_sum() = default;
+  /// The sum `all` of the calls of the participants `who`.
   partial_sum(sparse_stream<T, Index> all, participants who) noexcept : sum(std::move(all)), by(std::move(who)) {}
 
-  sparse_stream<T, Index> sum;
-  participants by;
+  sparse_stream<T, Index> sum; ///< the sum, equal on all ranks
+  participants by;             ///< the ranks whose calls the sum includes
 };
 
 } // namespace spar

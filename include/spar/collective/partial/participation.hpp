@@ -38,6 +38,7 @@ struct solo {
   static constexpr void validate(rank_t) noexcept {}
   template <class F>
   static constexpr void options(F&&) noexcept {}
+  /// Whether a call of this rank starts a round; always true.
   [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
 };
 
@@ -52,6 +53,7 @@ struct majority {
   constexpr void options(F&& f) const {
     f("seed", seed);
   }
+  /// Whether a call of `rank` starts the round `round` of `ranks` ranks: if this rank was drawn for the round.
   [[nodiscard]] constexpr bool initiates(rank_t rank, std::uint64_t round, rank_t ranks) const noexcept {
     return rank == detail::drawn(seed, round, ranks);
   }
@@ -73,6 +75,7 @@ struct quorum {
   constexpr void options(F&& f) const {
     f("q", q), f("seed", seed);
   }
+  /// The rank, of `ranks` ranks, that counts the calls of the round `round`.
   [[nodiscard]] constexpr rank_t counter(std::uint64_t round, rank_t ranks) const noexcept {
     return detail::drawn(seed, round, ranks);
   }

@@ -59,8 +59,8 @@ struct balanced_owners {
 
   /// The state that a call leaves for the next call, equal on all ranks.
   struct state {
-    std::uint64_t calls = 0;
-    std::uint64_t global_threshold = 1;
+    std::uint64_t calls = 0;            ///< the number of calls so far
+    std::uint64_t global_threshold = 1; ///< the least magnitude in the last result, as returned by kernel::magnitude_of
     /// The P + 1 boundaries of the owners' ranges. On a tree, each range consists of cells (see tree_cells), and the
     /// vector contains the boundaries of all cells.
     std::vector<std::uint64_t> boundaries{};
@@ -89,6 +89,9 @@ struct balanced_owners {
     f("tau", tau);
   }
 
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. The composition calls this function,
+  /// with its options `parts`, its state `state_now` and its report `report_now`; what a rank contributed to dropped
+  /// sums goes into `residual`.
   template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
   task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
                                                typename Composition::state* state_now,

@@ -42,6 +42,8 @@ struct tree_of_topk {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums at each node of the tree. The
+  /// composition calls this function, with its options `parts`; entries that a node drops go into its `residual`.
   template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
   task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts, typename Composition::state*,
                                                typename Composition::report*, sparse_stream<T, Index> mine,

@@ -47,7 +47,7 @@ struct chains {
   void options(F&&) const noexcept {}
 
   /// An upper bound on the number of times that a contribution is encoded: once at each hop of the longest chain of
-  /// every level, and once as part of an owner's sum.
+  /// every level of `plan`, and once as part of an owner's sum.
   [[nodiscard]] static std::int64_t encodings(const flex_plan& plan) noexcept {
     std::int64_t hops = plan.ranks() > 1 ? 1 : 0;
     for (std::size_t l = 0; l < plan.levels(); ++l) hops += static_cast<std::int64_t>(plan.longest_chain(l)) - 1;
@@ -85,6 +85,8 @@ struct chains {
     if (waits_between(net, x.size_bytes())) co_await barrier(net.on_host());
     co_await flex_allgather(net, plan, x);
   }
+  /// Reduces the dense values `x` in place along `plan`; messages are encoded by `codec`. Adds the rounding errors of
+  /// this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, class Op, class Codec>
   static task<void> compressed(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, Codec codec,
                                residual_view<T> residual) {

@@ -28,6 +28,7 @@ class on_tree {
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "tree";
 
+  /// Refers to `plans`, which must outlive the last call.
   explicit on_tree(const tree_plans& plans) noexcept : plans_(&plans) {}
   explicit on_tree(tree_plans&&) = delete; // a temporary would be destroyed before the calls
 
@@ -39,11 +40,15 @@ class on_tree {
   void options(F&& f) const {
     f("digest", plans_->digest());
   }
+  /// The ranks in the order of the leaves, from left to right.
   [[nodiscard]] rank_order order() const noexcept { return plans_->order(); }
+  /// The blocks of n indices, one for each cell of the tree.
   [[nodiscard]] portioned_ownership owners(std::uint64_t n, rank_t) const noexcept {
     return {n, plans_->cells().portions()};
   }
+  /// FlexReduce's plan for n values.
   [[nodiscard]] const flex_plan& plan(std::uint64_t n) const { return plans_->plan(n); }
+  /// The plans to which this topology refers.
   [[nodiscard]] const tree_plans& plans() const noexcept { return *plans_; }
 
  private:
@@ -61,9 +66,9 @@ task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const on_tree& 
 }
 
 /// Returns, on every rank, the entries of all ranks' sparse blocks. `shares.back()` is the expected number of these
-/// entries, equal on all ranks. Sets `balanced` to false, because on a tree ranks never move entries to balance the
-/// blocks. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty. Throws
-/// `corrupt_message` if another number of entries arrives.
+/// entries, equal on all ranks. `mine` is this rank's block, and `bounds` are the bounds of all blocks. Sets `balanced`
+/// to false, because on a tree ranks never move entries to balance the blocks. Adds the rounding errors of this rank's
+/// encodings to `residual`, unless `residual` is empty. Throws `corrupt_message` if another number of entries arrives.
 template <transport Net, element T, index_type Index, class Storage>
 task<sparse_stream<T, Index>>
 gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std::span<const std::uint64_t> bounds,
@@ -79,8 +84,9 @@ gather_shares(channel<Net> net, on_tree over, sparse_stream<T, Index> mine, std:
   co_return all;
 }
 
-/// Returns, on every rank, the blocks of all ranks joined into one stream, which is dense if any block is dense. Adds
-/// the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
+/// Returns, on every rank, the blocks of all ranks joined into one stream, which is dense if any block is dense;
+/// `bounds` are the bounds of the blocks. Adds the rounding errors of this rank's encodings to `residual`, unless
+/// `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& over, stream_view<T, Index> block,
                                             std::span<const std::uint64_t> bounds, Op op, Storage store,

@@ -24,24 +24,26 @@
 
 namespace spar {
 
-/// Returns a plan for n values that makes FlexReduce the ring through the ranks of the tree from left to right.
+/// Returns a plan for n values that makes FlexReduce the ring through the ranks of the tree `topology` from left to
+/// right.
 inline flex_plan ring_plan(const tree& topology, std::uint64_t n) {
   tree_node ring;
   for (const rank_t r : topology.leaves()) ring.children.push_back({.rank = r});
   return flex_plan(tree(ring), n);
 }
 
-/// Returns a plan for n values that makes FlexReduce the same as BlueConnect (Cho et al. 2019). On an asymmetric tree,
-/// BlueConnect is the ring.
+/// Returns a plan for n values that makes FlexReduce the same as BlueConnect (Cho et al. 2019) over the tree
+/// `topology`. On an asymmetric tree, BlueConnect is the ring.
 inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
   return topology.is_symmetric() ? flex_plan(topology, n) : ring_plan(topology, n);
 }
 
+/// The algorithms for dense vectors from which `choose_on_tree` chooses.
 enum class tree_choice { ring, rabenseifner, blueconnect, flexreduce };
 
-/// The cheapest allreduce of a dense vector of `bytes` bytes on this tree, by the model (FlexReduce, section IV). On a
-/// symmetric tree the result is never `flexreduce`, because FlexReduce is BlueConnect there. On an asymmetric tree the
-/// result is never `blueconnect`, because BlueConnect is the ring there.
+/// The cheapest allreduce of a dense vector of `bytes` bytes on the tree `topology`, by the model (FlexReduce, section
+/// IV). On a symmetric tree the result is never `flexreduce`, because FlexReduce is BlueConnect there. On an asymmetric
+/// tree the result is never `blueconnect`, because BlueConnect is the ring there.
 inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   const double by_ring = seconds_ring(topology, bytes);
   const double by_halving = seconds_rabenseifner(topology, bytes);
@@ -57,6 +59,7 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
 /// are threads of one process may share one object.
 class tree_plans {
  public:
+  /// Derives the cells, the numbers of the ranks and the digest from `topology`.
   explicit tree_plans(tree topology)
       : tree_(std::move(topology)), cells_(tree_), numbers_(static_cast<std::size_t>(tree_.ranks())) {
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
@@ -66,6 +69,7 @@ class tree_plans {
   }
   tree_plans(const tree_plans&) = delete;
 
+  /// The tree of the network.
   [[nodiscard]] const tree& topology() const noexcept { return tree_; }
   /// A hash of the tree's shape and of the bandwidths and latencies of its links. All ranks need trees with the same
   /// hash, because plans and choices depend on shape and links.
@@ -132,6 +136,7 @@ class on_plan {
   static constexpr slot fills = slot::topology;
   static constexpr std::string_view name = "plan";
 
+  /// Refers to `plan`, which must outlive the last call.
   explicit on_plan(const flex_plan& plan) noexcept : plan_(&plan) {}
   explicit on_plan(flex_plan&&) = delete; // a temporary would be destroyed before the calls
 
@@ -140,7 +145,9 @@ class on_plan {
   void options(F&& f) const {
     f("digest", plan_->digest());
   }
+  /// Each rank keeps its own number.
   [[nodiscard]] static constexpr rank_order order() noexcept { return {}; }
+  /// The plan, which is valid for one length only; `validate` checks the length.
   [[nodiscard]] const flex_plan& plan(std::uint64_t) const noexcept { return *plan_; }
 
  private:

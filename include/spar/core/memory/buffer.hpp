@@ -74,9 +74,12 @@ class buffer {
   template <memory_space Other>
   explicit buffer(buffer<T, Other>&& other) noexcept : block_(std::move(other.block_)) {}
 
+  /// The address of the first element.
   [[nodiscard]] T* data() noexcept { return static_cast<T*>(block_.data()); }
   [[nodiscard]] const T* data() const noexcept { return static_cast<const T*>(block_.data()); }
+  /// The number of elements.
   [[nodiscard]] std::size_t size() const noexcept { return block_.bytes() / sizeof(T); }
+  /// All elements.
   [[nodiscard]] std::span<T> span() noexcept { return {data(), size()}; }
   [[nodiscard]] std::span<const T> span() const noexcept { return {data(), size()}; }
 

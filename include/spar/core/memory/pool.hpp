@@ -84,8 +84,8 @@ class pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 
  public:
-  static constexpr std::size_t alignment = 64;
-  static constexpr std::size_t large = 65536; // bytes
+  static constexpr std::size_t alignment = 64; ///< the alignment of every block, in bytes
+  static constexpr std::size_t large = 65536;  ///< the size, in bytes, from which requests are counted once
 
   /// Creates a pool for `ranks` ranks that make the same calls and share the pool.
   explicit pool(std::pmr::memory_resource& upstream = *std::pmr::new_delete_resource(), std::uint32_t ranks = 1)
@@ -100,7 +100,11 @@ class pool final : public std::pmr::memory_resource {
 
   // These non-virtual functions hide those of std::pmr::memory_resource. Otherwise compilers would add to every call
   // site a test for the likely dynamic type of the memory resource.
+
+  /// Like std::pmr::memory_resource::allocate: `bytes` bytes with the alignment `align`. Throws std::bad_alloc if
+  /// upstream has no memory.
   void* allocate(std::size_t bytes, std::size_t align) { return do_allocate(bytes, align); }
+  /// Gives back the block `p`, which `allocate` returned for the same `bytes` and `align`.
   void deallocate(void* p, std::size_t bytes, std::size_t align) noexcept { do_deallocate(p, bytes, align); }
 
   /// The number of blocks in use: those allocated and not deallocated, and those deallocated since `hold`.
@@ -122,6 +126,7 @@ class pool final : public std::pmr::memory_resource {
     const exclusive lock(*this);
     holds_ = true;
   }
+  /// Ends `hold`: blocks that were deallocated in the meantime become free.
   void release() noexcept {
     const exclusive lock(*this);
     holds_ = false;
@@ -131,10 +136,12 @@ class pool final : public std::pmr::memory_resource {
     }
   }
 
+  /// Begins to count the requests of a call.
   void begin_call() noexcept {
     const exclusive lock(*this);
     requests_->next_period();
   }
+  /// Ends the counting, and sets blocks aside if the call made more requests than any call before.
   void end_call() noexcept {
     const exclusive lock(*this);
     if (requests_->grown_) set_aside();
@@ -325,13 +332,16 @@ class pool final : public std::pmr::memory_resource {
 /// destroyed and its last block deallocated, so that results may outlive their transport.
 class pool_owner {
  public:
+  /// Creates a pool for `ranks` ranks, which takes its memory from `upstream`.
   explicit pool_owner(std::pmr::memory_resource& upstream, std::uint32_t ranks = 1)
       : pool_(new pool(upstream, ranks)) {}
+  /// Shares the pool of `other`.
   pool_owner(const pool_owner& other) noexcept : pool_(other.pool_) { ++pool_->owners_; }
   pool_owner& operator=(const pool_owner&) = delete;
   ~pool_owner() {
     if (--pool_->owners_ == 0 && pool_->live() == 0) delete pool_;
   }
+  /// The pool.
   [[nodiscard]] pool& operator*() const noexcept { return *pool_; }
 
  private:

@@ -13,6 +13,7 @@ struct host {};
 /// The space of CUDA device memory.
 struct cuda {};
 
+/// A memory space: `host` or `cuda`.
 template <class Space>
 concept memory_space = std::same_as<Space, host> || std::same_as<Space, cuda>;
 

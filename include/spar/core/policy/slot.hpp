@@ -25,13 +25,15 @@ template <class Part>
 concept part = std::copyable<Part> && policy<Part> && requires {
   { Part::fills } -> std::convertible_to<slot>;
 };
+/// A part that fills the slot `Which`.
 template <class Part, slot Which>
 concept part_for = part<Part> && Part::fills == Which;
 
 /// A string literal that can be a template argument, so that the compiler prints the string in its error messages.
 template <std::size_t N>
 struct literal {
-  char text[N]{};
+  char text[N]{}; ///< the characters, with the terminating null
+  /// Copies the string literal `characters`.
   consteval literal(const char (&characters)[N]) {
     for (std::size_t i = 0; i < N; ++i) text[i] = characters[i];
   }
@@ -41,11 +43,14 @@ struct literal {
 /// prints. `because<"">` means that the parts fit together.
 template <literal Sentence>
 struct because {
+  /// Whether there is no reason, so that the parts fit together.
   static constexpr bool none = sizeof(Sentence.text) == 1;
-  static constexpr std::string_view sentence{Sentence.text, sizeof(Sentence.text) - 1};
+  static constexpr std::string_view sentence{Sentence.text, sizeof(Sentence.text) - 1}; ///< the reason, as a sentence
 };
+/// What `accepts` returns if the parts fit together.
 using nothing_against = because<"">;
 
+/// A reason against a composition that is empty, so that the parts fit together.
 template <class Reason>
 concept composes = Reason::none;
 

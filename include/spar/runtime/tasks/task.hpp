@@ -181,19 +181,24 @@ class promise<void> : public promise_base {
 template <class T = void>
 class [[nodiscard]] task {
  public:
+  /// The promise of the coroutine, as C++ requires.
   class promise_type : public detail::promise<T> {
    public:
 #ifdef __CUDACC__
     // The front end of nvcc 13.0 requires a default constructor, which the host compiler never calls.
     promise_type() noexcept : detail::promise<T>(detail::no_scheduler()) {}
 #endif
+    /// Finds the scheduler of the rank among the arguments of the coroutine, `first` and `rest`.
     template <class First, class... Rest>
     explicit promise_type(First& first, Rest&... rest) noexcept
         : detail::promise<T>(detail::scheduler_among(first, rest...)) {}
+    /// The task that owns the coroutine.
     task get_return_object() { return task(std::coroutine_handle<promise_type>::from_promise(*this)); }
   };
 
+  /// Takes over the coroutine of `other`.
   task(task&& other) noexcept : coroutine_(other.coroutine_) { other.coroutine_ = nullptr; }
+  /// Exchanges the coroutines.
   task& operator=(task&& other) noexcept {
     std::swap(coroutine_, other.coroutine_);
     return *this;
@@ -202,6 +207,7 @@ class [[nodiscard]] task {
     if (coroutine_) coroutine_.promise().end(coroutine_);
   }
 
+  /// Whether the coroutine has ended.
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
 
   /// Returns the result of a finished task, or throws its exception. Call `result` only once.

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""public_headers.py FOLDER: copies the public headers to a folder, for doxygen, without what is not public.
+
+Left out, line by line, are namespaces `detail` and `kernel`, private members, and the ports of transports. The comment
+at the head of a header becomes the description of the file. Members that a concept requires of every part of a
+composition or of every codec get one standard comment, unless they have their own."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts/lint"))
+import tree  # noqa: E402
+
+# Folders and headers that only serve other headers.
+INTERNAL = """
+    collective/allreduce/fold_in.hpp
+    collective/finalize.hpp
+    collective/local/
+    collective/partial/activation.hpp
+    collective/partial/backlog.hpp
+    collective/topk/balance_and_allgather.hpp
+    collective/topk/balanced_ownership.hpp
+    collective/topk/flat_exchange.hpp
+    collective/topk/global_threshold.hpp
+    collective/tree/compressed_flex.hpp
+    collective/tree/flex_
+    collective/wire/
+    core/host_device.hpp
+    core/memory/fixed_vector.hpp
+    core/memory/link.hpp
+    core/memory/record_queue.hpp
+    core/memory/slab.hpp
+    core/util/
+    cuda/array.hpp
+    cuda/call.hpp
+    cuda/feedback/
+    cuda/kernel/
+    cuda/pieces.hpp
+    cuda/recycled.hpp
+    cuda/stream.hpp
+    cuda/values/
+    runtime/endpoint
+    runtime/messages/
+    runtime/operation.hpp
+    runtime/peer_query.hpp
+    runtime/progress.hpp
+    runtime/tasks/forwarding_awaiter.hpp
+    runtime/tasks/operation_record.hpp
+    runtime/tasks/rank_mutex.hpp
+    runtime/tasks/scheduler.hpp
+    runtime/tasks/wait_list.hpp
+    storage/concatenate.hpp
+    storage/kernel/
+    storage/merge.hpp
+    storage/wire.hpp
+    transport/decorator.hpp
+    transport/in_process/
+    transport/mpi/check.hpp
+    transport/mpi/communicator.hpp
+    transport/mpi/control.hpp
+    transport/mpi/device_memory.hpp
+    transport/mpi/envelope.hpp
+    transport/mpi/port.hpp
+    transport/mpi/wait_set.hpp
+    transport/nccl/agreement.hpp
+    transport/nccl/communicator.hpp
+    transport/nccl/memory.hpp
+    transport/nccl/share_id.hpp
+    transport/nccl/transfer.hpp
+    transport/sim/cores.hpp
+    transport/sim/deadlock_report.hpp
+    transport/sim/events.hpp
+    transport/sim/jitter.hpp
+    transport/sim/network.hpp
+    transport/sim/port.hpp
+""".split()
+
+# What every part has (CONTRIBUTING.md, "Parts of a composition"), and what every codec has (storage/codec.hpp,
+# storage/stream_codec.hpp): a pattern of the declaration, and the comment.
+STANDARD = [line.strip().split(" ## ") for line in r"""
+    slot fills = ## The slot of a composition that this part fills.
+    string_view name = ## The name in errors and reports, equal on all ranks.
+    void options\(F&& ?f?\) ## Calls `f("name", value)` for each option that must be equal on all ranks.
+    void validate\( ## Throws `invalid_argument` if the options do not fit a call with these arguments.
+    \baccepts\(\) ## `nothing_against` if this schedule composes with these parts, else `because<...>` with the reason.
+    topk_bounds bounds\( ## How many entries the selector selects from a vector of this length.
+    friend (constexpr )?bool operator== ## Whether all members are equal.
+    void shared_state\(F&& ## Calls `f(member)` for each member that is equal on all ranks.
+    void own_state\(F&& ## Calls `f(member)` for each member that may differ between ranks.
+    \bencoded_bytes\(std::size_t ## The size of the encoding of `count` values, in bytes.
+    \bcarries\(std::span ## Whether the codec can encode these `values`; others are sent without encoding.
+    void encode\(std::span ## Encodes `values` to `out`, which must have room; `position` may affect the rounding.
+    void decode\(std::span<const std::byte> in, std::span<T> ## Decodes the bytes `in` to the values `out`.
+    \brelative_error\(\) ## The largest error of a value, divided by the largest magnitude rounded with it.
+    double cost\(\) ## The time to encode or decode a value, as a multiple of gamma_dense.
+    double entry_bits\( ## The expected number of bits per entry, for the model of the costs.
+    \bneutral\(\) ## The neutral element, which leaves the other operand unchanged.
+    T operator\(\)\(T a, T b\) ## The result for the values `a` and `b`.
+    > operator\(\)\(std::span<T> x, pool& memory ## Moves selected entries from `x` to a stream; `x` keeps the residual.
+    task<.*> operator\(\)\(channel<Net> net ## The coroutine of one call on one rank (see collective/algorithm.hpp).
+    void operator\(\)\(Args&&\.\.\.\) && = delete ## Deleted: the algorithm must outlive its coroutine.
+    \(const \w+&\) = delete ## Not copyable.
+    \sawait_(ready|suspend|resume)\( ## Part of the interface of awaitable types, for `co_await`.
+""".strip().split("\n")]
+
+COMMENT = re.compile(r"\s*///|\s*// ")
+LEFT_OUT = re.compile(r"namespace (spar::)?(detail|kernel|storage::detail|selector::detail) \{")
+PORT = re.compile(r"(\[\[[\w:]+\]\] )?(class|struct) \w+_port\b|[\w:<>, \[\]]*\b(\w+_port(<\w+>)?|detail::\w+)::")
+
+
+def without_internals(lines):
+    """Replaces what is not public by empty lines."""
+    out, start, skipping, private = [], 0, None, None
+    for number, line in enumerate(lines):
+        if skipping:
+            end = line.startswith(skipping)
+            out.append("")
+            if end:
+                skipping = None
+            continue
+        if LEFT_OUT.match(line):
+            skipping = "} // namespace"
+            out.append("")
+            continue
+        if not line or line.startswith(("}", "namespace", "#")):
+            start = number + 1
+        if PORT.match(line):
+            for before in range(start, number):
+                out[before] = ""
+            out.append("")
+            if not line.endswith(";") and not re.search(r"\}$", line):
+                skipping = "}"
+            continue
+        out.append(line)
+    # Private members, by the indentation of the access specifier and of the end of the class.
+    for number, line in enumerate(out):
+        specifier = re.match(r"( *) (public|protected|private):$", line)
+        if private is not None and (specifier and specifier[1] == private or re.match(private + r"\};", line)):
+            private = None
+        if specifier and specifier[2] == "private" and private is None:
+            private = specifier[1]
+            continue
+        if private is not None:
+            out[number] = ""
+    return out
+
+
+def with_comments(lines):
+    """Adds the standard comments, and \\overload to an overload that follows a function with a comment."""
+    out, prefix, documented = [], [], None
+    for line in lines:
+        if re.match(r" +(template <|requires |\[\[)[^;{]*$", line):
+            prefix.append(line)
+            continue
+        start = prefix[0] if prefix else line
+        name = re.match(r"  (?! |//|return |if |for |using |:|})[^=(]*?(operator\W+|~?\w+)\(", line)
+        comment = None
+        if re.match(r" +\S", start) and not COMMENT.match(out[-1] if out else "") and "///" not in line:
+            comment = next((text for form, text in STANDARD if re.search(form, line)), None)
+            if not comment and name and name[1] == documented:
+                comment = "\\overload"
+        if comment:
+            begin = re.match(r" *", start)[0]
+            start = f"{begin}/** {comment} */ {start.lstrip()}"
+        if name:
+            documented = name[1] if comment or COMMENT.match(out[-1] if out else "") or "///<" in line else None
+        elif not line:
+            documented = None
+        out += [start, *prefix[1:], line] if prefix else [start]
+        prefix = []
+    return out + prefix
+
+
+def public_text(text):
+    lines = text.split("\n")
+    if lines[0].startswith("// SPDX"):
+        lines[0] = "/// \\file"
+        for number in range(1, len(lines)):
+            if not re.match(r"//( |$)", lines[number]):
+                break
+            lines[number] = "/" + lines[number]
+    return "\n".join(with_comments(without_internals(lines)))
+
+
+def main(folder):
+    for name in tree.files(".hpp", ".cuh", under="include/spar/"):
+        inner = name.removeprefix("include/spar/")
+        if inner.startswith(tuple(INTERNAL)):
+            continue
+        to = folder / name
+        text = public_text(tree.text(name))
+        if not to.exists() or to.read_text() != text:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
