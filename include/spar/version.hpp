@@ -4,14 +4,19 @@
 
 #include <string_view>
 
+/// The first number of the version.
 #define SPAR_VERSION_MAJOR 0
+/// The second number of the version.
 #define SPAR_VERSION_MINOR 1
+/// The third number of the version.
 #define SPAR_VERSION_PATCH 0
 
 namespace spar {
 
+/// \cond
 #define SPAR_VERSION_JOIN(major, minor, patch) #major "." #minor "." #patch
 #define SPAR_VERSION_TEXT(major, minor, patch) SPAR_VERSION_JOIN(major, minor, patch)
+/// \endcond
 
 /// "major.minor.patch", by Semantic Versioning. Until 1.0.0, a minor version may change interfaces.
 inline constexpr std::string_view version =

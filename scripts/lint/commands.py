@@ -64,7 +64,8 @@ def faults(text, read, names):
             for name in names & set(programs) - set(known):
                 known[name] = options_of(name, read, names)
             options = set().union(*(known[name] for name in programs if name in known))
-            for option in OPTION.findall(part) if options else ():
+            own = part.split(" -- ")[0]  # options after -- are those of another program
+            for option in OPTION.findall(own) if options else ():
                 if option not in options:
                     yield line, f"{programs[0]} has no option --{option}"
 
@@ -93,6 +94,7 @@ def self_test():
     yield "accepted a missing program", found("```sh\nscripts/b\n```\n") == ["there is no scripts/b"]
     yield "accepted a missing program in text", found("a `scripts/b --ranks`") == ["there is no scripts/b"]
     yield "accepted an option", found("```sh\nscripts/a --hosts\n```\n") == ["scripts/a has no option --hosts"]
+    yield "rejected options after --", found("```sh\nscripts/a --ranks 2 -- x --hosts\n```\n") == []
     yield "accepted a prefix of an option", found("`scripts/a --rank`") == ["scripts/a has no option --rank"]
     yield "accepted a block that does not parse", len(found("```sh\nscripts/a 'x\n```\n")) == 1
     yield "wrong line", [line for line, _ in faults("x\n```sh\n:\nscripts/b\n```\n", files.get, set(files))] == [4]

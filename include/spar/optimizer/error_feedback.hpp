@@ -95,6 +95,7 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
 
+  /// \cond
   // Values in device memory are rejected by a sentence, whatever they are called with.
   template <class Net, class... Args>
     requires detail::any_in_device_memory<Args...>
@@ -116,6 +117,7 @@ class error_feedback {
   void start_reduce(Net&, const Args&...) {
     reject_device_memory<Args...>();
   }
+  /// \endcond
 
   /// Runs one round of a partial allreduce whose algorithm is this object. The rounds of a partial allreduce run one
   /// after the other, so at most one call of this object is in flight.

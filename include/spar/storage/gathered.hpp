@@ -129,7 +129,8 @@ class gathered {
                                 last, " and at most ", total});
     }
   }
-  /// Returns a new object with the parts of this object, followed by those of the message `in`, which has been checked.
+  /// Returns a new object with the parts of this object, followed by those of the message `in`, which end before the
+  /// entries `ends`. The message must have passed `check`.
   template <class Place>
   [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends,
                                 const Place& place) const {
