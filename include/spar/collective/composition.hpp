@@ -106,8 +106,9 @@ struct composition {
   };
   /// Statistics of the last call on this rank.
   struct report {
-    std::uint64_t selected = 0;                     ///< number of entries that the selector selected
-    double select_seconds = 0;                      ///< seconds for preparing the dense values and selecting entries
+    std::uint64_t selected = 0; ///< number of entries that the selector selected
+    double select_seconds = 0;  ///< seconds for preparing the dense values and selecting entries; over a device,
+                                ///< including those in which the rank worked on other calls
     [[no_unique_address]] report_of<Schedule> by{}; ///< what the schedule reports
   };
 

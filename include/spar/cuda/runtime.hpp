@@ -44,7 +44,9 @@ class cuda_event {
   /// Work that is put into `stream` from now on begins after the event.
   void order(cudaStream_t stream) const { check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
   /// Waits, and ignores errors.
-  void wait() const noexcept { cudaEventSynchronize(event_); }
+  void wait() const noexcept {
+    if (cudaEventSynchronize(event_) != cudaSuccess) cudaGetLastError(); // so that no later check finds the error
+  }
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -36,28 +36,22 @@ class device_waits {
 
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return *ready_; }
 
-  /// An awaiter that is ready once the work that is in `stream` at its construction has ended. Throws `cuda_error` if
-  /// the work has failed. If the coroutine is destroyed before, the destructor waits for this work, which may still
-  /// write to memory of the coroutine.
+  /// An awaiter that is ready once the work has ended that is in `stream` when the coroutine awaits it. Throws
+  /// `cuda_error` if the work has failed. Construct it after the memory to which the work writes, and before the work
+  /// starts: if the coroutine ends or is destroyed earlier than the work, the destructor waits for the work.
   class [[nodiscard]] wait : private link {
    public:
-    wait(device_waits& at, cudaStream_t stream) : at_(&at), mark_(at.marks_.acquire()) {
-      try {
-        mark_->reached.record(stream);
-      } catch (...) {
-        cudaStreamSynchronize(stream);
-        at.marks_.recycle(mark_);
-        throw;
-      }
-    }
+    wait(device_waits& at, cudaStream_t stream) : at_(&at), stream_(stream), mark_(at.marks_.acquire()) {}
     wait(const wait&) = delete;
     ~wait() {
       leave();
       at_->stop_unless_needed();
-      if (!ended_) mark_->reached.wait();
+      if (!ended_) end_work();
       at_->marks_.recycle(mark_);
     }
     [[nodiscard]] bool await_ready() {
+      mark_->reached.record(stream_);
+      recorded_ = true;
       ended_ = mark_->reached.complete();
       while (!ended_ && at_->progress_.make != nullptr) {
         at_->progress_.make(at_->progress_.self);
@@ -77,6 +71,13 @@ class device_waits {
    private:
     friend device_waits;
 
+    void end_work() const noexcept {
+      if (recorded_)
+        mark_->reached.wait();
+      else if (cudaStreamSynchronize(stream_) != cudaSuccess)
+        cudaGetLastError(); // so that no later check finds the error
+    }
+
     /// Whether the coroutine can be resumed.
     [[nodiscard]] bool is_over() noexcept {
       try {
@@ -88,9 +89,11 @@ class device_waits {
     }
 
     device_waits* at_;
+    cudaStream_t stream_;
     mark* mark_;
     std::coroutine_handle<> waiting_;
     std::exception_ptr error_;
+    bool recorded_ = false;
     bool ended_ = false;
   };
 

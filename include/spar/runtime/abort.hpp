@@ -8,6 +8,8 @@
 #include <exception>
 #include <string_view>
 
+#include <sched.h>
+
 namespace spar {
 
 namespace detail {
@@ -22,12 +24,15 @@ template <transport Net>
 }
 
 /// Aborts the communicator, then unwinds this rank's pending calls, so that peers regain the send buffers that these
-/// calls were reading. If a coroutine calls this function, the calls unwind when this coroutine is suspended. The
-/// caller holds the lock of the rank.
+/// calls were reading. A call that waits for a device unwinds when the device has answered, so this function waits for
+/// it. If a coroutine calls this function, the calls unwind when this coroutine is suspended. The caller holds the lock
+/// of the rank.
 template <transport Net>
 [[gnu::cold]] void abort_and_unwind(Net& net, std::string_view reason) noexcept {
   detail::abort(net, reason);
-  if (!net.scheduler().running()) net.scheduler().run();
+  if (net.scheduler().running()) return;
+  net.scheduler().run();
+  for (; net.scheduler().polls(); net.scheduler().run()) sched_yield();
 }
 
 /// Waits until no peer reads memory of a failed call of this rank. If a peer still reads such memory, first aborts the

@@ -335,7 +335,7 @@ inline bool threads_port::collect() {
 
 inline void threads_port::progress(bool block) {
   const bool news = collect();
-  if (block && !news && scheduler().idle() && (!dead() || loans().any())) {
+  if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls())) {
     const double until = detail::poll_waits(*this, now());
     if (scheduler().polls())
       sched_yield(); // nothing would end the sleep

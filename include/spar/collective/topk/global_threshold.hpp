@@ -186,7 +186,7 @@ void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold,
   }
   entries.shrink(kept);
 }
-/// The same, where the entries of a call are.
+/// The same for entries in host or device memory, wherever the entries of the call are.
 template <transport Net, element T, index_type Index>
 local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T, Index>& entries,
                              kernel::magnitude<T> threshold, std::uint64_t ties) {

@@ -9,6 +9,7 @@
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
+#include <spar/runtime/tasks/when_all.hpp>
 #include <spar/topology/flex_plan.hpp>
 
 #include <algorithm>
@@ -170,11 +171,19 @@ class flex_level {
     send(onward);
   }
   /// Stores the current exception unless an earlier exception is stored, because the first error is the cause of all
-  /// later errors.
-  void note_error() noexcept {
-    if (!error_) error_ = std::current_exception();
+  /// later errors. But any other error takes the place of `peer_failed`: the coroutine that has failed may wait for its
+  /// turn while the others already learn that the communicator is dead.
+  [[gnu::cold]] void note_error() noexcept {
+    try {
+      throw;
+    } catch (const peer_failed&) {
+      if (!error_) error_ = std::current_exception();
+    } catch (...) {
+      if (!error_ || !caused_here_) error_ = std::current_exception();
+      caused_here_ = true;
+    }
   }
-  [[noreturn]] void throw_first_error() const { std::rethrow_exception(error_ ? error_ : std::current_exception()); }
+  [[noreturn]] void throw_first_error() const { std::rethrow_exception(error_); }
   /// To be called when the send of `m` has started. If `m` had to wait for the device, sends the messages behind `m`.
   void sent(flex_message* m) {
     m->sent = true;
@@ -228,13 +237,22 @@ class flex_level {
   fixed_vector<typename Work::arrival> arrived_; // received messages that are still being read
   fixed_vector<task<void>> taking_;
   std::exception_ptr error_;
+  bool caused_here_ = false; // whether the stored error is not `peer_failed`
 };
+
+/// Waits until all messages of a level have ended, with or without errors.
+template <transport Net, class Work>
+[[gnu::cold]] task<void> flex_end(channel<Net> net, flex_level<Net, Work>* level) {
+  (void)net; // a parameter only because its scheduler resumes this coroutine
+  for (auto& t : level->taking()) co_await until_ended<task<void>>(t);
+  for (std::size_t s = 0; s < level->sending().size(); ++s) co_await until_ended<task<void>>(level->sending()[s]);
+}
 
 /// Executes a plan on one rank, level by level: from the bottom up if `up` is true, else from the top down. The chains
 /// of a level run at the same time. For each chain of this rank on a level, `work` provides the message to send
-/// (`outgoing`) and may provide the memory for a received message (`place`). Then `work` processes each received
-/// message (`take`), and at the end of the level all received messages together (`all_taken`). `take` and `all_taken`
-/// return the amount of work, in entries.
+/// (`outgoing`, an answer: while it is awaited, `work` may process messages of other chains) and may provide the memory
+/// for a received message (`place`). Then `work` processes each received message (`take`), and at the end of the level
+/// all received messages together (`all_taken`). `take` and `all_taken` return the amount of work, in entries.
 template <transport Net, class Work>
 task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
   for (std::size_t l = 0; l < plan->levels(); ++l) {
@@ -243,6 +261,7 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
     work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
     level.begin();
+    bool failed = false;
     try {
       for (auto& t : level.taking()) co_await std::move(t);
       net.compute(work->all_taken());
@@ -251,6 +270,12 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       // start further sends, so the list may grow during the loop.
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
+      level.note_error();
+      detail::abort(net.net(), message_of(std::current_exception()));
+      failed = true;
+    }
+    if (failed) {
+      co_await flex_end(net, &level);
       level.throw_first_error();
     }
     work->end_level();

@@ -70,16 +70,18 @@ class device_copies {
   template <class U>
   [[nodiscard]] task<void> download(std::span<U> to, const U* from) const {
     if (to.empty()) co_return;
-    const buffer<U> host = start_download(from, to.size());
+    buffer<U> host(*answers_, to.size());
     device_waits::wait copied(*waits_, stream());
+    start_download(host, from);
     co_await copied;
     std::memcpy(to.data(), host.data(), to.size_bytes());
   }
   /// Returns the value at `from`, which is in device memory.
   template <class U>
   [[nodiscard]] task<U> number(const U* from) const {
-    const buffer<U> host = start_download(from, 1);
+    buffer<U> host(*answers_, 1);
     device_waits::wait copied(*waits_, stream());
+    start_download(host, from);
     co_await copied;
     co_return host.data()[0];
   }
@@ -88,9 +90,11 @@ class device_copies {
   [[nodiscard]] task<sparse_stream<T, Index>> to_host(stream_view<T, Index> v, pool& memory) const {
     auto out = sparse_stream<T, Index>::sparse(memory, v.dimension(), v.count());
     if (v.count() == 0) co_return out;
-    const buffer<Index> indices = start_download(v.indices().data(), v.count());
-    const buffer<T> values = start_download(v.values().data(), v.count());
+    buffer<Index> indices(*answers_, v.count());
+    buffer<T> values(*answers_, v.count());
     device_waits::wait copied(*waits_, stream());
+    start_download(indices, v.indices().data());
+    start_download(values, v.values().data());
     co_await copied;
     std::memcpy(out.indices().data(), indices.data(), out.indices().size_bytes());
     std::memcpy(out.values().data(), values.data(), out.values().size_bytes());
@@ -107,13 +111,11 @@ class device_copies {
   }
 
  private:
-  /// Starts to copy `count` values to page-locked memory, which must not be given back before the copy has ended.
+  /// Starts to fill `host`, which is page-locked and must not be given back before the copy has ended.
   template <class U>
-  [[nodiscard]] buffer<U> start_download(const U* from, std::size_t count) const {
-    buffer<U> host(*answers_, count);
-    start_copy(reinterpret_cast<std::byte*>(host.data()), reinterpret_cast<const std::byte*>(from), count * sizeof(U),
-               cudaMemcpyDeviceToHost, stream());
-    return host;
+  void start_download(buffer<U>& host, const U* from) const {
+    start_copy(reinterpret_cast<std::byte*>(host.data()), reinterpret_cast<const std::byte*>(from),
+               host.size() * sizeof(U), cudaMemcpyDeviceToHost, stream());
   }
 
   device_stream* order_;
