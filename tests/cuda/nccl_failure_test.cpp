@@ -219,14 +219,14 @@ TEST(nccl_failure, of_a_rank_that_does_not_receive_is_a_timeout) {
 
 TEST(nccl_failure, of_a_transfer_that_does_not_end_is_a_timeout) {
   reset(1);
-  cuda_double::hold(true); // the device does nothing
+  cuda_double::stop(true); // the device does nothing
   const auto ended = outcomes(20, [](spar::threads& control) {
     net_type net(control);
     net.set_deadline(1);
     send(net, 10'000, 10'000);
     while (!net.dead()) net.progress(true);
   });
-  cuda_double::hold(false);
+  cuda_double::stop(false);
   EXPECT_EQ(ended[0].did.sends, 1U);
   EXPECT_EQ(ended[1].did.receives, 1U);
   for (const rank_t r : {0, 1})

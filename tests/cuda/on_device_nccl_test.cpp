@@ -328,7 +328,7 @@ TEST_F(on_device_nccl, does_not_wait_for_ever_before_it_allocates) {
   const auto ended = outcomes(3, 1, {.eager_bytes = 0}, [](net_type& net) {
     const device_array<float> x(values_of(net.rank(), 300));
     auto on_host = values_of(net.rank(), 2000);
-    cuda_double::hold(true); // transfers do not end
+    cuda_double::stop(true); // transfers do not end
     auto beside = spar::start_allreduce(net, std::span(on_host), spar::ring{});
     while (nccl_double::of_this_thread().groups == 0) net.progress(false);
     net.set_deadline(0.5);
@@ -336,7 +336,7 @@ TEST_F(on_device_nccl, does_not_wait_for_ever_before_it_allocates) {
     spar::allreduce(gpu, spar::device_span(x.data(), 300), spar::ring{});
     return on_host;
   });
-  cuda_double::hold(false);
+  cuda_double::stop(false);
   for (const outcome& o : ended)
     EXPECT_NE(o.error.find("has waited for 0.5 s for NCCL to end its transfers"), std::string::npos) << o.error;
 }

@@ -38,7 +38,7 @@ namespace {
 
 std::recursive_mutex all;
 std::mt19937_64 random_progress;
-bool held = false;
+bool held = false, stopped = false;
 void (*before_allocation)() = nullptr;
 CUstream_st default_stream; // of every device
 std::vector<CUstream_st*> streams{&default_stream};
@@ -127,6 +127,10 @@ std::uint64_t calls() { return calls_made; }
 void hold(bool on) {
   const std::lock_guard lock(all);
   held = on;
+}
+void stop(bool on) {
+  const std::lock_guard lock(all);
+  held = stopped = on;
 }
 void stall(cudaStream_t stream) {
   const std::lock_guard lock(all);
@@ -335,7 +339,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  if (!*event->done && ++event->polls > 1000) go_on(); // no device lets a program poll for ever
+  if (!*event->done && !stopped && ++event->polls > 1000) go_on(); // no device lets a program poll for ever
   if (!*event->done) last_error = cudaErrorNotReady;
   return *event->done ? cudaSuccess : cudaErrorNotReady;
 }

@@ -24,6 +24,8 @@ void fail_at(std::uint64_t call);
 std::uint64_t calls();
 /// While streams are held, only `finish`, waits for them, and more than 1000 polls of an event advance them.
 void hold(bool on);
+/// Like `hold`, but polls of an event do not advance streams either.
+void stop(bool on);
 /// From now on, only `finish`, waits, also those of other streams, and more than 1000 polls of an event advance this
 /// stream.
 void stall(cudaStream_t stream);
