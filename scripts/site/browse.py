@@ -63,7 +63,7 @@ def faults(site, pictures):
 
 def search(page, site, said):
     """What is wrong with the search for a word that pages contain, and for one that they do not."""
-    for word, found in (("residual", True), ("zyzzyva", False)):
+    for word, found in (("residual", True), ("1e-6", True), ("zyzzyva", False)):
         said.clear()
         page.goto((site / "index.html").as_uri())
         if not page.locator(".md-search__input").is_visible():

@@ -197,3 +197,14 @@ def in_list(lines):
         if re.match(r"([-*]|\d+\.) ", line):
             return True
     return False
+
+
+def on_post_build(config):
+    """Mends lunr, the search library: it merges nodes of its trie whose edges have equal texts `label id label id ...`,
+    and different edges have equal texts where labels are digits. A query then fails on words that no page contains."""
+    text, mended = "e=e+s+o.id}return e", 'e=e+s+o.id+","}return e'
+    workers = list(Path(config["site_dir"]).glob("assets/javascripts/workers/search.*.min.js"))
+    assert len(workers) == 1, f"the search has {len(workers)} workers"
+    worker = workers[0].read_text(encoding="utf-8")
+    assert worker.count(text) == 1, f"{workers[0].name} is no longer as on_post_build expects it"
+    workers[0].write_text(worker.replace(text, mended), encoding="utf-8")
