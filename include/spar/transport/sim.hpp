@@ -86,10 +86,22 @@ class simulator {
   /// error message lists which rank waits for a message from which rank.
   template <class Program>
   void run(Program&& program) {
+    const auto call = [&program](sim& net) -> task<void> { return program(net); };
+    run_all([](const void* self, sim& net) { return (*static_cast<const decltype(call)*>(self))(net); }, &call);
+  }
+
+ private:
+  friend class sim_port;
+
+  using event_kind = detail::sim_event_kind;
+  using event_queue = detail::sim_events<sim_port, sim_port::shipment>;
+
+  /// The code that is the same for all programs: `call(program, net)` starts one.
+  void run_all(task<void> (*call)(const void* self, sim& net), const void* program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
     for (auto& r : ranks_) schedule({r.port().clock_, event_kind::start, &r.port(), nullptr}, hash(r.rank(), -1, 0));
     const auto start = [&](rank_t r) {
-      static_cast<void>(programs[static_cast<std::size_t>(r)].emplace(program(rank(r))));
+      static_cast<void>(programs[static_cast<std::size_t>(r)].emplace(call(program, rank(r))));
     };
     inside_ = true;
     try {
@@ -119,11 +131,6 @@ class simulator {
     inside_ = false;
   }
 
- private:
-  friend class sim_port;
-
-  using event_kind = detail::sim_event_kind;
-  using event_queue = detail::sim_events<sim_port, sim_port::shipment>;
   /// The number of messages in flight for which the simulator reserves memory: two from each rank to each rank, because
   /// two calls may be in flight, but at most 64 per rank.
   static constexpr std::size_t messages(rank_t size) noexcept {

@@ -224,13 +224,20 @@ class thread_group {
   /// again.
   template <class Program>
   void run(Program&& program) {
+    const auto call = [&program](threads& net) { program(net); };
+    run_all([](const void* self, threads& net) { (*static_cast<const decltype(call)*>(self))(net); }, &call);
+  }
+
+ private:
+  /// The code that is the same for all programs: `call(program, net)` calls one.
+  void run_all(void (*call)(const void* self, threads& net), const void* program) {
     std::vector<detail::thread> running;
     running.reserve(ranks_.size());
     try {
       for (auto& r : ranks_) {
-        running.emplace_back([this, &program, &net = r] {
+        running.emplace_back([this, call, program, &net = r] {
           try {
-            program(net);
+            call(program, net);
           } catch (...) {
             fail(net, std::current_exception());
           }
@@ -243,7 +250,6 @@ class thread_group {
     if (first_error_) std::rethrow_exception(first_error_);
   }
 
- private:
   /// Records the error `why` of the rank `net` and aborts, so that the other ranks do not wait for `net`.
   [[gnu::cold]] void fail(threads& net, std::exception_ptr why) noexcept {
     // If another rank has failed before, the error of this rank is only a consequence.
