@@ -16,6 +16,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(spar_development INTERFACE --param=ggc-min-heapsize=524288)
 endif()
 
+# Links a program with sanitizers in two fifths of the time that GNU ld takes.
+find_program(SPAR_LLD ld.lld)
+if(SPAR_LLD)
+  target_link_options(spar_development INTERFACE -fuse-ld=lld)
+endif()
+
 if(NOT SPAR_ASSERTION_LEVEL STREQUAL "")
   target_compile_definitions(spar_development INTERFACE "SPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}")
 endif()

@@ -32,6 +32,12 @@ inline void demand(bool holds, const char* sentence) {
 /// rejected.
 inline bool refused = false;
 
+/// The folder of the target's corpus. Defined where the target is compiled for the replay.
+extern const char* const corpus;
+#ifdef SPAR_FUZZ_CORPUS
+const char* const corpus = SPAR_FUZZ_CORPUS;
+#endif
+
 /// Bytes at the end of an allocation, so that the address sanitizer detects reads beyond the last byte.
 using exact_bytes = std::vector<std::byte>;
 

@@ -11,7 +11,7 @@
 
 TEST(corpus, is_replayed_whole_and_cut_off_at_each_byte) {
   std::size_t files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(SPAR_FUZZ_CORPUS)) {
+  for (const auto& file : std::filesystem::directory_iterator(fuzz::corpus)) {
     SCOPED_TRACE(file.path().string());
     std::ifstream stream(file.path(), std::ios::binary);
     const std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(stream), {}};
@@ -23,5 +23,5 @@ TEST(corpus, is_replayed_whole_and_cut_off_at_each_byte) {
     }
     EXPECT_EQ(fuzz::refused, file.path().filename().string().starts_with("bad_"));
   }
-  EXPECT_GT(files, 0U) << "no corpus in " << SPAR_FUZZ_CORPUS;
+  EXPECT_GT(files, 0U) << "no corpus in " << fuzz::corpus;
 }
