@@ -54,7 +54,7 @@ struct fibre {
   enum class state { ready, at_barrier, in_warp, ended };
 
   ucontext_t context{};
-  std::vector<std::byte> stack;
+  std::unique_ptr<std::byte[]> stack; // not initialised: most of its pages are never used
   void* sanitizer_stack = nullptr;
   struct block* of = nullptr;
   unsigned thread = 0;
@@ -168,11 +168,11 @@ class machine {
       fibre& f = b.fibres.emplace_back();
       f.of = &b;
       f.thread = t;
-      if (stacks_.empty()) stacks_.emplace_back(stack_bytes);
+      if (stacks_.empty()) stacks_.push_back(std::make_unique_for_overwrite<std::byte[]>(stack_bytes));
       f.stack = std::move(stacks_.back());
       stacks_.pop_back();
       getcontext(&f.context);
-      f.context.uc_stack = {f.stack.data(), 0, f.stack.size()};
+      f.context.uc_stack = {f.stack.get(), 0, stack_bytes};
       f.context.uc_link = nullptr;
       makecontext(&f.context, entry, 0);
       prepare_stack(f);
@@ -210,7 +210,7 @@ class machine {
 
   void resume(fibre& f) {
     running_ = &f;
-    enter_stack(&sanitizer_home_, f.stack.data(), f.stack.size());
+    enter_stack(&sanitizer_home_, f.stack.get(), stack_bytes);
     swapcontext(&home_, &f.context);
     leave_stack(sanitizer_home_, nullptr, nullptr);
     running_ = nullptr;
@@ -237,7 +237,7 @@ class machine {
   /// Forgets the frames of the stack's last fibre. Without the size of the stack in the context, the address sanitizer
   /// does not forget all frames whenever it switches to the fibre, which would take a third of the time of the tests.
   static void prepare_stack(fibre& f) {
-    __asan_unpoison_memory_region(f.stack.data(), f.stack.size());
+    __asan_unpoison_memory_region(f.stack.get(), stack_bytes);
     f.context.uc_stack = {};
   }
   static constexpr std::size_t stack_bytes = 96 << 10;
@@ -256,7 +256,7 @@ class machine {
   std::uint64_t switches_ = 0;
   std::vector<std::unique_ptr<block>> resident_;
   std::vector<fibre*> ready_;
-  static inline std::vector<std::vector<std::byte>> stacks_; // of blocks that have ended, for later ones
+  static inline std::vector<std::unique_ptr<std::byte[]>> stacks_; // of blocks that have ended, for later ones
   fibre* running_ = nullptr;
   ucontext_t home_{};
   void* sanitizer_home_ = nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Messages of every form over the transport between threads and its decorators.
+#include "support/extent.hpp"
 #include "support/messages.hpp"
 
 #include <spar/transport/counting.hpp>
@@ -14,7 +15,8 @@ namespace {
 
 template <class Run>
 void among_threads(Run run) {
-  for (std::uint64_t seed = 1; seed <= 20 && !testing::Test::HasFailure(); ++seed) {
+  const std::uint64_t seeds = runs_all_cases() ? 20 : 8;
+  for (std::uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
     for (const bool synchronous : {false, true}) {
       spar::thread_group group(static_cast<spar::rank_t>(2 + seed % 3), {.synchronous = synchronous});
       group.run([&](spar::threads& net) { run(net, seed); });
