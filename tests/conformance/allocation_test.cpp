@@ -8,6 +8,7 @@
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
+#include <spar/storage/coded.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 

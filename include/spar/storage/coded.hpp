@@ -6,7 +6,6 @@
 #include <spar/storage/kernel/coded.hpp>
 #include <spar/storage/stream_codec.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,7 +43,7 @@ struct coded {
   template <element T, index_type Index>
   [[nodiscard]] double entry_bits(std::uint64_t n, std::uint64_t count) const noexcept {
     const double gap = count == 0 ? 1 : static_cast<double>(n) / static_cast<double>(count);
-    const double index = std::min<double>(8 * sizeof(Index), std::log2(std::max(1.0, gap)) + (fast ? 3 : 1.5));
+    const double index = std::min<double>(8 * sizeof(Index), __builtin_log2(std::max(1.0, gap)) + (fast ? 3 : 1.5));
     if constexpr (is_floating<T>)
       return index + kernel::detail::mantissa_digits<T> - dropped<T> + (fast ? 4.5 : 3);
     else

@@ -10,7 +10,6 @@
 #include <spar/storage/kernel/validate.hpp>
 
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -310,7 +309,7 @@ const std::byte* decode_runs(const std::byte* in, const std::byte* end, index_ra
 inline bool runs_are_smaller(std::size_t runs, std::size_t count, std::uint64_t range) {
   if (runs > count / 2) return false;
   const auto bits_of_numbers = [](double numbers, double sum) {
-    return numbers * (std::log2(sum / numbers + 1) + 1.5);
+    return numbers * (__builtin_log2(sum / numbers + 1) + 1.5);
   };
   const auto r = static_cast<double>(runs), k = static_cast<double>(count), n = static_cast<double>(range);
   return bits_of_numbers(r, n - k) + bits_of_numbers(r, k - r) + 8 * 16 < bits_of_numbers(k, n - k);
