@@ -7,8 +7,8 @@
 #include "support/ranks.hpp"
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
-#include "support/varint.hpp"
 
+#include <spar/storage/coded.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
@@ -237,7 +237,8 @@ template <class Algorithm>
 class allocations : public testing::Test {};
 using adaptive = spar::split_allgather<>;
 template <class A>
-using coded = spar::composition<spar::everything, spar::storage::then<varint, spar::storage::bfloat16>, spar::flat, A>;
+using coded = spar::composition<spar::everything, spar::storage::then<spar::storage::coded<>, spar::storage::bfloat16>,
+                                spar::flat, A>;
 using algorithms =
     testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
                    quantised_split<8>, adaptive, spar::gather_and_merge, spar::sparcml, coded<spar::recursive_doubling>,

@@ -4,7 +4,7 @@
 #include "support/allreduce_program.hpp"
 #include "support/collectives.hpp"
 #include "support/ranks.hpp"
-#include "support/varint.hpp"
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -111,7 +111,7 @@ void expect_bits_of_coordinates() {
     for (const spar::rank_t ranks : all_ranks) {
       SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
       const auto plain = outcome_of<System, spar::storage::coo>(where, ranks);
-      const auto coded = outcome_of<System, varint>(where, ranks);
+      const auto coded = outcome_of<System, spar::storage::coded<>>(where, ranks);
       std::uint64_t plain_bytes = 0, coded_bytes = 0;
       for (std::size_t r = 0; r < plain.x.size(); ++r) {
         ASSERT_TRUE(same_bits<float>(plain.x[r], coded.x[r])) << "the residual of rank " << r << " differs";
@@ -131,7 +131,7 @@ void expect_no_loss() {
   for (const mode where : all_modes) {
     for (const spar::rank_t ranks : all_ranks) {
       SCOPED_TRACE(testing::Message() << where << ", P = " << ranks);
-      const auto got = outcome_of<System, rounded>(where, ranks);
+      const auto got = outcome_of<System, spar::storage::coded<7>>(where, ranks);
       const auto x = inputs(ranks);
       std::vector<double> all(n), weight(n);
       for (std::size_t r = 0; r < x.size(); ++r) {

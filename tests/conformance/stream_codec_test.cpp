@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// User-defined stream codecs in every algorithm that takes streams: an exact one of variable size, and one that rounds.
+// Stream codecs of variable size in every algorithm that takes streams: those of the library, and those of a user.
 #include "storage_suite.hpp"
 #include "support/varint.hpp"
+
+#include <spar/storage/coded.hpp>
 
 namespace spar_test {
 namespace {
@@ -73,6 +75,7 @@ TYPED_TEST(stream_codec, of_variable_size_gives_the_bits_of_coordinates_in_fewer
     for (std::size_t i = 0; i < all_ranks.size(); ++i) {
       if (!runs_case(4, i, position_of(where))) continue;
       expect_bits_of_coordinates<varint, TypeParam, float, std::uint32_t>(where, all_ranks[i]);
+      expect_bits_of_coordinates<spar::storage::coded<>, TypeParam, float, std::uint32_t>(where, all_ranks[i]);
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -80,7 +83,7 @@ TYPED_TEST(stream_codec, of_variable_size_gives_the_bits_of_coordinates_in_fewer
 
 TYPED_TEST(stream_codec, of_long_indices) {
   for (const spar::rank_t ranks : all_ranks) {
-    expect_bits_of_coordinates<varint, TypeParam, double, std::uint64_t>(mode::sim, ranks);
+    expect_bits_of_coordinates<spar::storage::coded<>, TypeParam, double, std::uint64_t>(mode::sim, ranks);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -90,6 +93,7 @@ TYPED_TEST(stream_codec, that_rounds_gives_all_ranks_the_same_and_loses_nothing_
     for (std::size_t i = 0; i < all_ranks.size(); ++i) {
       if (!runs_case(4, 2, i, position_of(where))) continue;
       expect_bounded_loss<rounded, TypeParam, float, std::uint32_t>(where, all_ranks[i], 0x1p-8);
+      expect_bounded_loss<spar::storage::coded<7>, TypeParam, float, std::uint32_t>(where, all_ranks[i], 0x1p-8);
       if (testing::Test::HasFatalFailure()) return;
     }
   }

@@ -161,6 +161,39 @@ def controls():
     yield "bad_second_number", note(name, number) + note(name, struct.pack("<QQ", 12345, 2049))
 
 
+def block(numbers, low, rice=False):
+    """A block of numbers of storage::coded: `low` bits of each and, in Rice code, the rest in unary."""
+    bits = [n >> b & 1 for n in numbers for b in range(low)]
+    unary = [b for n in numbers for b in [0] * (n >> low) + [1]] if rice else []
+    packed = (int("".join(map(str, part[::-1])) or "0", 2).to_bytes((len(part) + 7) // 8, "little")
+              for part in (bits, unary))
+    return bytes([low | (0x80 if rice else 0)]) + b"".join(packed)
+
+
+def coded_entries():
+    front = {0: ("<BHII", 4, 4), 1: ("<BHQI", 8, 8), 2: ("<BHQI", 4, 8), 3: ("<BHII", 8, 4), 4: ("<BHII", 4, 4)}
+    for kind, (layout, value, index) in front.items():
+        def stream(indices, values, count=3, size=200):
+            return struct.pack(layout, kind, count, 1000, size) + indices + values
+
+        values = bytes([0]) + bytes(range(value)) + block([0, 5, 9], 4)
+        gaps = b"\1" + block([3, 0, 90], 7)
+        runs = b"\2" + (2).to_bytes(index, "little") + block([3, 7], 3) + block([0, 1], 1)
+        yield f"gaps_{kind}", stream(gaps, values)
+        yield f"rice_{kind}", stream(b"\1" + block([3, 0, 90], 5, True), values)
+        yield f"runs_{kind}", stream(runs, values)
+        yield f"largest_{kind}", stream(gaps, b"\1" + values[1:])
+        yield f"whole_block_{kind}", stream(b"\1\0", bytes([0]) + bytes(value) + b"\0", 256, 256)
+        yield f"bad_code_{kind}", stream(b"\3" + gaps[1:], values)
+        yield f"bad_width_{kind}", stream(b"\1" + bytes([8 * index + 1]) + bytes(200), values)
+        yield f"bad_range_{kind}", stream(b"\1" + block([3, 0, 198], 8), values)
+        yield f"bad_unary_{kind}", stream(b"\1\x80" + bytes(200), b"")
+        yield f"bad_number_of_runs_{kind}", stream(b"\2" + b"\xff" * index, values)
+        yield f"bad_long_run_{kind}", stream(runs[:-1] + b"\3", values)
+        yield f"bad_long_{kind}", stream(gaps, values + b"\0")
+        yield f"bad_values_{kind}", stream(gaps, values[:-1])
+
+
 def codecs():
     for kind in range(40):
         yield f"kind_{kind}", struct.pack("<BH", kind, 70 + kind) + bytes(range(0, 256, 5)) * 12
@@ -283,6 +316,7 @@ TARGETS = {
     "gathered": gathereds,
     "qsgd": qsgds,
     "codec": codecs,
+    "coded": coded_entries,
     "control": controls,
     "collective": collectives,
     "rounds": rounds,

@@ -7,17 +7,37 @@
 #include <spar/core/error.hpp>
 #include <spar/storage/named_codec.hpp>
 
-#include <algorithm>
-#include <array>
+#include <string>
+#include <string_view>
 
 namespace spar::perf {
 
+namespace {
+
+/// Whether `word` is one of the words of `text`.
+bool is_in(const std::string& word, std::string_view text) {
+  return (" " + std::string(text) + " ").find(" " + word + " ") != std::string::npos;
+}
+
+} // namespace
+
 std::optional<compressed_name> parse_compressed(const std::string& name) {
-  constexpr std::array algorithms{"dense", "ring", "rec_doubling", "flexreduce", "dsar_split"};
   const auto plus = name.find('+');
   if (plus == std::string::npos) return std::nullopt;
   compressed_name found{name.substr(0, plus), name.substr(plus + 1)};
-  if (std::find(algorithms.begin(), algorithms.end(), found.algorithm) == algorithms.end()) return std::nullopt;
+  if (!is_in(found.algorithm, compressed_names) && !is_in(found.algorithm, coded_names)) return std::nullopt;
+  if (found.codes_streams()) {
+    if (!is_in(found.codec, stream_codec_names)) {
+      throw usage_error(name + ": unknown code for streams; expected one of " + std::string(stream_codec_names));
+    }
+    if (!is_in(found.algorithm, coded_names)) {
+      throw usage_error(name + ": coded is for streams, so only with one of " + std::string(coded_names));
+    }
+    return found;
+  }
+  if (!is_in(found.algorithm, compressed_names)) {
+    throw usage_error(name + ": a codec for vectors is only for " + std::string(compressed_names));
+  }
   constexpr std::string_view by_message = "+p2p";
   if (found.codec.ends_with(by_message)) {
     found.codec.resize(found.codec.size() - by_message.size());

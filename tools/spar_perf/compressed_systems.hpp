@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Registers compressed allreduces with any codec (Zhou et al.).
+// Registers allreduces with any block codec (Zhou et al.), and sparse systems with the code for streams.
 #pragma once
 
 #include "compressed_name.hpp"
@@ -7,6 +7,7 @@
 #include "systems.hpp"
 
 #include <spar/collective/compressed/p2p_compressed.hpp>
+#include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/flexreduce.hpp>
 
@@ -18,6 +19,26 @@
 #include <utility>
 
 namespace spar::perf {
+
+/// Adds the sparse system `its` with the stream codec `code`.
+template <class Registry, class Codec>
+void register_coded(Registry& all, const std::string& name, const compressed_name& its, const Codec& code) {
+  using spar::compose;
+  const options& o = all.given();
+  const std::uint64_t k = all.k();
+  const spar::selector::threshold_reuse select{
+      .k = k, .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
+  const spar::balanced_owners owners{.tau = o.tau};
+  if (its.algorithm == "gtopk")
+    return all.add_feedback(name, compose(spar::selector::exact_topk{.k = k}, code, spar::tree_of_topk{}));
+  if (its.algorithm == "ok_topk") return all.add_feedback(name, compose(select, code, owners));
+  if (its.algorithm == "sparcml") all.add_streams(name, compose(code, spar::cheapest{}));
+  if (its.algorithm == "ssar_split") all.add_streams(name, compose(code, spar::ssar_split{}));
+  if (its.algorithm == "rec_doubling") all.add_streams(name, compose(code, spar::recursive_doubling{}));
+  // No algorithm encodes a contribution more often than P + 2 times, each time with half a unit in the eighth place.
+  const double encodings = all.topology().ranks() + 2;
+  if constexpr (!Codec::exact) all.is_lossy(std::pow(1 + 0x1p-8, encodings) - 1, true);
+}
 
 /// Adds the compressed systems that `--systems` names, also inside partial systems. Throws `missing` for types for
 /// which spar_perf has no compressed systems, and `usage_error` for an unknown codec.
@@ -31,6 +52,13 @@ void register_compressed(Registry& all) {
     const std::optional<compressed_name> its = parse_compressed(name);
     if (!its) continue;
     if constexpr (has_partial<T, typename Registry::index_type>) {
+      if (its->codes_streams()) {
+        if (its->codec == "coded:bf16")
+          register_coded(all, name, *its, spar::storage::coded<7>{});
+        else
+          register_coded(all, name, *its, spar::storage::coded{.fast = its->codec == "coded:fast"});
+        continue;
+      }
       const named codec(its->codec);
       // Sets the error bound, relative to the sum of the ranks' largest values.
       const auto errs = [&](std::int64_t encodings) {

@@ -135,8 +135,9 @@ void print_lists(const spar::perf::own_systems& own) {
               std::string(spar::perf::partial_names).c_str());
   std::printf(
       "\ncompressed systems: ALGORITHM+CODEC with an ALGORITHM of %s and a CODEC of %s; append +p2p to compress each "
-      "message separately (ring and rec_doubling)",
-      std::string(spar::perf::compressed_names).c_str(), std::string(spar::perf::codec_names).c_str());
+      "message separately (ring and rec_doubling); and ALGORITHM+CODE with an ALGORITHM of %s and a CODE of %s",
+      std::string(spar::perf::compressed_names).c_str(), std::string(spar::perf::codec_names).c_str(),
+      std::string(spar::perf::coded_names).c_str(), std::string(spar::perf::stream_codec_names).c_str());
   std::printf("\npatterns:");
   for (const auto name : spar::perf::pattern_names) std::printf(" %s", std::string(name).c_str());
   std::printf("\n");

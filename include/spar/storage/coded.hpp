@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The storage `coded`, which sends the entries of sparse streams in about half the bytes of coordinates.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/storage/kernel/coded.hpp>
+#include <spar/storage/stream_codec.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace spar::storage {
+
+/// A stream codec for indices and values of which most bits are known: an index of a set of density d takes about
+/// log2(1 / d) + 1.5 bits in place of 32, and a value with a magnitude close to others 22 to 25 bits. Each 256 gaps
+/// between indices, and each 256 distances of values from the smallest or largest magnitude of the message, are in Rice
+/// code, or have equal widths if this is smaller; adjacent indices become runs. Values of types other than those of the
+/// library are copied.
+///
+/// `Mantissa` is the number of bits of the mantissa that floating-point values keep, rounded to nearest, ties to even,
+/// from 1 to 52: 7 gives the precision of bfloat16. A type with fewer bits keeps them all, and so do integers. The
+/// default preserves all values. All ranks, the sender included, continue with the rounded values, which stay finite if
+/// they were; give a residual to the call to keep the differences.
+template <unsigned Mantissa = 52>
+struct coded {
+  static_assert(Mantissa >= 1 && Mantissa <= 52, "storage::coded<Mantissa> keeps 1 to 52 bits of each mantissa");
+  static constexpr slot fills = slot::storage;
+  static constexpr std::string_view name = "coded";
+  static constexpr bool exact = Mantissa == 52; ///< whether values keep all their bits
+
+  /// Whether all blocks have numbers of equal widths: 1.5 to 4 bits more for an entry, but encoded in half and decoded
+  /// in a third of the time.
+  bool fast = false;
+
+  template <class F>
+  void options(F&& f) const {
+    f("mantissa", std::uint64_t{Mantissa}), f("fast", std::uint64_t{fast});
+  }
+  /// An estimate, for the cost model: indices that are uniformly distributed, and values of which three bits of the
+  /// exponent and all kept bits of the mantissa are unknown.
+  template <element T, index_type Index>
+  [[nodiscard]] double entry_bits(std::uint64_t n, std::uint64_t count) const noexcept {
+    const double gap = count == 0 ? 1 : static_cast<double>(n) / static_cast<double>(count);
+    const double index = std::min<double>(8 * sizeof(Index), __builtin_log2(std::max(1.0, gap)) + (fast ? 3 : 1.5));
+    if constexpr (is_floating<T>)
+      return index + kernel::detail::mantissa_digits<T> - dropped<T> + (fast ? 4.5 : 3);
+    else
+      return index + 8 * sizeof(T);
+  }
+  /// The number of entries above which n plain values take fewer bytes: a bit for each index, and all bits of the
+  /// values, are n values at 1 - 1 / (bits of a value) of n entries.
+  template <element T, index_type Index>
+  [[nodiscard]] static constexpr std::uint64_t delta(std::uint64_t n) noexcept {
+    return n - n / (8 * sizeof(T));
+  }
+  template <element T, index_type Index>
+  [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
+    return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + kernel::coded_values_bound<T>(count);
+  }
+  /// Encodes `entries`, which lie in `range`, to `out`, and returns the number of bytes.
+  template <element T, index_type Index>
+  std::size_t encode(kernel::coo_span<T, Index> entries, index_range range, std::span<std::byte> out) const noexcept {
+    const auto how = fast ? kernel::coding::fastest : kernel::coding::smallest;
+    std::byte* end = kernel::encode_indices(entries.indices, range.begin, how, out.data());
+    end = kernel::encode_values<dropped<T>>(entries.values, how, end);
+    return static_cast<std::size_t>(end - out.data());
+  }
+  /// Decodes the entries in the bytes `in` to `to`. Throws `corrupt_message` if the bytes do not contain exactly as
+  /// many entries as `to` has room for, with indices that ascend within `range`.
+  template <element T, index_type Index>
+  static void decode(std::span<const std::byte> in, index_range range, entry_room<T, Index> to) {
+    if (in.empty() && to.indices.empty()) return;
+    const std::byte* const end = in.data() + in.size();
+    const std::byte* at = kernel::decode_indices(in.data(), end, range, to.indices);
+    if (at == nullptr) reject("indices", in.size(), range, to.indices.size());
+    at = kernel::decode_values<dropped<T>>(at, end, to.values);
+    if (at != end) reject("values", in.size(), range, to.indices.size());
+  }
+
+ private:
+  template <class T>
+  static constexpr unsigned dropped =
+      is_floating<T> && kernel::detail::mantissa_digits<T> > Mantissa ? kernel::detail::mantissa_digits<T> - Mantissa
+                                                                      : 0;
+
+  [[noreturn]] static void reject(const char* what, std::size_t bytes, index_range range, std::size_t count) {
+    raise<corrupt_message>({"the ", what, " in a coded stream of ", count, " entries in ", bytes,
+                            " bytes are malformed; expected indices from ", range.begin, " to ", range.end, " - 1"});
+  }
+};
+
+} // namespace spar::storage

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rice codes of blocks of unsigned numbers (Rice and Plaunt, IEEE Transactions on Communication Technology, 1971), and
+// blocks of numbers of equal width. The numbers of a block lie side by side in the lanes of 16-byte vectors (Lemire and
+// Boytsov, Software: Practice and Experience, 2015), so that packing needs only shifts and works on every processor.
+#pragma once
+
+#include <spar/core/util/algobase.hpp>
+#include <spar/storage/kernel/bits.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace spar::kernel {
+
+/// The number of numbers in a block; the last block of an array may be shorter.
+inline constexpr std::size_t rice_block = 256;
+
+/// Memory for the numbers of one block.
+template <class U>
+struct alignas(16) rice_numbers : std::array<U, rice_block> {};
+
+/// How small a block becomes.
+enum class coding : std::uint8_t {
+  smallest, ///< Rice code or equal width, whichever is smaller
+  fastest   ///< equal width, which takes a third of the time of the Rice code
+};
+
+/// An upper bound on the bytes of `count` encoded numbers of type U, all blocks together. A block takes at most one
+/// byte more than its numbers take in memory; the encoder may also write to the next 16 bytes.
+template <class U>
+constexpr std::size_t rice_bound(std::size_t count) noexcept {
+  return count * sizeof(U) + (count + rice_block - 1) / rice_block + 16;
+}
+
+namespace detail {
+
+template <class U>
+struct vector_of {
+  typedef U type __attribute__((vector_size(16))); // NOLINT(modernize-use-using): g++ rejects the attribute in `using`
+};
+template <class U>
+using vector = typename vector_of<U>::type;
+
+template <class U>
+inline constexpr unsigned lanes = 16 / sizeof(U);
+template <class U>
+inline constexpr unsigned digits = std::numeric_limits<U>::digits;
+
+template <class V>
+[[gnu::always_inline]] inline V load(const void* from) {
+  V value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class V>
+[[gnu::always_inline]] inline void store(void* to, V value) {
+  std::memcpy(to, &value, sizeof value);
+}
+template <class U>
+constexpr U low_bits(unsigned bits) {
+  return bits == digits<U> ? ~U{} : static_cast<U>((U{1} << bits) - 1);
+}
+
+/// Packs the low `bits` bits of each number of a whole block. Writes 32 * bits bytes.
+template <class U>
+std::byte* pack_block(const U* __restrict x, unsigned bits, std::byte* __restrict out) {
+  if (bits == 0) return out;
+  const U mask = low_bits<U>(bits);
+  vector<U> word{};
+  unsigned fill = 0;
+  for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
+    const vector<U> v = load<vector<U>>(x + e) & mask;
+    word |= v << fill;
+    fill += bits;
+    if (fill >= digits<U>) {
+      store(out, word);
+      out += 16;
+      fill -= digits<U>;
+      word = fill == 0 ? vector<U>{} : v >> (bits - fill);
+    }
+  }
+  return out;
+}
+
+/// Reverses `pack_block`. Reads the 32 * bits bytes, and up to 16 bytes beyond them.
+template <class U>
+void unpack_block(const std::byte* __restrict in, unsigned bits, U* __restrict x) {
+  if (bits == 0) {
+    std::memset(x, 0, rice_block * sizeof(U));
+    return;
+  }
+  const U mask = low_bits<U>(bits);
+  unsigned at = 0; // the bit of each lane at which the next number begins
+  for (std::size_t e = 0; e < rice_block; e += lanes<U>, at += bits) {
+    const std::byte* const from = in + at / digits<U> * 16;
+    const unsigned shift = at % digits<U>;
+    const vector<U> low = load<vector<U>>(from) >> shift;
+    const vector<U> high = load<vector<U>>(from + 16) << 1 << (digits<U> - 1 - shift); // no shift by `digits`
+    store(x + e, (low | high) & mask);
+  }
+}
+
+/// Packs the low `bits` bits of `count` numbers one after another. Writes `packed_bytes(count, bits)` bytes, and up to
+/// 16 bytes beyond them.
+template <class U>
+std::byte* pack_rest(const U* __restrict x, std::size_t count, unsigned bits, std::byte* __restrict out) {
+  std::memset(out, 0, (count * bits + 7) / 8 + 16);
+  for (std::size_t e = 0, at = 0; e < count; ++e, at += bits) {
+    const std::uint64_t number = x[e] & low_bits<U>(bits);
+    std::byte* const to = out + at / 8;
+    const unsigned shift = at % 8;
+    store(to, load<std::uint64_t>(to) | number << shift);
+    if (bits + shift > 64) to[8] = static_cast<std::byte>(number >> (64 - shift));
+  }
+  return out + (count * bits + 7) / 8;
+}
+
+/// Reverses `pack_rest`. Reads up to 16 bytes beyond the packed numbers.
+template <class U>
+void unpack_rest(const std::byte* __restrict in, std::size_t count, unsigned bits, U* __restrict x) {
+  for (std::size_t e = 0, at = 0; e < count; ++e, at += bits) {
+    const std::byte* const from = in + at / 8;
+    const unsigned shift = at % 8;
+    std::uint64_t number = load<std::uint64_t>(from) >> shift;
+    if (bits + shift > 64) number |= static_cast<std::uint64_t>(from[8]) << (64 - shift);
+    x[e] = static_cast<U>(number) & low_bits<U>(bits);
+  }
+}
+
+/// The most words of a block's unary part. The quotients of a block add up to at most 2.1 times its numbers.
+inline constexpr std::size_t unary_words = 16;
+
+/// Writes each number, shifted right by `bits`, in unary: as many zeros, and a one. Writes whole words of 64 bits;
+/// returns the end of the last byte with a one.
+template <class U>
+std::byte* write_unary(const U* __restrict x, std::size_t count, unsigned bits, std::byte* __restrict out) {
+  std::uint64_t word = 0, at = 0;
+  for (std::size_t e = 0; e < count; ++e) {
+    at += x[e] >> bits;
+    for (; at >= 64; at -= 64, word = 0, out += 8) store(out, word);
+    word |= std::uint64_t{1} << at;
+    ++at;
+  }
+  store(out, word);
+  return out + (at + 7) / 8;
+}
+
+/// Reads `count` unary numbers from the bytes between `in` and `end`, and adds each, shifted left by `bits`, to the
+/// number in x. Returns the end of the last byte with a one, or nullptr if the bytes end before.
+template <class U>
+const std::byte* add_unary(const std::byte* in, const std::byte* end, std::size_t count, unsigned bits,
+                           U* __restrict x) {
+  std::array<std::uint64_t, unary_words> words;
+  std::size_t filled = 0, ones = 0;
+  while (ones < count) {
+    const std::byte* const at = in + 8 * filled;
+    if (at >= end || filled == unary_words) return nullptr;
+    std::uint64_t word = 0;
+    if (end - at >= 8)
+      word = load<std::uint64_t>(at);
+    else
+      std::memcpy(&word, at, static_cast<std::size_t>(end - at));
+    words[filled++] = word;
+    ones += popcount(word);
+  }
+  std::array<std::uint16_t, 8 + position_room> room;
+  std::uint16_t* const position = room.data() + 8;
+  std::uint16_t* const before = position - 1; // the position of the one before
+  before[0] = std::uint16_t(-1);
+  (void)bit_positions(words.data(), filled, position);
+  const auto add = [&](std::size_t numbers) __attribute__((always_inline)) {
+    for (std::size_t e = 0; e < numbers; ++e) {
+      const auto quotient = static_cast<std::uint16_t>(position[e] - before[e] - 1);
+      x[e] = static_cast<U>(x[e] + (static_cast<U>(quotient) << bits));
+    }
+  };
+  count == rice_block ? add(rice_block) : add(count); // a loop of a known length is vectorised at -O2
+  return in + position[count - 1] / 8 + 1;
+}
+
+/// The sum of the numbers of a block, and the union of their bits.
+template <class U>
+struct number_totals {
+  double sum;
+  U any;
+};
+template <class U>
+number_totals<U> totals_of(const U* x) {
+  constexpr unsigned half = digits<U> / 2;
+  vector<U> any{}, low{}, high{}; // sums of the halves of 256 numbers do not overflow
+  for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
+    const auto v = load<vector<U>>(x + e);
+    any |= v;
+    low += v & low_bits<U>(half);
+    high += v >> half;
+  }
+  number_totals<U> total{};
+  for (unsigned e = 0; e < lanes<U>; ++e) {
+    total.any |= any[e];
+    total.sum += static_cast<double>(low[e]) + static_cast<double>(high[e]) * static_cast<double>(U{1} << half);
+  }
+  return total;
+}
+/// The sum of the numbers of a block, each shifted right by `bits`.
+template <class U>
+std::uint64_t sum_of_quotients(const U* x, unsigned bits) {
+  vector<U> sum{};
+  for (std::size_t e = 0; e < rice_block; e += lanes<U>) sum += load<vector<U>>(x + e) >> bits;
+  std::uint64_t total = 0;
+  for (unsigned e = 0; e < lanes<U>; ++e) total += sum[e];
+  return total;
+}
+
+inline constexpr unsigned is_rice = 0x80; // in the first byte of a block, whose other bits are the number of low bits
+
+} // namespace detail
+
+/// Encodes the first `count` numbers of a block; the others must be 0. Returns the end of the encoded bytes; see
+/// `rice_bound` for the room that the encoder needs.
+///
+/// Layout: a byte with the number l of low bits and, in its highest bit, whether a unary part follows; the low bits of
+/// the numbers, 32 l bytes in lanes for a whole block, ceil(count l / 8) bytes one after another for a shorter one; the
+/// unary part in whole bytes, which contains, for each number, as many zeros as its other bits say, and a one.
+template <class U>
+std::byte* encode_numbers(const rice_numbers<U>& x, std::size_t count, coding how, std::byte* out) {
+  const auto total = detail::totals_of(x.data());
+  const auto width = static_cast<unsigned>(std::bit_width(total.any));
+  unsigned bits = width, unary = 0;
+  if (how == coding::smallest) {
+    // The best l for numbers with a geometric distribution of this mean.
+    const double mean = total.sum / static_cast<double>(count);
+    const auto low = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(0.4812 * (mean + 0.5))));
+    if (low < width) {
+      const auto ones = static_cast<std::size_t>(detail::sum_of_quotients(x.data(), low)) + count;
+      if ((count * low + 7) / 8 + (ones + 7) / 8 < (count * width + 7) / 8) bits = low, unary = detail::is_rice;
+    }
+  }
+  *out++ = static_cast<std::byte>(bits | unary);
+  out = count == rice_block ? detail::pack_block(x.data(), bits, out) : detail::pack_rest(x.data(), count, bits, out);
+  return unary == 0 ? out : detail::write_unary(x.data(), count, bits, out);
+}
+
+/// Decodes the first `count` numbers of a block, and writes anything to the others. Returns the end of their encoding,
+/// which begins at `in`, or nullptr if the bytes from `in` to `end` are no such block.
+template <class U>
+const std::byte* decode_numbers(const std::byte* in, const std::byte* end, std::size_t count, rice_numbers<U>& x) {
+  if (in == end) return nullptr;
+  const auto head = static_cast<unsigned>(*in++);
+  const unsigned bits = head & ~detail::is_rice;
+  const std::size_t bytes = (count * bits + 7) / 8, left = static_cast<std::size_t>(end - in);
+  if (bits > detail::digits<U> || bytes > left) return nullptr;
+  const std::byte* low = in;
+  std::array<std::byte, rice_block * sizeof(U) + 16> copy;
+  if (left < bytes + 16) { // unpacking reads beyond the packed numbers
+    std::memcpy(copy.data(), in, bytes);
+    low = copy.data();
+  }
+  count == rice_block ? detail::unpack_block(low, bits, x.data()) : detail::unpack_rest(low, count, bits, x.data());
+  if ((head & detail::is_rice) == 0) return in + bytes;
+  return bits == detail::digits<U> ? nullptr : detail::add_unary(in + bytes, end, count, bits, x.data());
+}
+
+} // namespace spar::kernel
