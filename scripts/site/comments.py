@@ -15,6 +15,7 @@ the functions that each function calls (CALLS: Doxyfile.calls).
 
 --self-test checks that each omission is found."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -33,6 +34,10 @@ PROTOCOL = {"x", "mine", "over", "store", "residual", "root", "absent"}
 
 CALL_ERRORS = "call_errors"
 SOURCE = re.compile(r"\b(19|20)\d\d\b|\b(section|algorithm|figure)s? [0-9IVX]")
+# Calls, many of which doxygen does not see: detail::f, detail::class{} and kernel::class<T>::f; and f(...) or f<T>(...)
+# of the own class or an internal namespace around it.
+QUALIFIED = re.compile(r"\b(?:detail|kernel)::(\w+)(?:<[\w:, ]*>)?(?:::(?:template )?(\w+))?")
+PLAIN = re.compile(r"(?<![\w.:>])(\w+)(?:<[\w:, ]+>)?\(")
 THROWN = re.compile(r"\braise<(\w+)>\(|\bthrow (?:\w+::)*(\w+)\(")
 INTERNAL = re.compile(r"\b(detail|kernel|(?!decorated|observing)\w+_port)::")
 
@@ -60,22 +65,25 @@ class Function:
     """A function in doxygen's XML."""
 
     def __init__(self, compound, member):
-        self.scope, self.name = compound.findtext("compoundname"), member.findtext("name")
+        self.scope, self.name = re.sub(" *<.*", "", compound.findtext("compoundname")), member.findtext("name")
         self.compound, self.member, self.location = compound, member, member.find("location")
         self.place = f"{self.location.get('file')}:{self.location.get('line')}"
         self.public = member.get("prot") == "public"
+        self.throws_nothing = re.search(r"\bnoexcept\b(?!\()", member.findtext("argsstring") or "") is not None
         self.arguments = member.findtext("argsstring") or ""
         types = member.findall("param/type") + member.findall("templateparamlist/param/type")
         self.types = {word for one in types for word in re.findall(r"\w+", "".join(one.itertext()))}
         self.calls = [reference.get("refid") for reference in member.findall("references")]
 
-    def thrown(self, root):
-        """The types of the exceptions that the body throws."""
+    def body(self, root):
+        """The text of the definition, without comments."""
         begin, end = (int(self.location.get(key, -1)) for key in ("bodystart", "bodyend"))
-        if begin < 0:
-            return set()
-        body = "\n".join(tree.code((root / self.location.get("bodyfile")).read_text()).split("\n")[begin - 1 : end])
-        return {raised or thrown for raised, thrown in THROWN.findall(body)}
+        return "\n".join(lines_of(root / self.location.get("bodyfile"))[begin - 1 : end]) if begin > 0 else ""
+
+
+@functools.cache
+def lines_of(file):
+    return tree.code(file.read_text(encoding="utf-8")).split("\n")
 
 
 def compounds(folder):
@@ -110,16 +118,49 @@ def parameter_faults(function, shared):
             yield f"the comment of {function.name} does not name `{called}`"
 
 
+class Graph:
+    """What each function throws and calls."""
+
+    def __init__(self, everything, root):
+        self.everything, self.root = everything, root
+        self.by_name = {}  # scope, or its last part, and name: identifiers
+        for identifier, function in everything.items():
+            for scope in {function.scope, function.scope.split("::")[-1]}:
+                self.by_name.setdefault((scope, function.name), []).append(identifier)
+
+    @functools.cache
+    def thrown(self, identifier):
+        """The types of the exceptions that the body throws."""
+        if self.everything[identifier].throws_nothing:
+            return set()
+        body = self.everything[identifier].body(self.root)
+        return {raised or thrown for raised, thrown in THROWN.findall(body)}
+
+    @functools.cache
+    def called(self, identifier):
+        """The identifiers of the functions that the body calls."""
+        function = self.everything[identifier]
+        if function.throws_nothing:
+            return []
+        body = function.body(self.root)
+        names = []
+        for name, member in QUALIFIED.findall(body):
+            if member:
+                names.append((name, member))
+            else:
+                names += [("detail", name), ("kernel", name), (name, "operator()"), (name, name)]
+        parts = function.scope.split("::")
+        for end in range(2, len(parts) + 1):  # not in spar, whose functions doxygen sees
+            names += [("::".join(parts[:end]), name) for name in PLAIN.findall(body) if name != function.name]
+        found = [called for called in function.calls if called in self.everything]
+        return found + [called for name in names for called in self.by_name.get(name, [])]
+
+
 def error_faults(public, everything, about, root):
     """(place, sentence) for each error without a mention. `about` has the text of each compound of the reference."""
     documented = {function.place: function for function in public.values() if function.public}
     carriers = {name.split("::")[-1] for name, compound in about.items() if refers_to_call_errors(compound)}
-    thrown = {}  # identifier: the types that the body throws
-
-    def throws(identifier):
-        if identifier not in thrown:
-            thrown[identifier] = everything[identifier].thrown(root)
-        return thrown[identifier]
+    graph = Graph(everything, root)
 
     def covered(function):
         """Whether a reader of the comment is led to the errors of calls."""
@@ -138,16 +179,16 @@ def error_faults(public, everything, about, root):
             continue
         types, makes_calls, seen, todo = {}, "", {first}, [(first, "")]
         for identifier, way in todo:  # grows while it is read
-            for kind in throws(identifier):
+            for kind in graph.thrown(identifier):
                 types.setdefault(kind, way)
-            for called in everything[identifier].calls:
-                if called not in everything or called in seen:
+            for called in graph.called(identifier):
+                if called in seen:
                     continue
                 seen.add(called)
                 other = documented.get(everything[called].place)
                 if not other:
                     todo.append((called, f"{way} by {everything[called].name}"))
-                elif covered(other) and "noexcept" not in other.arguments:
+                elif covered(other) and not other.throws_nothing:
                     makes_calls = makes_calls or f"{way} by {other.name}"
         text = prose(function.member)
         if "This is an overloaded member function" in text:
@@ -221,6 +262,7 @@ namespace detail {
 inline void lowest() { raise<own>({"no"}); }
 } // namespace detail
 inline void low() { detail::lowest(); }
+template <class T> void typed() { low(); }
 } // namespace kernel
 /// Sends `x`.
 template <communicates Net>
@@ -236,6 +278,8 @@ class good {
   /// Throws `own`.
   void first() { kernel::low(); }
   void first(int) { kernel::low(); }
+  /// Ignores errors.
+  void safe() noexcept { kernel::low(); }
   /// The last function.
   void last() {}
   /// Called by `call`.
@@ -288,6 +332,8 @@ def self_test():
     yield one("comment of run does not name `own`", ("Throws `own` if `x` is 0, and", "If `x` is 0, throws"))
     yield one("comment of last does not name `own`, which it throws", ("last() {}", 'last() { raise<own>({"no"}); }'))
     yield one("comment of last does not name `own`, which it throws by hidden", ("last() {}", "last() { hidden(); }"))
+    yield one("comment of last does not name `own`, which it throws by typed",
+              ("last() {}", "last() { kernel::typed<int>(); }"))
     yield one("comment of run, which makes calls by call, does not refer", (", and the \\ref call_errors", ""))
     yield one("comment of call does not name `peer`", pages=PAGES.replace("peer", "other"))
     yield one("spar::good and that of its header name no source", ("(Knuth 1973)", ""))

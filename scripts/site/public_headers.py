@@ -93,8 +93,8 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void own_state\(F&& ## Calls `f(member)` for each member that may differ between ranks.
     \bencoded_bytes\(std::size_t ## The size of the encoding of `count` values, in bytes.
     \bcarries\(std::span ## Whether the codec can encode these `values`; others are sent without encoding.
-    void encode\(std::span ## Encodes `values` to `out`, which must have room; `position` may affect the rounding.
-    void decode\(std::span<const std::byte> in, std::span<T> ## Decodes the bytes `in` to the values `out`.
+    void encode\(std::span ## Encodes `values` at `position` to `out`. Throws `invalid_argument` if `out` is too short.
+    decode\(.* in, std::span<T> ## Decodes `in` to the values `out`. Throws `invalid_argument` if `in` is too short.
     \brelative_error\(\) ## The largest error of a value, divided by the largest magnitude rounded with it.
     double cost\(\) ## The time to encode or decode a value, as a multiple of gamma_dense.
     double entry_bits\( ## The expected number of bits per entry, for the model of the costs.
