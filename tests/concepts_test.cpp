@@ -88,7 +88,7 @@ struct network {
     requires(Is == defect::receive_with_a_result);
   void post(const spar::control_message&, spar::rank_t)
     requires(Is != defect::no_post);
-  void await(spar::detail::operation_record&, std::coroutine_handle<>)
+  void await(spar::operation_record&, std::coroutine_handle<>)
     requires(Is != defect::no_await);
   void progress(bool)
     requires(Is != defect::no_progress);

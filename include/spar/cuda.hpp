@@ -23,8 +23,10 @@ namespace spar {
 template <communicates Net>
 class staged {
  public:
+  /// Prepares the rank `net`.
   explicit staged(Net& net) : net_(&net) {}
 
+  /// The rank.
   [[nodiscard]] Net& net() const noexcept { return *net_; }
 
   /// Calls `f(values)` with a copy of the values of `x` in host memory, and then starts to copy the values back, in the
@@ -61,7 +63,8 @@ class staged {
   detail::pinned_memory pinned_;
 };
 
-/// Reduces values in device memory in place, like `allreduce(net, values, ...)` with the same further arguments.
+/// Reduces the values `x` in device memory in place by `on`, like `allreduce(net, values, ...)` with the same further
+/// arguments `rest`. Throws the errors of `staged::on_host`.
 template <communicates Net, element T, class... Rest>
 void allreduce(staged<Net>& on, device_span<T> x, Rest&&... rest) {
   on.on_host(x, [&](std::span<T> values) { allreduce(on.net(), values, std::forward<Rest>(rest)...); });

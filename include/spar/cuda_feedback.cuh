@@ -115,7 +115,8 @@ class device_feedback {
   [[nodiscard]] const report_type& report() const noexcept { return report_; }
 
   /// Returns the residual and the state as bytes, from which another run with the same number of ranks can resume, also
-  /// with `error_feedback` around the same composition. Waits for the work of the last call.
+  /// with `error_feedback` around the same composition. Waits for the work of the last call. Throws `cuda_error` if
+  /// CUDA fails.
   [[nodiscard]] std::vector<std::byte> save() const {
     std::vector<T> residual(static_cast<std::size_t>(length_));
     entries_.wait();
@@ -123,8 +124,8 @@ class device_feedback {
     return detail::save_reducer<T>(algorithm_, state_, residual);
   }
   /// Restores a residual and a state that `save`, also of `error_feedback`, returned. Waits for the work of the last
-  /// call. Throws `invalid_argument`, and changes nothing, if `saved` is damaged or comes from a different value type,
-  /// selector, storage, topology or schedule.
+  /// call. Throws `invalid_argument` if `saved` is damaged or comes from a different value type, selector, storage,
+  /// topology or schedule, and `cuda_error` if CUDA fails; the residual and the state then stay as they were.
   void load(std::span<const std::byte> saved) {
     state loaded = state_;
     const std::vector<T> residual = detail::load_reducer<T>(algorithm_, loaded, saved);

@@ -87,7 +87,7 @@ template <class Port>
 class [[nodiscard]] pending_on_device {
  public:
   /// Called by `start_allreduce`: the handle of `call`, whose work `order` puts into the user's stream.
-  pending_on_device(detail::call_on_device<Port> order, detail::pending_call<Port, void> call) noexcept
+  pending_on_device(detail::call_on_device<Port> order, pending_call<Port, void> call) noexcept
       : order_(order), call_(std::move(call)) {}
   /// Takes over the call of `other`.
   pending_on_device(pending_on_device&& other) noexcept
@@ -115,7 +115,7 @@ class [[nodiscard]] pending_on_device {
 
  private:
   detail::call_on_device<Port> order_;
-  detail::pending_call<Port, void> call_;
+  pending_call<Port, void> call_;
   bool waited_ = false;
 };
 
@@ -142,7 +142,8 @@ class on_device {
 
   /// The transport on which calls run.
   [[nodiscard]] port_type& transport() noexcept { return port_; } // not `port()`: this is no communicator
-  /// Begins a call on `x`; refuses what no device can run.
+  /// Begins a call on `x`; does not compile for what no device can run. Throws `invalid_argument` if `x` is not in
+  /// memory of the current device, or if the communicator has a progress thread, and `cuda_error` if CUDA fails.
   template <class Given, element T>
   [[nodiscard]] detail::call_on_device<port_type> begin(device_span<T> x) {
     using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
@@ -159,6 +160,9 @@ class on_device {
     return {port_, x.stream};
   }
   /// Begins a call on the stream `mine`, whose entries are in device memory, after the work in the CUDA stream `user`.
+  /// Throws `invalid_argument` if `mine` is malformed or not in memory of the current device, or if the communicator
+  /// has a progress thread; `cuda_error` if CUDA fails; and the \ref call_errors, because the rank makes progress on
+  /// its other calls while it waits for the device.
   template <class Given, element T, index_type Index>
   [[nodiscard]] detail::call_on_device<port_type> begin(const stream_view<T, Index>& mine, cudaStream_t user) {
     using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """public_headers.py FOLDER: copies the public headers to a folder, for doxygen, without what is not public.
 
-Left out, line by line, are namespaces `detail` and `kernel`, private members, and the ports of transports. The comment
-at the head of a header becomes the description of the file. Members that a concept requires of every part of a
-composition or of every codec get one standard comment, unless they have their own."""
+Left out, line by line, are namespaces `detail` and `kernel`, private members, and the ports of transports, except base
+classes. The comment at the head of a header becomes the description of the file. Members that a concept requires of
+every part of a composition, of every codec or of every transport get one standard comment, unless they have their
+own."""
 
 import re
 import sys
@@ -27,13 +28,21 @@ INTERNAL = """
     collective/topk/global_threshold.hpp
     collective/tree/compressed_flex.hpp
     collective/tree/flex_
-    collective/wire/
+    collective/wire/block_coder.hpp
+    collective/wire/encode_pipeline.hpp
+    collective/wire/encoded_parts.hpp
     core/host_device.hpp
     core/memory/fixed_vector.hpp
     core/memory/link.hpp
     core/memory/record_queue.hpp
     core/memory/slab.hpp
-    core/util/
+    core/util/algobase.hpp
+    core/util/bounded_text.hpp
+    core/util/crc32c.hpp
+    core/util/fnv1a.hpp
+    core/util/parallel.hpp
+    core/util/splitmix.hpp
+    core/util/thread.hpp
     cuda/array.hpp
     cuda/call.hpp
     cuda/feedback/
@@ -42,27 +51,18 @@ INTERNAL = """
     cuda/recycled.hpp
     cuda/stream.hpp
     cuda/values/
-    runtime/endpoint
-    runtime/messages/
-    runtime/operation.hpp
+    runtime/endpoint/
+    runtime/messages/control_subscribers.hpp
+    runtime/messages/control_text.hpp
     runtime/peer_query.hpp
-    runtime/progress.hpp
-    runtime/tasks/forwarding_awaiter.hpp
-    runtime/tasks/operation_record.hpp
     runtime/tasks/rank_mutex.hpp
-    runtime/tasks/scheduler.hpp
     runtime/tasks/wait_list.hpp
     storage/concatenate.hpp
     storage/kernel/
-    storage/merge.hpp
-    storage/wire.hpp
-    transport/decorator.hpp
-    transport/in_process/
     transport/mpi/check.hpp
     transport/mpi/communicator.hpp
     transport/mpi/control.hpp
     transport/mpi/device_memory.hpp
-    transport/mpi/envelope.hpp
     transport/mpi/port.hpp
     transport/mpi/wait_set.hpp
     transport/nccl/agreement.hpp
@@ -78,8 +78,9 @@ INTERNAL = """
     transport/sim/port.hpp
 """.split()
 
-# What every part has (CONTRIBUTING.md, "Parts of a composition"), and what every codec has (storage/codec.hpp,
-# storage/stream_codec.hpp): a pattern of the declaration, and the comment.
+# What every part has (CONTRIBUTING.md, "Parts of a composition"), what every codec has (storage/codec.hpp,
+# storage/stream_codec.hpp), and what every transport has (runtime/transport_concept.hpp): a pattern of the declaration,
+# and the comment.
 STANDARD = [line.strip().split(" ## ") for line in r"""
     slot fills = ## The slot of a composition that this part fills.
     string_view name = ## The name in errors and reports, equal on all ranks.
@@ -92,23 +93,34 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void own_state\(F&& ## Calls `f(member)` for each member that may differ between ranks.
     \bencoded_bytes\(std::size_t ## The size of the encoding of `count` values, in bytes.
     \bcarries\(std::span ## Whether the codec can encode these `values`; others are sent without encoding.
-    void encode\(std::span ## Encodes `values` to `out`, which must have room; `position` may affect the rounding.
-    void decode\(std::span<const std::byte> in, std::span<T> ## Decodes the bytes `in` to the values `out`.
+    void encode\(std::span ## Encodes `values` at `position` to `out`. Throws `invalid_argument` if `out` is too short.
+    decode\(.* in, std::span<T> ## Decodes `in` to the values `out`. Throws `invalid_argument` if `in` is too short.
     \brelative_error\(\) ## The largest error of a value, divided by the largest magnitude rounded with it.
     double cost\(\) ## The time to encode or decode a value, as a multiple of gamma_dense.
     double entry_bits\( ## The expected number of bits per entry, for the model of the costs.
     \bneutral\(\) ## The neutral element, which leaves the other operand unchanged.
     T operator\(\)\(T a, T b\) ## The result for the values `a` and `b`.
-    > operator\(\)\(std::span<T> x, pool& memory ## Moves selected entries from `x` to a stream; `x` keeps the residual.
+    \)\(std::span<T> x, pool& memory ## Moves entries from `x` to a stream. Throws `invalid_argument` like `validate`.
     task<.*> operator\(\)\(channel<Net> net ## The coroutine of one call on one rank (see collective/algorithm.hpp).
     void operator\(\)\(Args&&\.\.\.\) && = delete ## Deleted: the algorithm must outlive its coroutine.
     \(const \w+&\) = delete ## Not copyable.
+    \brank_t rank\(\) const ## The number of this rank, from 0.
+    \brank_t size\(\) const ## The number of ranks.
+    \bscheduler& scheduler\(\) ## The queue of the coroutines that are ready to run on this rank.
+    \bpool& memory\(\) const ## The rank's pool.
+    \bendpoint& node\(\) ## The state of the rank.
+    \bdouble now\(\) ## Seconds since an arbitrary start.
+    void compute\(std::uint64_t entries\) ## Reports local work on `entries` entries.
+    void progress\(bool block\) ## Completes operations and resumes coroutines; if `block`, waits for an operation.
+    void post\(const control_message& note ## Sends the control message `note` to the rank `peer`.
+    void await\(operation_record& r ## Resumes the coroutine `waiting` when the operation `r` has ended.
     \sawait_(ready|suspend|resume)\( ## Part of the interface of awaitable types, for `co_await`.
 """.strip().split("\n")]
 
 COMMENT = re.compile(r"\s*///|\s*// ")
-LEFT_OUT = re.compile(r"namespace (spar::)?(detail|kernel|storage::detail|selector::detail) \{")
-PORT = re.compile(r"(\[\[[\w:]+\]\] )?(class|struct) \w+_port\b|[\w:<>, \[\]]*\b(\w+_port(<\w+>)?|detail::\w+)::")
+LEFT_OUT = re.compile(r"(namespace (spar::)?(detail|kernel|storage::detail|selector::detail)) \{")
+PORT = re.compile(r"(?! )((\[\[[\w:]+\]\] )?(class|struct) (?!decorated|observing)\w+_port\b|"
+                  r"[\w:<>, \[\]]*\b(\w+_port(<\w+>)?|detail::\w+)::)")
 
 
 def without_internals(lines):
@@ -116,13 +128,12 @@ def without_internals(lines):
     out, start, skipping, private = [], 0, None, None
     for number, line in enumerate(lines):
         if skipping:
-            end = line.startswith(skipping)
             out.append("")
-            if end:
+            if line.split(";")[0] == skipping:
                 skipping = None
             continue
-        if LEFT_OUT.match(line):
-            skipping = "} // namespace"
+        if left_out := LEFT_OUT.match(line):
+            skipping = f"}} // {left_out[1]}"
             out.append("")
             continue
         if not line or line.startswith(("}", "namespace", "#")):

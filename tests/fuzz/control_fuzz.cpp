@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       note.validate(node.size());
       if (note.what == spar::control_message::purpose::call) told[note.source].append(note.text.data(), note.length);
-      spar::detail::on_control_message(node, note);
+      spar::on_control_message(node, note);
     } catch (const spar::mismatch&) {
       fuzz::demand(note.what == spar::control_message::purpose::call && note.last == 1 &&
                        call.contradicts(told[note.source]),

@@ -11,7 +11,7 @@ namespace fuzz {
 /// One rank of many. Its sends are discarded, and each receive gets the next message of the input at once, under the
 /// header of the call: another header would end the call in a mismatch.
 class hostile : public spar::endpoint {
-  using ended = spar::operation<hostile, spar::detail::operation_record>;
+  using ended = spar::operation<hostile, spar::operation_record>;
 
  public:
   hostile(spar::rank_t rank, spar::rank_t size, input& in)
@@ -35,7 +35,7 @@ class hostile : public spar::endpoint {
   }
   void post(const spar::control_message&, spar::rank_t) const noexcept {}
   void progress(bool) { scheduler().run(); }
-  void abandon(spar::detail::operation_record*) {}
+  void abandon(spar::operation_record*) {}
   [[nodiscard]] spar::endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
 

@@ -125,7 +125,7 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   const auto heed = [&](std::string_view text) {
-    spar::detail::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 0, text, 0));
+    spar::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 0, text, 0));
   };
   EXPECT_THROW(heed("what?"), spar::corrupt_message);
   const std::string no_call(sizeof(spar::detail::call_note), '\0'); // a rank that waits, in no call in flight
@@ -149,7 +149,7 @@ TEST(inquiry, takes_the_first_of_a_question_and_an_answer_about_its_call) {
     std::string text(sizeof(note), '\0');
     std::memcpy(text.data(), &note, sizeof(note));
     text += call;
-    spar::detail::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 1, text, 0));
+    spar::on_control_message(net.port(), spar::part_of(spar::control_message::purpose::call, 1, text, 0));
   };
   arrives(kind::differs, 6, "max\nring");
   EXPECT_FALSE(asked.answered);

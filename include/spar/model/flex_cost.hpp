@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The expected time of an allreduce by any plan (`flex_plan`) over the links of a tree.
+// The expected time of an allreduce by any plan (`flex_plan`) over the links of a tree (FlexReduce, section IV).
 #pragma once
 
 #include <spar/model/tree_cost.hpp>

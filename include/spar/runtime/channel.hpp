@@ -24,7 +24,7 @@ namespace spar {
 /// The interface through which an algorithm sends and receives the messages of one call on one rank. Coroutines take
 /// their channels by value, because a channel is small. The transport and the record of the call must outlive all
 /// copies of the channel. Messages between two ranks on one lane arrive in order. Parts of an algorithm that run at the
-/// same time must use different lanes.
+/// same time must use different lanes. A coroutine that takes a channel may throw the \ref call_errors.
 template <transport Net>
 class channel {
  public:
@@ -155,7 +155,7 @@ class channel {
 
  private:
   template <class Inner>
-  class checked_receive : public detail::forwarding_awaiter<Inner> {
+  class checked_receive : public forwarding_awaiter<Inner> {
    public:
     checked_receive(Inner inner, const channel& call, message_buffer& in, rank_t peer) noexcept
         : checked_receive::forwarding_awaiter(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}

@@ -37,7 +37,10 @@ class communicator_rank {
   [[nodiscard]] pool& memory() const noexcept { return port_.memory(); }
 
   /// Advances the calls in flight. If `block` is true, `progress` waits until an operation may have ended; otherwise it
-  /// returns at once. A program that waits for a call need not call `progress`, because waiting makes progress.
+  /// returns at once. A program that waits for a call need not call `progress`, because waiting makes progress. Errors
+  /// of calls appear where a program waits for the call. `progress` itself throws `transport_error` if a function of
+  /// MPI fails, `deadlock` if it would wait although nothing is in flight, and in the simulator `error` if it would
+  /// block.
   void progress(bool block) {
     const detail::rank_lock lock(port_.node().shared());
     port_.progress(block);
@@ -93,7 +96,8 @@ class communicator_rank {
   Port port_;
 };
 
-/// A type of objects on which collectives can be called: a communicator_rank or a transport.
+/// A type of objects on which collectives can be called: a communicator_rank or a transport. A function that takes a
+/// communicator may throw the \ref call_errors, unless it is `noexcept`.
 template <class Net>
 concept communicates = transport<Net> || requires(Net& net) {
   { net.port() } -> std::same_as<typename Net::port_type&>;

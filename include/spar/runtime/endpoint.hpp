@@ -48,6 +48,8 @@ struct peer_question {
 /// lock of the rank.
 class endpoint {
  public:
+  /// The state of the rank number `rank` of `size` ranks, which allocates from `memory`. Throws `invalid_argument` if
+  /// `size` is less than 1.
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
       : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_), failure_(rank) {
     if (size < 1) raise<invalid_argument>({"a communicator needs at least one rank, but its size is ", size});
@@ -62,11 +64,16 @@ class endpoint {
 
   // The parts of the endpoint.
 
+  /// The calls of this rank, and their statistics: see endpoint/call_table.hpp.
   [[nodiscard]] detail::call_table& calls() noexcept { return calls_; }
   [[nodiscard]] const detail::call_table& calls() const noexcept { return calls_; }
+  /// The operations that coroutines of this rank await: see endpoint/waits.hpp.
   [[nodiscard]] detail::waits& waits() noexcept { return waits_; }
   [[nodiscard]] const detail::waits& waits() const noexcept { return waits_; }
+  /// The send buffers of failed calls that peers still read; a transport calls `loans().any()`, which says whether
+  /// there are any.
   [[nodiscard]] const detail::loans& loans() const noexcept { return loans_; }
+  /// The failure of the communicator, if any: `failed_rank()`, and `raise_peer_failed()`, which throws `peer_failed`.
   [[nodiscard]] const detail::failure& failure() const noexcept { return failure_; }
   /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
   /// the communicator any more.
@@ -125,8 +132,11 @@ class endpoint {
 
   // The operations that coroutines await: see endpoint/waits.hpp.
 
-  void await(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { waits_.await(r, waiting); }
+  void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { waits_.await(r, waiting); }
+  /// Makes the longest awaited operation fail with `timeout` if its deadline has expired at the time `now`, and returns
+  /// the time of the next deadline, in seconds; `poll_waits` calls this function.
   double expire_waits(double now) { return waits_.expire(now, rank_, scheduler_); }
+  /// Makes the longest awaited operation of `call` fail with the error `why`. Returns false if `call` awaits none.
   bool fail_wait(const call_record& call, const std::exception_ptr& why) {
     return waits_.fail_one(call.sequence, why, scheduler_);
   }
@@ -138,13 +148,18 @@ class endpoint {
     const detail::rank_lock lock(rank_mutex_);
     waits_.set_deadline(seconds);
   }
+  /// The deadline in seconds (see `set_deadline`).
   [[nodiscard]] double deadline() const noexcept { return waits_.deadline(); }
 
   // Send buffers of failed calls that peers still read: see endpoint/loans.hpp.
 
+  /// For a transport that cancels a send whose buffer a peer still reads: no failed call returns before `end_loan`.
   void begin_loan() noexcept { loans_.begin(memory()); }
+  /// For a transport whose peer has finished reading a buffer that `begin_loan` has counted.
   void end_loan() noexcept { loans_.end(memory(), scheduler_); }
-  void await_loans(detail::operation_record& r, std::coroutine_handle<> waiting) noexcept { loans_.await(r, waiting); }
+  /// Resumes the coroutine `waiting` when no peer reads a buffer of a failed call any more; `r` is the record of the
+  /// wait.
+  void await_loans(operation_record& r, std::coroutine_handle<> waiting) noexcept { loans_.await(r, waiting); }
 
   // The failure of a rank: see endpoint/failure.hpp.
 
@@ -156,8 +171,9 @@ class endpoint {
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles a control message with the purpose `abort`, `name` or `round`. The caller must handle all other purposes.
-  /// Throws `corrupt_message` if the message has another purpose or invalid contents.
+  /// Handles the control message `part`, with the purpose `abort`, `name` or `round`. The caller must handle all other
+  /// purposes. Throws `corrupt_message` if the message has another purpose or invalid contents, and `invalid_argument`
+  /// if it names a collective and 2048 names are in use.
   [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
@@ -186,16 +202,19 @@ class endpoint {
     const detail::rank_lock lock(rank_mutex_);
     checksums_ = on;
   }
+  /// Whether checksums are on.
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
   /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
   [[nodiscard]] const network_model& network() const noexcept { return network_; }
+  /// Sets the network model to `network`, which must be equal on all ranks.
   void set_network(const network_model& network) noexcept { network_ = network; }
 
   // The lock of a rank that has a progress thread.
 
   /// The lock that the application shares with a progress thread; null if the rank has no progress thread.
   [[nodiscard]] detail::rank_mutex* shared() const noexcept { return rank_mutex_; }
+  /// Makes the application share the rank with a progress thread by the lock `by`; null ends this.
   void share(detail::rank_mutex* by) noexcept {
     rank_mutex_ = by;
     memory().share(by != nullptr);
@@ -205,10 +224,12 @@ class endpoint {
 
   /// The question whose answer this rank awaits from a peer; null if this rank awaits no answer.
   [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
+  /// Sets the question to `what`; null if this rank awaits no answer any more.
   void ask(detail::peer_question* what) noexcept { question_ = what; }
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
   /// transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
+  /// For a transport whose ranks can read each other's endpoints: `find(own, rank)` returns that of `rank`.
   void set_neighbours(endpoint* (*find)(endpoint& own, rank_t rank)) noexcept { neighbour_ = find; }
 
  private:

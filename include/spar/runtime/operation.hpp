@@ -17,9 +17,10 @@ namespace spar {
 template <class Transport, class Record>
 class [[nodiscard]] operation {
  public:
-  /// `record` is null for an operation that has already ended.
+  /// Owns the operation of the transport `net` whose record is `record`, null for an operation that has already ended.
   explicit operation(Transport& net, Record* record = nullptr) noexcept : net_(&net), record_(record) {}
   operation(operation&& other) noexcept : net_(other.net_), record_(other.record_) { other.record_ = nullptr; }
+  /// Exchanges the operations of both objects.
   operation& operator=(operation&& other) noexcept {
     std::swap(net_, other.net_);
     std::swap(record_, other.record_);
@@ -34,7 +35,8 @@ class [[nodiscard]] operation {
   /// Gives up the ownership and returns the record, which is null if the operation ended at once.
   [[nodiscard]] Record* release() noexcept { return std::exchange(record_, nullptr); }
 
-  // Not inlined: the compiler would otherwise generate this code again for every `co_await` of every coroutine.
+  /// Whether the operation has ended or the communicator is dead. Not inlined: the compiler would otherwise generate
+  /// this code again for every `co_await` of every coroutine.
   [[nodiscard, gnu::noinline]] bool await_ready() const noexcept {
     return record_ == nullptr || record_->done || record_->error || net_->node().dead();
   }

@@ -24,13 +24,17 @@ T run_until_done(Net& net, task<T> work) {
   return work.result();
 }
 
-namespace detail {
-
-/// Implements `pending`, the handle of a non-blocking call. Net is a transport, never a communicator_rank.
+/// The handle of a non-blocking call of a collective whose result has the type T, on the transport Net. The transport
+/// and borrowed arguments must outlive the handle, whose destructor waits for the call. Get the result or the error of
+/// the call only once: by `wait()`, which blocks, or, in a coroutine, by `co_await std::move(handle)`. The call makes
+/// progress whenever the program waits for, or polls, any call on the same transport, and while a progress_thread
+/// exists. With a progress_thread, coroutines cannot await the handle: `co_await` throws `error`.
 template <transport Net, class T>
 class [[nodiscard]] pending_call {
  public:
+  /// Called by the functions that start calls.
   pending_call(Net& net, call_record& call, task<T> work) noexcept : net_(&net), call_(&call), work_(std::move(work)) {}
+  /// Takes over the call of `other`, which must not be used any more.
   pending_call(pending_call&& other) noexcept
       : net_(other.net_), call_(std::exchange(other.call_, nullptr)), work_(std::move(other.work_)) {}
   pending_call& operator=(pending_call&&) = delete;
@@ -48,12 +52,14 @@ class [[nodiscard]] pending_call {
     net_->node().calls().recycle(*call_);
   }
 
-  /// Makes progress without blocking, and returns whether the call has ended.
+  /// Makes progress without blocking, and returns whether the call has ended. Errors of the call appear in `wait()`;
+  /// `done` itself throws what `communicator_rank::progress` throws.
   [[nodiscard]] bool done() {
     const detail::rank_lock lock(net_->node().shared());
     if (!work_.done()) net_->progress(false);
     return work_.done();
   }
+  /// Waits until the call has ended, and returns its result. Throws the error of the call: see the \ref call_errors.
   T wait() {
     const detail::rank_lock lock(net_->node().shared());
     while (!work_.done()) net_->progress(true);
@@ -68,6 +74,7 @@ class [[nodiscard]] pending_call {
   /// Messages, bytes and seconds of this call. The numbers are complete once the call has ended.
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
 
+  /// For `co_await`. Throws `error` if the communicator has a progress thread.
   [[nodiscard]] bool await_ready() const {
     if (net_->node().shared() != nullptr) {
       raise<error>(
@@ -84,15 +91,9 @@ class [[nodiscard]] pending_call {
   task<T> work_;
 };
 
-} // namespace detail
-
-/// The handle of a non-blocking call of a collective whose result has the type T. The transport and borrowed arguments
-/// must outlive the handle, whose destructor waits for the call. Get the result or the error of the call only once: by
-/// `wait()`, which blocks, or, in a coroutine, by `co_await std::move(handle)`. The call makes progress whenever the
-/// program waits for, or polls, any call on the same transport, and while a progress_thread exists. With a
-/// progress_thread, coroutines cannot await the handle.
+/// The handle of a non-blocking call on a communicator or a transport of the type Net, with a result of the type T.
 template <communicates Net, class T>
-using pending = detail::pending_call<detail::port_type_of<Net>, T>;
+using pending = pending_call<detail::port_type_of<Net>, T>;
 
 namespace detail {
 
@@ -221,7 +222,7 @@ auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Arg
   port_type& net = detail::port_of(on);
   const detail::rank_lock lock(net.node().shared());
   call_record& call = net.node().calls().acquire();
-  return detail::pending_call<port_type, decltype(std::declval<work&>().result())>(
+  return pending_call<port_type, decltype(std::declval<work&>().result())>(
       net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 
@@ -240,7 +241,7 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
   }
   call_record& call = net.node().calls().acquire();
   call.name = &name;
-  return detail::pending_call<port_type, decltype(std::declval<work&>().result())>(
+  return pending_call<port_type, decltype(std::declval<work&>().result())>(
       net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
 }
 

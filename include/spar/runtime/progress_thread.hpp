@@ -32,12 +32,13 @@ struct progress_options {
 /// continue while the application computes. The communicator must outlive the progress_thread. With in-process ranks,
 /// the thread sleeps until another rank sends or receives a message, for at most 0.05 s at a time; over MPI, the thread
 /// polls, and yields its core between polls. Only one thread of the application may use the communicator, and that
-/// thread waits for calls by `wait()` or `done()`, not in coroutines. The constructor throws `invalid_argument` if the
-/// rank already has a progress thread, or if MPI was not initialised with MPI_THREAD_MULTIPLE.
+/// thread waits for calls by `wait()` or `done()`, not in coroutines.
 template <shareable Net>
 class progress_thread {
  public:
-  /// Starts the thread, which makes progress on `of` as often as `options` say.
+  /// Starts the thread, which makes progress on `of` as often as `options` say. Throws `invalid_argument` if the rank
+  /// already has a progress thread, or if MPI was not initialised with MPI_THREAD_MULTIPLE, and `error` if the system
+  /// cannot start a thread.
   explicit progress_thread(Net& of, const progress_options& options = {})
       : net_(&detail::port_of(of)), options_(options) {
     auto& net = *net_;
@@ -78,7 +79,7 @@ class progress_thread {
         const detail::rank_lock lock(&rank_mutex_);
         try {
           net_->progress(false);
-          until = detail::poll_waits(*net_, net_->now());
+          until = spar::poll_waits(*net_, net_->now());
         } catch (...) {
           detail::abort(*net_, message_of(std::current_exception()));
         }

@@ -28,8 +28,8 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 /// - `send` borrows the pieces of the message until the send ends; `receive` takes the sizes of the pieces from the
 ///   header of the message.
 /// - `progress(true)` waits until an operation may have ended; `progress(false)` does not wait. Both resume ready
-///   coroutines and pass control messages to `detail::on_control_message`. Except in the simulator, both also call
-///   `detail::poll_waits` from time to time. Once `node().dead()` is true, `progress(true)` waits only while
+///   coroutines and pass control messages to `on_control_message`. Except in the simulator, both also call
+///   `poll_waits` from time to time. Once `node().dead()` is true, `progress(true)` waits only while
 ///   `node().loans().any()` is true.
 /// - `post` sends a control message; it never blocks and never fails.
 /// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements
@@ -41,8 +41,8 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 /// coroutines of collectives; the pool keeps repeated collectives from allocating memory.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
-                             tag_t tag, const control_message& note, std::uint64_t entries,
-                             detail::operation_record& operation, std::coroutine_handle<> waiting) {
+                             tag_t tag, const control_message& note, std::uint64_t entries, operation_record& operation,
+                             std::coroutine_handle<> waiting) {
   { observed.rank() } -> std::same_as<rank_t>;
   { observed.size() } -> std::same_as<rank_t>;
   { net.send(out, peer, tag) } -> awaitable<void>;

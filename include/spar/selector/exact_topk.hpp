@@ -29,7 +29,8 @@ struct exact_topk {
   }
 
   /// Returns the number of entries that a call selects out of n, provided that there are enough nonzeros. A schedule
-  /// that keeps the largest entries of the sum keeps the same number of entries.
+  /// that keeps the largest entries of the sum keeps the same number of entries. Throws
+  /// `invalid_argument` if `k` and `density` are both not 0, if `k` exceeds n, or if `density` is not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0);
   }

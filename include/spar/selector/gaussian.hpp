@@ -33,7 +33,8 @@ struct gaussian {
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
   /// Returns the number of entries that a call should select out of n, with a tolerance of k / 4. A schedule that keeps
-  /// the largest entries of the sum keeps about the same number of entries.
+  /// the largest entries of the sum keeps about the same number of entries. Throws
+  /// `invalid_argument` if `k` and `density` are both not 0, if `k` exceeds n, or if `density` is not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0.25);
   }

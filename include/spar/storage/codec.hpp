@@ -127,6 +127,7 @@ struct qsgd {
   std::size_t bucket = 1024; ///< the number of values that share a scale, at least 1
   std::uint64_t seed = 0;    ///< the seed of the stochastic rounding
 
+  /// The size of the encoding of `count` values, in bytes. Throws `invalid_argument` if `bucket` is 0.
   template <element T>
     requires is_floating<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {

@@ -130,7 +130,8 @@ class gathered {
     }
   }
   /// Returns a new object with the parts of this object, followed by those of the message `in`, which end before the
-  /// entries `ends`. The message must have passed `check`.
+  /// entries `ends`. The message must have passed `check`; throws `corrupt_message` if its pieces do not consist of
+  /// whole indices and values.
   template <class Place>
   [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends,
                                 const Place& place) const {

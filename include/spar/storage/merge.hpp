@@ -111,7 +111,7 @@ sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& m
   return out;
 }
 
-/// Returns the whole vector as a dense stream, with the neutral element of `op` at every index without an entry.
+/// Returns the whole vector of `v` as a dense stream, with the neutral element of `op` at every index without an entry.
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
   auto out = sparse_stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Stream codecs, which encode the entries of sparse streams in messages: the concept `stream_codec`, and the codec
-// `coo`, which sends coordinates.
+// `coo`, which sends coordinates (SparCML, section 5.1).
 #pragma once
 
 #include <spar/core/index_range.hpp>

@@ -19,7 +19,8 @@ payload encode(std::span<const T> values) noexcept {
   return {wire_format::dense, values.size(), {std::as_bytes(values)}};
 }
 
-/// Returns the message for a sparse or dense stream, without copying: the message refers to the memory of the stream.
+/// Returns the message for the sparse or dense stream `v`, without copying: the message refers to the memory of the
+/// stream.
 template <element T, index_type Index>
 payload encode(const stream_view<T, Index>& v) noexcept {
   if (v.is_dense()) return encode(v.values());
@@ -42,7 +43,7 @@ void check_indices(std::span<const Index> indices, index_range range) {
 }
 
 /// Checks the indices of several streams of one message: stream i ends before entry `ends[i]`, and its indices must be
-/// strictly ascending and inside `range_of(i)`.
+/// strictly ascending and inside `range_of(i)`. Throws `corrupt_message` if they are not.
 template <index_type Index, class RangeOf>
 void check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends, const RangeOf& range_of) {
   std::uint64_t begin = 0;
@@ -77,6 +78,8 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range, const 
   check(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);
 }
+/// Returns `decode(in, range, check)`, where `check` is `check_indices`. Throws `corrupt_message` if the message `in`
+/// is malformed, or if its indices are not strictly ascending or not inside `range`.
 template <element T, index_type Index>
 stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   return decode<T, Index>(in, range, check_indices<Index>);

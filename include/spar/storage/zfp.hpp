@@ -133,8 +133,7 @@ enum class unsupported {
 ///
 /// The error |decoded - value| is at most `relative_error` times the largest |value| of the block of four, plus 2^-98
 /// (double: 2^-962), because a block in which every |value| is below this number is encoded as zeros. zfp is not
-/// idempotent: encoding decoded values again can give different values. The storage throws `invalid_argument` for a
-/// rate outside [4, 32] or a number of threads outside [1, 256].
+/// idempotent: encoding decoded values again can give different values.
 struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
@@ -143,12 +142,16 @@ struct zfp {
   unsupported non_finite = unsupported::rejected; ///< what is done with values that zfp cannot encode
   int threads = 1; ///< maximum number of threads per call of `encode` or `decode`; uses at most one per 1024 values
 
+  /// The size of the encoding of `count` values, in bytes. Throws `invalid_argument` for a rate outside [4, 32] or a
+  /// number of threads outside [1, 256]; so do `encode` and `decode`.
   template <element T>
     requires std::floating_point<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
     check();
     return bytes<T>(count);
   }
+  /// Whether zfp can encode these `values`. If not, throws `invalid_argument` unless `non_finite` is
+  /// `unsupported::exact`.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
     // Both comparisons are false for NaN, so `others` also counts NaN.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reduces a list of small tensors with few messages: combines neighbouring tensors into buckets, and reduces each
-// bucket as one vector.
+// bucket as one vector (tensor fusion; Sergeev and Del Balso 2018).
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
@@ -30,7 +30,7 @@ struct fusion_options {
 ///
 /// Neighbouring tensors of the list share a bucket of up to `bucket_bytes` bytes. Each bucket is reduced by one
 /// collective, as soon as all tensors of the bucket are ready. A tensor that is alone in its bucket is reduced in
-/// place; other tensors are copied to the bucket and back.
+/// place; other tensors are copied to the bucket and back. `ready` and `wait` may throw the \ref call_errors.
 template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:

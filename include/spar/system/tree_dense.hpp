@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An allreduce of dense values over a tree that runs whichever of four algorithms is the cheapest according to the
-// model of the tree's links: the ring, Rabenseifner's algorithm, BlueConnect or FlexReduce.
+// model of the tree's links: the ring, Rabenseifner's algorithm, BlueConnect (Cho et al. 2019) or
+// FlexReduce (section III).
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>

@@ -47,15 +47,15 @@ class any_port {
   void compute(std::uint64_t entries) { functions_->compute(inner_, entries); }
   void progress(bool block) { functions_->progress(inner_, block); }
   void post(const control_message& note, rank_t peer) { functions_->post(inner_, note, peer); }
-  void await(detail::operation_record& r, std::coroutine_handle<> waiting) { functions_->await(inner_, r, waiting); }
+  void await(operation_record& r, std::coroutine_handle<> waiting) { functions_->await(inner_, r, waiting); }
 
-  operation<any_port, detail::operation_record> send(const message_pieces& out, rank_t peer, tag_t tag) {
-    return operation<any_port, detail::operation_record>(*this, functions_->send(inner_, out, peer, tag));
+  operation<any_port, operation_record> send(const message_pieces& out, rank_t peer, tag_t tag) {
+    return operation<any_port, operation_record>(*this, functions_->send(inner_, out, peer, tag));
   }
-  operation<any_port, detail::operation_record> receive(message_buffer& in, rank_t source, tag_t tag) {
-    return operation<any_port, detail::operation_record>(*this, functions_->receive(inner_, in, source, tag));
+  operation<any_port, operation_record> receive(message_buffer& in, rank_t source, tag_t tag) {
+    return operation<any_port, operation_record>(*this, functions_->receive(inner_, in, source, tag));
   }
-  void abandon(detail::operation_record* r) { functions_->abandon(inner_, r); }
+  void abandon(operation_record* r) { functions_->abandon(inner_, r); }
 
  private:
   struct functions {
@@ -63,10 +63,10 @@ class any_port {
     void (*compute)(void*, std::uint64_t);
     void (*progress)(void*, bool);
     void (*post)(void*, const control_message&, rank_t);
-    void (*await)(void*, detail::operation_record&, std::coroutine_handle<>);
-    detail::operation_record* (*send)(void*, const message_pieces&, rank_t, tag_t);
-    detail::operation_record* (*receive)(void*, message_buffer&, rank_t, tag_t);
-    void (*abandon)(void*, detail::operation_record*);
+    void (*await)(void*, operation_record&, std::coroutine_handle<>);
+    operation_record* (*send)(void*, const message_pieces&, rank_t, tag_t);
+    operation_record* (*receive)(void*, message_buffer&, rank_t, tag_t);
+    void (*abandon)(void*, operation_record*);
   };
 
   template <class Net>
@@ -75,7 +75,7 @@ class any_port {
   }
   // Sends and receives of a transport may have records of different types.
   template <class Net>
-  static void abandon_in(void* inner, detail::operation_record* r) {
+  static void abandon_in(void* inner, operation_record* r) {
     auto& net = as<Net>(inner);
     using sending = decltype(net.send(std::declval<const message_pieces&>(), rank_t(), tag_t()));
     using receiving = decltype(net.receive(std::declval<message_buffer&>(), rank_t(), tag_t()));
@@ -91,11 +91,11 @@ class any_port {
       [](void* net, std::uint64_t entries) { as<Net>(net).compute(entries); },
       [](void* net, bool block) { as<Net>(net).progress(block); },
       [](void* net, const control_message& note, rank_t peer) { as<Net>(net).post(note, peer); },
-      [](void* net, detail::operation_record& r, std::coroutine_handle<> waiting) { as<Net>(net).await(r, waiting); },
-      [](void* net, const message_pieces& out, rank_t peer, tag_t tag) -> detail::operation_record* {
+      [](void* net, operation_record& r, std::coroutine_handle<> waiting) { as<Net>(net).await(r, waiting); },
+      [](void* net, const message_pieces& out, rank_t peer, tag_t tag) -> operation_record* {
         return as<Net>(net).send(out, peer, tag).release();
       },
-      [](void* net, message_buffer& in, rank_t source, tag_t tag) -> detail::operation_record* {
+      [](void* net, message_buffer& in, rank_t source, tag_t tag) -> operation_record* {
         return as<Net>(net).receive(in, source, tag).release();
       },
       &abandon_in<Net>,

@@ -52,7 +52,7 @@ class counting_port : public observing_port<Net> {
 
  private:
   template <class Inner>
-  class counted_receive : public detail::forwarding_awaiter<Inner> {
+  class counted_receive : public forwarding_awaiter<Inner> {
    public:
     counted_receive(Inner inner, counting_port& counter, const message_buffer& in, rank_t peer) noexcept
         : counted_receive::forwarding_awaiter(std::move(inner)), counter_(&counter), in_(&in), peer_(peer) {}

@@ -17,6 +17,7 @@ namespace spar {
 template <transport Net>
 class decorated_port {
  public:
+  /// Wraps the transport `inner`.
   explicit decorated_port(Net& inner) noexcept : inner_(&inner) {}
 
   [[nodiscard]] rank_t rank() const noexcept { return inner_->rank(); }
@@ -28,38 +29,43 @@ class decorated_port {
   void compute(std::uint64_t entries) { inner_->compute(entries); }
   void progress(bool block) { inner_->progress(block); }
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
-  void await(detail::operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
+  void await(operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
 
-  // For values in device memory: forwards what the wrapped transport says about its device's work on messages.
+  /// For values in device memory: waits until the device has done its work on messages.
   void wait_until_idle() noexcept
     requires requires(Net& net) { net.wait_until_idle(); }
   {
     inner_->wait_until_idle();
   }
+  /// For values in device memory: whether the device may still read memory of messages that has been freed.
   [[nodiscard]] bool reads_freed_memory() const noexcept
     requires requires(Net& net) { net.reads_freed_memory(); }
   {
     return inner_->reads_freed_memory();
   }
 
-  // For simulated programs: forwards `sleep(seconds)`, which exists only if the wrapped transport is simulated.
+  /// For simulated programs: `co_await sleep(seconds)` suspends the program. Exists only if the wrapped transport is
+  /// simulated.
   auto sleep(double seconds)
     requires requires(Net& net) { net.sleep(seconds); }
   {
     return inner_->sleep(seconds);
   }
 
-  // For a progress thread: forwards `share`, `sleep` and `wake`, if the wrapped transport has these functions.
+  /// For a progress thread that starts: throws `invalid_argument` if the wrapped transport allows none.
   void share() const
     requires requires(Net& net) { net.share(); }
   {
     inner_->share();
   }
+  /// For a progress thread: blocks until the rank has something to do, at most until the time `until`, or until
+  /// `stopped` is true and `wake` is called.
   void sleep(double until, const std::atomic<bool>& stopped)
     requires requires(Net& net) { net.sleep(until, stopped); }
   {
     inner_->sleep(until, stopped);
   }
+  /// Ends `sleep`.
   void wake()
     requires requires(Net& net) { net.wake(); }
   {
@@ -67,6 +73,7 @@ class decorated_port {
   }
 
  protected:
+  /// The wrapped transport.
   [[nodiscard]] Net& inner() const noexcept { return *inner_; }
 
  private:
@@ -81,8 +88,11 @@ class observing_port : public decorated_port<Net> {
  public:
   using decorated_port<Net>::decorated_port;
 
+  /// Whether the wrapped transport passes messages in device memory on without access to them.
   static constexpr bool lends_device_memory = requires { requires Net::lends_device_memory; };
+  /// Whether the wrapped transport sends and receives messages in device memory.
   static constexpr bool carries_device_memory = requires { requires Net::carries_device_memory; };
+  /// Whether the wrapped transport of `self` can send and receive messages of `bytes` bytes in device memory.
   friend bool takes_device_memory(const observing_port& self, std::size_t bytes)
     requires requires(const Net& net) { takes_device_memory(net, bytes); }
   {

@@ -166,7 +166,7 @@ class faulty_port : public decorated_port<Net> {
     std::optional<inner_send> inner_;
   };
 
-  class receiving : public detail::forwarding_awaiter<inner_receive> {
+  class receiving : public forwarding_awaiter<inner_receive> {
    public:
     receiving(inner_receive inner, faulty_port& net, message_buffer& in, std::uint64_t number) noexcept
         : receiving::forwarding_awaiter(std::move(inner)), net_(&net), in_(&in), number_(number) {}

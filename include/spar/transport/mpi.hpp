@@ -19,14 +19,14 @@ class mpi : public communicator_rank<mpi_port> {
   /// Duplicates `comm`; collective over `comm`. `options` are those of this rank. Throws `invalid_argument` if MPI is
   /// not initialised or already finalised, or if `comm` is MPI_COMM_NULL. Throws `mismatch` if another rank has an
   /// older version of the wire format, or if this machine is big-endian and the machine of another rank is
-  /// little-endian.
+  /// little-endian. Throws `transport_error` if a function of MPI fails.
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
   /// Returns a communicator of the ranks that pass the same `colour`, in ascending order of `key`, with the options and
   /// network model of this communicator. Collective over this communicator. Throws `invalid_argument` if `colour` is
-  /// MPI_UNDEFINED, `peer_failed` if a rank has failed, and `timeout` if a rank does not call `split` before the
-  /// deadline.
+  /// MPI_UNDEFINED, `peer_failed` if a rank has failed, `timeout` if a rank does not call `split` before the deadline,
+  /// and `transport_error` if a function of MPI fails.
   [[nodiscard]] mpi split(int colour, int key) {
     const detail::rank_lock lock(port().shared());
     port().meet(); // throws if a rank has failed; MPI_Comm_split would wait for this rank for ever

@@ -82,8 +82,9 @@ class simulator {
   [[nodiscard]] const std::vector<trace_entry>& trace() const noexcept { return trace_; }
 
   /// Starts the coroutine `program(sim&)`, which returns a `task<void>`, on every rank, and returns when the coroutines
-  /// of all ranks have ended. Rethrows the first error of any rank. Throws `deadlock` if no rank can make progress; the
-  /// error message lists which rank waits for a message from which rank.
+  /// of all ranks have ended. Rethrows the first error of any rank, for example `invalid_argument` or one of the \ref
+  /// call_errors. Throws `deadlock` if no rank can make progress; the error message lists which rank waits for a
+  /// message from which rank. Throws `error` if a program blocks instead of using `co_await`.
   template <class Program>
   void run(Program&& program) {
     const auto call = [&program](sim& net) -> task<void> { return program(net); };
@@ -186,7 +187,7 @@ class simulator {
       const control_message note = first->text;
       rank.notes_.erase(first);
       if (rank.waits().any() || rank.waits().any_idle()) rank.clock_ = std::max(rank.clock_, now_);
-      detail::on_control_message(rank, note);
+      spar::on_control_message(rank, note);
       break;
     }
     case event_kind::awake: {
@@ -261,7 +262,7 @@ inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const poo
   set_network({alpha + o.overhead, beta, o.compute, o.compute});
 }
 
-inline void sim_port::complete(detail::operation_record& ended) {
+inline void sim_port::complete(operation_record& ended) {
   if (ended.waiting) clock_ = std::max(clock_, engine_->now_);
   ended.complete(scheduler());
 }
@@ -332,7 +333,7 @@ inline void sim_port::sleeping::await_suspend(std::coroutine_handle<> program) {
   net_->engine_->schedule({until_, simulator::event_kind::awake, net_, nullptr}, 0);
 }
 
-inline void sim_port::await(detail::operation_record& r, std::coroutine_handle<> waiting) {
+inline void sim_port::await(operation_record& r, std::coroutine_handle<> waiting) {
   endpoint::await(r, waiting);
   r.since = clock_;
   if (deadline_scheduled_ || deadline() == std::numeric_limits<double>::infinity()) return;

@@ -55,7 +55,7 @@ class threads_port : public endpoint {
   enum class offer { open, taken, withdrawn };
 
   /// A message in flight. The record belongs to the sender; the receiver returns the record after reading the payload.
-  struct shipment : detail::operation_record {
+  struct shipment : operation_record {
     shipment* next = nullptr;
     threads_port* owner = nullptr;
     rank_t source = 0;
@@ -73,7 +73,7 @@ class threads_port : public endpoint {
     note* next = nullptr;
   };
 
-  struct expectation : detail::operation_record {
+  struct expectation : operation_record {
     expectation* next = nullptr;
     message_buffer* into = nullptr;
   };
@@ -181,7 +181,7 @@ class threads_port : public endpoint {
   bool synchronous_;
   detail::slab<shipment> shipments_; // room for the messages of two calls, because receivers may return messages late
   detail::slab<expectation> expectations_;
-  detail::matching<shipment, expectation> matching_;
+  matching<shipment, expectation> matching_;
 
   // Other ranks put new messages, returned messages and control messages into the following queues, which `mutex_`
   // protects.
@@ -220,8 +220,8 @@ class thread_group {
   [[nodiscard]] threads& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
 
   /// Runs `program(threads&)` for each rank in a thread of its own, and joins the threads. Rethrows the first error of
-  /// any rank. After an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used
-  /// again.
+  /// any rank, for example one of the \ref call_errors, and throws `error` if the system cannot start a thread. After
+  /// an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used again.
   template <class Program>
   void run(Program&& program) {
     const auto call = [&program](threads& net) { program(net); };
@@ -327,7 +327,7 @@ inline bool threads_port::collect() {
       spare_notes_.recycle(n);
     }
     try {
-      detail::on_control_message(*this, text);
+      spar::on_control_message(*this, text);
     } catch (...) {
       detail::abort(*this, message_of(std::current_exception()));
     }
@@ -342,14 +342,14 @@ inline bool threads_port::collect() {
 inline void threads_port::progress(bool block) {
   const bool news = collect();
   if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls())) {
-    const double until = detail::poll_waits(*this, now());
+    const double until = spar::poll_waits(*this, now());
     if (scheduler().polls())
       sched_yield(); // nothing would end the sleep
     else if (scheduler().idle())
       sleep(until, false);
     collect();
   } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
-    detail::poll_waits(*this, now());
+    spar::poll_waits(*this, now());
   }
   scheduler().run();
 }

@@ -210,8 +210,8 @@ class tracing_port : public observing_port<Net> {
   static constexpr std::size_t none = static_cast<std::size_t>(-1); // of an operation that is not recorded
 
   template <class Inner>
-  class traced : public detail::forwarding_awaiter<Inner> {
-    using base = detail::forwarding_awaiter<Inner>;
+  class traced : public forwarding_awaiter<Inner> {
+    using base = forwarding_awaiter<Inner>;
 
    public:
     traced(Inner inner, tracing_port& net, std::size_t event, const message_buffer* in) noexcept

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reduce and broadcast along a binomial tree, for any number of ranks and any root.
+// Reduce and broadcast along a binomial tree, for any number of ranks and any root (Thakur, Rabenseifner and Gropp
+// 2005).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>

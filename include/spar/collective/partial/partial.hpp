@@ -68,7 +68,7 @@ struct partial_terms {
 ///
 /// A rank makes one call at a time: the next call may start when the previous call has ended. The transport must
 /// outlive this object. All ranks must create their objects in the same order, just as all ranks must start collectives
-/// in the same order.
+/// in the same order. Construction and calls may throw the \ref call_errors.
 template <transport Net, class Held, participation Participation, class Algorithm, class Op>
 class partial {
  public:
@@ -77,8 +77,8 @@ class partial {
   using result = typename Held::result; ///< the type of a call's result
 
   /// Called by `partial_allreduce`, which passes its arguments: `n`, the participation `who`, `algorithm`, `options`,
-  /// what ranks must agree on (`agreed`), and where the values of calls are kept (`held`). All ranks must create their
-  /// objects in the same order.
+  /// what ranks must agree on (`agreed`), and where the values of calls are kept (`held`). Throws `invalid_argument` if
+  /// 2048 names are in use on the communicator.
   partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
           Op op, const partial_options& options)
       : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), activation_(net, who, n, agreed),
@@ -120,14 +120,15 @@ class partial {
   /// `drain`. Throws `mismatch` if another rank has drained, or has destroyed its partial allreduce, after fewer calls.
   result operator()(const argument& x) { return start(x).wait(); }
   /// Starts the next call, with the values `x`, as a non-blocking call and returns its handle, on which the program
-  /// calls `wait()` or `done()`.
+  /// calls `wait()` or `done()`. Throws `invalid_argument` where a blocking call does.
   auto start(const argument& x) { return begin(x, false); }
 
   /// Runs the last round and returns the sum of all calls that are in no earlier round. All ranks must call `drain`
   /// after their last call. If `x` is dense, the sum overwrites its values; if `x` is a stream, only its dimension is
-  /// used. Throws `mismatch` if ranks have made different numbers of calls.
+  /// used. Throws `mismatch` if ranks have made different numbers of calls, and `invalid_argument` if the dimension of
+  /// `x` is not n, if the previous call has not ended, or if the rank has drained before.
   result drain(const argument& x) { return start_drain(x).wait(); }
-  /// Starts `drain(x)` as a non-blocking call and returns its handle.
+  /// Starts `drain(x)` as a non-blocking call and returns its handle. Throws `invalid_argument` where `drain` does.
   auto start_drain(const argument& x) { return begin(x, true); }
 
   /// Processes the messages that have arrived, without waiting. A program without a progress thread calls `progress()`
@@ -156,7 +157,7 @@ class partial {
   /// communicator fails.
   class idly {
    public:
-    idly(endpoint& node, detail::operation_record& r) noexcept : node_(&node), record_(&r) {}
+    idly(endpoint& node, operation_record& r) noexcept : node_(&node), record_(&r) {}
     idly(const idly&) = delete;
     ~idly() { record_->forget(); }
     [[nodiscard]] static bool await_ready() noexcept { return false; }
@@ -165,7 +166,7 @@ class partial {
 
    private:
     endpoint* node_;
-    detail::operation_record* record_;
+    operation_record* record_;
   };
 
   /// The data of a round on this rank: the contribution and the result (`share`), the participants and the statistics.
@@ -390,8 +391,8 @@ class partial {
   bool running_ = false;
   bool drained_ = false;
   std::exception_ptr error_;
-  detail::operation_record engine_wait_;
-  detail::operation_record call_wait_;
+  operation_record engine_wait_;
+  operation_record call_wait_;
   std::optional<task<void>> engine_;
 };
 

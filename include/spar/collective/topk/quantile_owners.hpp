@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A split-allgather whose owners get entries in the proportions that the topology prescribes: each owner's block of
-// indices lies between two quantiles of the indices of all ranks' entries. Extends SparCML and FlexReduce.
+// indices lies between two quantiles of the indices of all ranks' entries. Extends SparCML (section
+// 5.3.2) and FlexReduce (section III).
 #pragma once
 
 #include <spar/collective/topk/balanced_ownership.hpp>

@@ -138,6 +138,8 @@ void add_lost(residual_view<T> residual, const stream_view<T, Index>& exact, con
 template <class Storage, element T, index_type Index>
 class outgoing {
  public:
+  /// Encodes the stream `v`, whose indices lie in `range`, and returns the message to send. `step` must differ between
+  /// the messages of a rank in a call (see `step_of`).
   template <transport Net>
   local::answer<Net, payload> operator()(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
                                          index_range range, std::uint64_t step) {
@@ -145,9 +147,9 @@ class outgoing {
                        [this](const payload& message) { return message_ = message; });
   }
 
-  /// Returns the stream that receivers decode from the message of `v`. If the receivers go on with the decoded stream,
-  /// this rank must use the returned stream, too, so that all ranks have the same bits. Adds the rounding errors to
-  /// `residual`, unless `residual` is empty.
+  /// Returns the stream that receivers decode from the message of `v`, whose indices lie in `range`. If the receivers
+  /// go on with the decoded stream, this rank must use the returned stream, too, so that all ranks have the same bits.
+  /// Adds the rounding errors to `residual`, unless `residual` is empty.
   template <transport Net>
   stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
                                 index_range range, residual_view<T> residual) {
@@ -158,13 +160,15 @@ class outgoing {
     if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
     return std::as_const(decoded_).view();
   }
-  /// Adds the rounding errors of the message of `v` to `residual`, unless `residual` is empty. A rank that does not use
+  /// Adds the rounding errors of the message of `v`, whose indices lie in `range`, to `residual`, unless `residual` is
+  /// empty. A rank that does not use
   /// the stream after the send calls this function instead of `settled`.
   template <transport Net>
   void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                   residual_view<T> residual) {
     if (!storage::is_exact<Storage> && !residual.empty()) (void)settled(net, store, v, range, residual);
   }
+  /// The message that was encoded last.
   [[nodiscard]] const payload& message() const noexcept { return message_; }
 
  private:
@@ -172,20 +176,24 @@ class outgoing {
   payload message_;
   sparse_stream<T, Index> decoded_;
 };
+/// The same for a storage that copies nothing: the message refers to the memory of the stream.
 template <class Storage, element T, index_type Index>
   requires storage::copies_nothing<Storage, T, Index>
 class outgoing<Storage, T, Index> {
  public:
+  /// Returns the message of the stream `v`.
   template <transport Net>
   [[gnu::noinline]] local::ready<payload> operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v,
                                                      index_range, std::uint64_t) const noexcept {
     return local::ready<payload>(v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries()));
   }
+  /// Returns `v`, because nothing is rounded.
   template <transport Net>
   stream_view<T, Index> settled(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
                                 residual_view<T>) const noexcept {
     return v;
   }
+  /// Does nothing, because nothing is rounded.
   template <transport Net>
   void keep_error(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range,
                   residual_view<T>) const noexcept {}
@@ -197,10 +205,12 @@ class outgoing_list {
   static constexpr bool copies_nothing = storage::copies_nothing<Storage, T, Index>;
 
  public:
+  /// A list for at most `most` messages.
   outgoing_list(pool& memory, std::size_t most) : messages_(memory, copies_nothing ? 0 : most) {}
 
-  /// Returns a message of the stream `v`, whose indices lie in `range`. Adds the rounding errors of the encoding to
-  /// `residual`, unless `residual` is empty.
+  /// Returns a message of the stream `v`, whose indices lie in `range`. `step` must differ between the messages of a
+  /// rank in a call (see `step_of`). Adds the rounding errors of the encoding to `residual`, unless `residual` is
+  /// empty.
   template <transport Net>
   auto add(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
            std::uint64_t step, residual_view<T> residual) {
@@ -255,12 +265,15 @@ class incoming : public message_buffer {
  private:
   sparse_stream<T, Index> decoded_;
 };
+/// The same for a storage that copies nothing: the stream is read in the memory of the message.
 template <class Storage, element T, index_type Index>
   requires storage::copies_nothing<Storage, T, Index>
 class incoming<Storage, T, Index> : public message_buffer {
  public:
   using message_buffer::message_buffer;
 
+  /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
+  /// malformed.
   template <transport Net>
   [[gnu::noinline]] local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store,
                                                                    index_range range) const {
@@ -277,8 +290,8 @@ class incoming<Storage, T, Index> : public message_buffer {
 template <class Storage, element T, index_type Index>
 class relayed {
  public:
-  /// On the owner, encodes the stream `v`, which must outlive this object. Adds the rounding errors of the encoding to
-  /// `residual`, unless `residual` is empty.
+  /// On the owner, encodes the stream `v`, whose indices lie in `range` and which must outlive this object. Adds the
+  /// rounding errors of the encoding to `residual`, unless `residual` is empty.
   template <transport Net>
   auto bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
              residual_view<T> residual) {
@@ -288,8 +301,9 @@ class relayed {
                          view_ = own_.settled(net, store, v, range, residual);
                        });
   }
-  /// On a rank that is not the owner, copies the received stream `in` to memory of this rank, because a message in the
-  /// sender's memory cannot be forwarded.
+  /// On a rank that is not the owner, copies the received stream `in`, whose indices must lie in `range`, to memory of
+  /// this rank, because a message in the sender's memory cannot be forwarded. Throws `corrupt_message` if the stream is
+  /// malformed.
   template <transport Net>
   local::answer<Net> take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
     const wire_format format = in.head().format;
@@ -313,6 +327,7 @@ class relayed {
     });
   }
 
+  /// The owner's message, to be forwarded.
   [[nodiscard]] const payload& message() const noexcept { return message_; }
   /// The stream that all ranks decode from the owner's bytes.
   [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }

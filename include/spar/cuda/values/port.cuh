@@ -140,7 +140,7 @@ class device_port : public decorated_port<Inner> {
     bool in_use = false;
   };
 
-  class [[nodiscard]] sent : public detail::forwarding_awaiter<inner_send> {
+  class [[nodiscard]] sent : public forwarding_awaiter<inner_send> {
    public:
     sent(inner_send by, device_port& port, outgoing* what) noexcept
         : sent::forwarding_awaiter(std::move(by)), port_(&port), what_(what) {}
@@ -172,7 +172,7 @@ class device_port : public decorated_port<Inner> {
     mutable arrival* owned_;
   };
   class [[nodiscard]] received : private arrival_owner, // destroyed after the wrapped operation, which writes to it
-                                 public detail::forwarding_awaiter<inner_receive> {
+                                 public forwarding_awaiter<inner_receive> {
    public:
     received(inner_receive by, device_port& port, message_buffer& in, arrival* host) noexcept
         : arrival_owner(host), received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}

@@ -17,9 +17,11 @@
 namespace spar {
 
 /// The name of a collective. Ranks may start collectives with different names in different orders. A communicator has
-/// at most 2048 names. A name can be reused once the call with this name has ended.
+/// at most 2048 names. A name can be reused once the call with this name has ended. A call with a name throws
+/// `invalid_argument` if the previous call with this name has not ended, if 2048 other names are in use, or if a
+/// different name has the same hash.
 struct named {
-  std::string_view text;
+  std::string_view text; ///< the name; must be valid until the call has started
 };
 
 namespace detail {

@@ -22,6 +22,7 @@ namespace spar {
 /// A control message contains a text, or one part of a longer text, that a rank sends to another rank. The parts of a
 /// text are sent in order.
 struct control_message {
+  /// What a control message is about.
   enum class purpose : std::uint8_t {
     abort = 1, ///< the source has failed, for the reason in the text
     gone = 2,  ///< the source has given up its messages in flight; the receiver must not read their memory any more
@@ -31,14 +32,15 @@ struct control_message {
     left = 6   ///< the communicator is dead, and all messages of the source have been sent
   };
 
-  purpose what = purpose::abort;
-  std::uint8_t last = 1;   ///< 1 if this is the last part of the text, else 0
-  std::uint8_t length = 0; ///< characters of the text in this part
-  std::uint8_t reserved = 0;
-  rank_t source = 0;
-  std::array<char, 52> text{};
-  std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes
+  purpose what = purpose::abort; ///< what the text is about
+  std::uint8_t last = 1;         ///< 1 if this is the last part of the text, else 0
+  std::uint8_t length = 0;       ///< characters of the text in this part
+  std::uint8_t reserved = 0;     ///< always 0
+  rank_t source = 0;             ///< the rank that sends the message
+  std::array<char, 52> text{};   ///< the text, of which `length` characters are used
+  std::uint32_t checksum = 0;    ///< CRC-32C of the preceding 60 bytes
 
+  /// The checksum of the preceding 60 bytes.
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
     return crc32c(this, offsetof(control_message, checksum));
   }
@@ -56,7 +58,8 @@ struct control_message {
 };
 static_assert(sizeof(control_message) == 64 && std::is_trivially_copyable_v<control_message>);
 
-/// Returns the control message from `source` with the part of `text` that begins at the offset `at`.
+/// Returns the control message from `source`, for the purpose `what`, with the part of `text` that begins at the offset
+/// `at`.
 inline control_message part_of(control_message::purpose what, rank_t source, std::string_view text, std::size_t at) {
   control_message part{.what = what, .source = source};
   const std::size_t rest = std::min(text.size(), max_text_length) - at;

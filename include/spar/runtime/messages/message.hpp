@@ -30,6 +30,7 @@ enum class wire_format : std::uint8_t {
   coded = 5    ///< piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream
 };
 
+/// The number of pieces of a payload.
 inline constexpr std::size_t max_pieces = 3;
 
 /// The algorithm and the operation of a call, and whether the call is on dense vectors or on sparse streams.
@@ -42,22 +43,23 @@ struct call_form {
 
 /// The properties of a call on which all ranks must agree. Every header contains the digest and the types.
 struct signature {
-  std::uint64_t digest = 0; ///< hash of the algorithm, its options, the operation, `form->dense` and the dimension
-  element_code element{};
-  element_code index{};
-  std::uint64_t dimension = 0;
+  std::uint64_t digest = 0;    ///< hash of the algorithm, its options, the operation, `form->dense` and the dimension
+  element_code element{};      ///< the type of the values
+  element_code index{};        ///< the type of the indices; none for dense values
+  std::uint64_t dimension = 0; ///< the dimension n
   const call_form* form = nullptr; ///< names of algorithm and operation, for error messages; null if unknown
 };
 
 /// The header of every message, in the byte order of the sender. A wrong magic number reveals a message that spar has
 /// not sent, or that comes from a machine with another byte order.
 struct header {
-  static constexpr std::uint16_t expected_magic = 0x7073; // "sp"
-  static constexpr std::uint8_t current_version = 2;
+  static constexpr std::uint16_t expected_magic = 0x7073; ///< "sp", in a little-endian machine
+  static constexpr std::uint8_t current_version = 2;      ///< the version of the wire format
 
   /// A message contains the number of its collective only modulo `sequences`. The tag of the message holds the lane and
   /// the number modulo `max_in_flight`; the header holds the other 16 bits of the number.
   static constexpr std::uint64_t sequences = max_in_flight << 16;
+  /// The part of the collective's number `number` that the header holds.
   static constexpr std::uint16_t sequence_part(std::uint64_t number) noexcept {
     return static_cast<std::uint16_t>(number / max_in_flight);
   }
@@ -66,11 +68,11 @@ struct header {
   /// dimension only as a part of the digest.
   static constexpr std::uint64_t unknown_dimension = UINT64_MAX;
 
-  std::uint16_t magic = expected_magic;
-  std::uint8_t version = current_version;
-  wire_format format : 4 = {};
-  element_code index : 4 = {};
-  element_code element = {};
+  std::uint16_t magic = expected_magic;   ///< `expected_magic`
+  std::uint8_t version = current_version; ///< the version of the wire format of the sender
+  wire_format format : 4 = {};            ///< the contents of the pieces
+  element_code index : 4 = {};            ///< the type of the indices of the call
+  element_code element = {};              ///< the type of the values of the call
   std::uint8_t order = 0;      ///< with checksums: number of earlier messages to the receiver on this lane, modulo 256
   std::uint16_t sequence = 0;  ///< the part of the collective's number that is not in the tag of the message
   std::uint64_t digest = 0;    ///< `signature::digest` of the call
@@ -80,7 +82,9 @@ struct header {
   std::uint32_t payload_checksum = 0;              ///< with checksums: `checksum_of` the pieces, else 0
   std::uint32_t checksum = 0; ///< CRC-32C of the preceding 60 bytes; written over MPI, or if checksums are on
 
+  /// The size of all pieces in bytes.
   [[nodiscard]] std::uint64_t payload_bytes() const noexcept { return lengths[0] + lengths[1] + lengths[2]; }
+  /// The checksum of the preceding 60 bytes.
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
 
   /// Throws `corrupt_message` if the header is damaged or has another version of the wire format.
@@ -108,23 +112,24 @@ static_assert(sizeof(header) == 64 && std::is_trivially_copyable_v<header>);
 /// The number of bytes that a piece of `bytes` bytes occupies in a block of memory that contains all pieces of a
 /// message, each beginning at a multiple of 16 bytes.
 constexpr std::size_t padded_bytes(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
-/// The number of bytes that the first `pieces` pieces occupy in a block of memory that contains all pieces of a
-/// message.
+/// The number of bytes that the first `pieces` pieces, of the sizes `lengths`, occupy in a block of memory that
+/// contains all pieces of a message.
 constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& lengths, std::size_t pieces) noexcept {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < pieces; ++i) sum += padded_bytes(lengths[i]);
   return sum;
 }
 
+/// The pieces of a payload, in memory of another object; unused pieces are empty.
 using payload_views = std::array<std::span<const std::byte>, max_pieces>;
 
-/// The number of bytes that all pieces occupy in one block of memory.
+/// The number of bytes that all `pieces` occupy in one block of memory.
 inline std::size_t padded_bytes(const payload_views& pieces) noexcept {
   std::size_t sum = 0;
   for (const auto& piece : pieces) sum += padded_bytes(piece.size());
   return sum;
 }
-/// Copies the pieces into `block`, which has `padded_bytes(pieces)` bytes. Returns the place of each piece in the
+/// Copies the `pieces` into `block`, which has `padded_bytes(pieces)` bytes. Returns the place of each piece in the
 /// block.
 inline payload_views pack(const payload_views& pieces, std::byte* block) noexcept {
   payload_views packed{};
@@ -136,7 +141,7 @@ inline payload_views pack(const payload_views& pieces, std::byte* block) noexcep
   return packed;
 }
 
-/// The checksum of a payload: the CRC-32C of the three CRC-32Cs of its pieces.
+/// The checksum of a payload: the CRC-32C of the three CRC-32Cs of its `pieces`.
 inline std::uint32_t checksum_of(const payload_views& pieces) noexcept {
   std::array<std::uint32_t, max_pieces> each{};
   for (std::size_t i = 0; i < max_pieces; ++i) each[i] = crc32c(pieces[i].data(), pieces[i].size());
@@ -145,9 +150,9 @@ inline std::uint32_t checksum_of(const payload_views& pieces) noexcept {
 
 /// The payload of a message that an algorithm sends. The send borrows the pieces until the send ends.
 struct payload {
-  wire_format format{};
-  std::uint64_t count = 0; ///< entries or values in the pieces
-  payload_views pieces{};
+  wire_format format{};          ///< the contents of the pieces
+  std::uint64_t count = 0;       ///< entries or values in the pieces
+  payload_views pieces{};        ///< what is sent, in memory of the sender
   std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if the other fields imply this number
 };
 
@@ -161,8 +166,8 @@ struct device_loan {
 
 /// A message as a transport sends it: the pieces of a payload, and the header that the channel of the call has added.
 struct message_pieces {
-  header head;
-  payload_views pieces{};
+  header head;                 ///< the header
+  payload_views pieces{};      ///< the payload, in memory of the sender
   bool on_device = false;      ///< whether the pieces are in device memory, which few transports can access
   device_loan* loan = nullptr; ///< not null if a `device_port` lends the pieces to another
 
@@ -180,6 +185,7 @@ struct message_pieces {
 /// called between them.
 class message_buffer {
  public:
+  /// Creates a destination whose payloads are in memory of the transport or in `memory`, usually the rank's pool.
   [[gnu::noinline]] explicit message_buffer(std::pmr::memory_resource& memory) noexcept : memory_(&memory) {}
   message_buffer(const message_buffer&) = delete;
   [[gnu::noinline]] ~message_buffer() { end_loan(); }
@@ -200,6 +206,7 @@ class message_buffer {
     placed_ = false;
   }
 
+  /// The header of the message that has arrived.
   [[nodiscard]] const header& head() const noexcept { return head_; }
 
   /// Throws `corrupt_message` if the checksum of the payload differs from the checksum in the header.
@@ -210,6 +217,7 @@ class message_buffer {
     }
   }
 
+  /// The payload that has arrived.
   [[nodiscard]] const payload_views& pieces() const noexcept { return pieces_; }
   /// Returns piece `i` as values of type T. Throws `corrupt_message` if the size of the piece is not a multiple of the
   /// size of T.
@@ -235,14 +243,16 @@ class message_buffer {
 
   // Functions for transports.
 
-  /// `kept()` returns whether the transport must not leave the payload in memory of the sender. `placed()` returns
-  /// whether the transport must write the payload to places that `place` has chosen.
+  /// Whether the transport must not leave the payload in memory of the sender.
   [[nodiscard]] bool kept() const noexcept { return expected_; }
+  /// Whether the transport must write the payload to places that `place` has chosen.
   [[nodiscard]] bool placed() const noexcept { return placed_; }
+  /// The place that `place` has chosen for piece `i`.
   [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
 
   /// Whether the payload belongs in device memory, which the channel has set.
   [[nodiscard]] bool on_device() const noexcept { return on_device_; }
+  /// Sets whether the payload belongs in device memory: `on`.
   void set_on_device(bool on) noexcept { on_device_ = on; }
 
   /// The header of the message, which the transport writes when the message arrives.
@@ -289,7 +299,8 @@ class message_buffer {
     return to;
   }
 
-  /// Borrows the memory of the pieces from `lender` until `end_loan` returns the memory by `give_back(lender)`.
+  /// Borrows the memory of the `pieces` from `lender` until `end_loan` returns the memory by `give_back(lender)`;
+  /// `loan` is that of a payload in device memory.
   void borrow(const payload_views& pieces, void (*give_back)(void*) noexcept, void* lender,
               device_loan* loan = nullptr) noexcept {
     pieces_ = pieces;
@@ -297,6 +308,7 @@ class message_buffer {
     lender_ = lender;
     loan_ = loan;
   }
+  /// Whether the payload is in memory that `end_loan` returns.
   [[nodiscard]] bool borrows() const noexcept { return release_ != nullptr; }
   /// The loan of a borrowed payload in device memory; null for any other payload.
   [[nodiscard]] device_loan* loan() const noexcept { return loan_; }
@@ -312,7 +324,7 @@ class message_buffer {
     pieces_ = kept;
   }
 
-  /// Copies each piece to its destination: see `destination`.
+  /// Copies each of the `pieces` to its destination: see `destination`.
   void copy_from(const payload_views& pieces) {
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (!pieces[i].empty()) std::memcpy(destination(i).data(), pieces[i].data(), pieces[i].size());

@@ -5,13 +5,14 @@
 #include <coroutine>
 #include <utility>
 
-namespace spar::detail {
+namespace spar {
 
-/// Owns an operation, and forwards the three functions of an awaiter to the operation. A derived class hides the
-/// functions whose behaviour it changes.
+/// Owns an operation of the type Inner, and forwards the three functions of an awaiter to the operation. A derived
+/// class hides the functions whose behaviour it changes.
 template <class Inner>
 class forwarding_awaiter {
  public:
+  /// Takes over the operation `inner`.
   explicit forwarding_awaiter(Inner inner) noexcept : inner_(std::move(inner)) {}
   [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
   void await_suspend(std::coroutine_handle<> waiting) const { inner_.await_suspend(waiting); }
@@ -21,4 +22,4 @@ class forwarding_awaiter {
   Inner inner_;
 };
 
-} // namespace spar::detail
+} // namespace spar

@@ -12,20 +12,22 @@
 #include <exception>
 #include <utility>
 
-namespace spar::detail {
+namespace spar {
 
 /// The base class of the records in which transports keep their sends and receives. Only the rank that started an
 /// operation changes the members of this class.
-struct operation_record : link {
-  bool done = false;
-  bool receives = false;
-  rank_t peer = 0; // the source of a receive, the destination of a send
-  tag_t tag = 0;
-  double since = -1;      // time in seconds of the first check after the wait began; -1 before this check
-  std::uint8_t asked = 0; // number of descriptions of the call that the rank has sent to the peer
-  std::exception_ptr error;
-  std::coroutine_handle<> waiting;
+struct operation_record : detail::link {
+  bool done = false;               ///< whether the operation has ended without an error
+  bool receives = false;           ///< whether the operation is a receive
+  rank_t peer = 0;                 ///< the source of a receive, the destination of a send
+  tag_t tag = 0;                   ///< the tag of the message
+  double since = -1;               ///< time in seconds of the first check after the wait began; -1 before this check
+  std::uint8_t asked = 0;          ///< number of descriptions of the call that the rank has sent to the peer
+  std::exception_ptr error;        ///< the error with which the operation has ended; null if there is none
+  std::coroutine_handle<> waiting; ///< the coroutine that awaits the operation; null if there is none
 
+  /// Prepares the record for an operation that starts: `is_receive`, `other` and `its_tag` become `receives`, `peer`
+  /// and `tag`.
   void begin(bool is_receive, rank_t other, tag_t its_tag) noexcept {
     done = false;
     receives = is_receive;
@@ -33,16 +35,18 @@ struct operation_record : link {
     tag = its_tag;
     error = nullptr;
   }
-  /// Makes the waiting coroutine, if any, ready to be resumed, even if the operation has not ended.
+  /// Puts the waiting coroutine, if any, into the queue `ready`, even if the operation has not ended.
   void wake(scheduler& ready) {
     if (!waiting) return;
     leave();
     ready.post(std::exchange(waiting, nullptr));
   }
+  /// Ends the operation without an error, and puts the waiting coroutine, if any, into the queue `ready`.
   void complete(scheduler& ready) {
     done = true;
     wake(ready);
   }
+  /// Ends the operation with the error `why`, and puts the waiting coroutine, if any, into the queue `ready`.
   void fail(scheduler& ready, std::exception_ptr why) {
     error = std::move(why);
     complete(ready);
@@ -55,4 +59,4 @@ struct operation_record : link {
   }
 };
 
-} // namespace spar::detail
+} // namespace spar

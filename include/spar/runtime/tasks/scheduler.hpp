@@ -37,9 +37,11 @@ class polled_work : public link {
 /// sanitizer. Only one thread at a time may use a scheduler.
 class scheduler {
  public:
+  /// A scheduler of the rank whose pool is `memory`.
   explicit scheduler(pool& memory) : memory_(&memory) {}
   scheduler(const scheduler&) = delete;
 
+  /// The rank's pool, from which coroutines take their frames.
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }
 
   /// Appends the suspended coroutine `ready` to the queue.
@@ -85,6 +87,7 @@ class scheduler {
   /// Used by a coroutine that must wait for another rank without being suspended.
   class pause {
    public:
+    /// Pauses the scheduler `its`.
     explicit pause(scheduler& its) noexcept : its_(&its), before_(std::exchange(its.paused_, true)) {}
     pause(const pause&) = delete;
     ~pause() { its_->paused_ = before_; }

@@ -5,7 +5,7 @@
 
 #include <spar/core/memory/record_queue.hpp>
 
-namespace spar::detail {
+namespace spar {
 
 /// Two queues of one rank: posted receives that wait for a message, and arrived messages that wait for a receive. A
 /// `Receive` has the members `peer` and `tag`, an `Arrival` has `source` and `tag`. Both queues are short, so a linear
@@ -30,17 +30,20 @@ class matching {
     return found;
   }
 
+  /// Removes the receive `posted`, which waits for a message.
   void withdraw(Receive* posted) noexcept {
     receives_.take([=](const Receive& r) { return &r == posted; });
   }
 
-  [[nodiscard]] const record_queue<Receive>& receives() const noexcept { return receives_; }
-  [[nodiscard]] const record_queue<Arrival>& arrivals() const noexcept { return arrivals_; }
-  [[nodiscard]] record_queue<Arrival>& arrivals() noexcept { return arrivals_; }
+  /// The receives that wait for a message, the oldest first.
+  [[nodiscard]] const detail::record_queue<Receive>& receives() const noexcept { return receives_; }
+  /// The messages that wait for a receive, the oldest first.
+  [[nodiscard]] const detail::record_queue<Arrival>& arrivals() const noexcept { return arrivals_; }
+  [[nodiscard]] detail::record_queue<Arrival>& arrivals() noexcept { return arrivals_; }
 
  private:
-  record_queue<Arrival> arrivals_;
-  record_queue<Receive> receives_;
+  detail::record_queue<Arrival> arrivals_;
+  detail::record_queue<Receive> receives_;
 };
 
-} // namespace spar::detail
+} // namespace spar

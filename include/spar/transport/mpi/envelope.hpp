@@ -17,6 +17,7 @@ namespace spar {
 /// The size in bytes, with padding, of the largest payload that is sent in the same MPI message as its header. Padding
 /// rounds the size of each piece up to a multiple of 16 bytes.
 inline constexpr std::size_t enclosed_bytes = 4096;
+/// The size in bytes of the largest envelope.
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
 /// Whether the payload of the message with the header `h` is part of its envelope.
@@ -31,8 +32,8 @@ inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.length
 /// other fields (32), digest (64).
 class short_header {
  public:
-  static constexpr std::uint32_t expected_magic = 0xB2;
-  static constexpr std::uint32_t magic_of_version_1 = 0x5D;
+  static constexpr std::uint32_t expected_magic = 0xB2;     ///< the magic number
+  static constexpr std::uint32_t magic_of_version_1 = 0x5D; ///< the magic number of version 1 of the wire format
 
   /// Whether this object was read from a short header. In a full header of either byte order, the byte that a short
   /// header uses for its magic number has another value.
@@ -47,7 +48,8 @@ class short_header {
            h.checksum == 0; // otherwise `h` contains a payload checksum, for which a short header has no field
   }
 
-  short_header() = default;
+  short_header() = default; ///< a short header that is not valid
+  /// The short header that represents `h`, for which `suffices(h)` holds.
   explicit short_header(const header& h) noexcept
       : fields_(expected_magic | std::uint32_t{static_cast<std::uint8_t>(h.element)} << 8 |
                 std::uint32_t{static_cast<std::uint8_t>(h.index)} << 12 | std::uint32_t{h.sequence} << 16),

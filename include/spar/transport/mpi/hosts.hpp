@@ -13,7 +13,8 @@
 namespace spar {
 
 /// Returns, for each rank r of `comm`, the lowest rank that shares memory with r, that is, runs on the same host. The
-/// result is an argument of `tree_of_hosts`. Collective over `comm`.
+/// result is an argument of `tree_of_hosts`. Collective over `comm`. Throws `transport_error` if a function of MPI
+/// fails.
 inline std::vector<rank_t> hosts_of(MPI_Comm comm) {
   MPI_Comm host = MPI_COMM_NULL;
   detail::check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");

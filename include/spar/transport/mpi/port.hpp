@@ -93,7 +93,7 @@ class mpi_port : public endpoint {
   };
 
   /// A send or receive in flight, which owns requests in the wait set.
-  struct request_owner : detail::operation_record {
+  struct request_owner : operation_record {
     request_owner* next = nullptr;
     std::size_t outstanding = 0; // number of requests of this operation that have not completed
     envelope* cover = nullptr;
@@ -214,7 +214,7 @@ class mpi_port : public endpoint {
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
       // `progress(false)`, which a program might call only rarely, checks deadlines at every 4th poll, `progress(true)`
       // at every 1024th. At every poll would be too often: MPI may need several to notice a message that has arrived.
-      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) detail::poll_waits(*this, now());
+      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) spar::poll_waits(*this, now());
       if (news || !block) break;
       if (polls > 128 || scheduler().polls()) sched_yield();
       if (dead() || scheduler().polls()) break; // so that `run` polls, too
@@ -303,7 +303,7 @@ class mpi_port : public endpoint {
 
   /// Handles the control messages that have arrived. Most polls of a blocking wait skip this step, to save MPI calls.
   void poll_control() {
-    for (control_message note; control_.take(note, size());) detail::on_control_message(*this, note);
+    for (control_message note; control_.take(note, size());) spar::on_control_message(*this, note);
   }
 
   void end(const wait_set::slot& its, const MPI_Status& status) {

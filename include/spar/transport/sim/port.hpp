@@ -34,7 +34,7 @@ class sim_port : public endpoint {
   template <class Ranks>
   friend std::string detail::sim_deadlock_report(const Ranks& ranks);
 
-  struct shipment : detail::operation_record {
+  struct shipment : operation_record {
     shipment* next = nullptr;
     rank_t source = 0; // the sender; the member `peer` is the receiver
     header head;
@@ -44,7 +44,7 @@ class sim_port : public endpoint {
     detail::sim_network::way way{};
     int holders = 0; // references from the operation, the event `left`, and the network or the receiver's buffer
   };
-  struct expectation : detail::operation_record {
+  struct expectation : operation_record {
     expectation* next = nullptr;
     message_buffer* into = nullptr;
   };
@@ -54,7 +54,7 @@ class sim_port : public endpoint {
   operation<sim_port, expectation> receive(message_buffer& in, rank_t source, tag_t tag);
 
   void post(const control_message& note, rank_t peer);
-  void await(detail::operation_record& r, std::coroutine_handle<> waiting);
+  void await(operation_record& r, std::coroutine_handle<> waiting);
 
   /// For decorators that must act at a later time: the simulator calls `act(context)` at each virtual time that was
   /// passed to `wake_at`.
@@ -84,7 +84,7 @@ class sim_port : public endpoint {
 
   /// Completes the operation `ended` at the time of the current event. If a coroutine awaits the operation, advances
   /// the clock of this rank to the time of the event.
-  void complete(detail::operation_record& ended);
+  void complete(operation_record& ended);
 
   /// If the deadline of the longest-awaited operation has expired at the time of the current event, ends this operation
   /// in `timeout`.
@@ -124,7 +124,7 @@ class sim_port : public endpoint {
   std::vector<sleeper> sleepers_;
   pool_requests requests_; // counts the requests of this rank to the memory pool that all ranks share
   detail::slab<expectation> expectations_;
-  detail::matching<shipment, expectation> matching_;
+  matching<shipment, expectation> matching_;
 };
 
 } // namespace spar
