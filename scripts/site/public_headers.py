@@ -78,7 +78,7 @@ INTERNAL = """
     transport/sim/port.hpp
 """.split()
 
-# What every part has (CONTRIBUTING.md, "Parts of a composition"), and what every codec has (storage/codec.hpp,
+# What every part has (docs/guide/composing.md, "Every part"), and what every codec has (storage/codec.hpp,
 # storage/stream_codec.hpp): a pattern of the declaration, and the comment.
 STANDARD = [line.strip().split(" ## ") for line in r"""
     slot fills = ## The slot of a composition that this part fills.
