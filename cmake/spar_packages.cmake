@@ -15,11 +15,24 @@ endfunction()
 
 spar_install_tool(spar_perf)
 spar_install_tool(spar_topology)
+set(spar_preload_libraries "")
 foreach(flavour IN LISTS spar_mpi_flavours)
   spar_install_tool(spar_perf_${flavour})
   spar_install_tool(spar_preload_${flavour} LIBRARY DESTINATION lib/spar/${flavour}) # where spar_preload looks for it
+  if(TARGET spar_preload_${flavour})
+    list(APPEND spar_preload_libraries "$<TARGET_FILE:spar_preload_${flavour}>")
+  endif()
 endforeach()
-install(PROGRAMS "${PROJECT_SOURCE_DIR}/scripts/preload" TYPE BIN RENAME spar_preload)
+# The command spar_preload is of no use without a library, so it is installed only if one has been built.
+install(
+  CODE "set(libraries \"${spar_preload_libraries}\")
+  foreach(library IN LISTS libraries)
+    if(EXISTS \"\${library}\")
+      file(INSTALL \"${PROJECT_SOURCE_DIR}/scripts/preload\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/bin\" TYPE PROGRAM
+           RENAME spar_preload)
+      break()
+    endif()
+  endforeach()")
 
 install(FILES "${PROJECT_SOURCE_DIR}/tools/plotting.py" DESTINATION "${CMAKE_INSTALL_DATADIR}/spar")
 foreach(tool IN ITEMS plot_perf plot_timeline)

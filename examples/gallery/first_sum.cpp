@@ -18,7 +18,7 @@ int main() {
     if (sum.count() != 5) throw spar::error("expected an entry at index 7, and one of each rank");
     if (net.rank() != 0) return; // every rank has the same sum, so one of them prints it
     sum.for_each([](std::uint32_t i, float x) { std::printf("%3u: %g\n", i, x); });
-    std::printf("rank 0 sent %u bytes of entries; the dense vector has 4,000,000\n",
+    std::printf("rank 0 sent %u bytes; the dense vector has 4,000,000\n",
                 static_cast<unsigned>(net.statistics().bytes_sent));
   });
 }

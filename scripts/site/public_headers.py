@@ -78,7 +78,7 @@ INTERNAL = """
     transport/sim/port.hpp
 """.split()
 
-# What every part has (CONTRIBUTING.md, "Parts of a composition"), what every codec has (storage/codec.hpp,
+# What every part has (docs/guide/composing.md, "Every part"), what every codec has (storage/codec.hpp,
 # storage/stream_codec.hpp), and what every transport has (runtime/transport_concept.hpp): a pattern of the declaration,
 # and the comment.
 STANDARD = [line.strip().split(" ## ") for line in r"""

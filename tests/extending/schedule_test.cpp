@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A user-defined schedule, as in CONTRIBUTING.md, with any selector, storage and topology.
+// A user-defined schedule, as in docs/guide/composing.md, with any selector, storage and topology.
 #include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A user-defined selector, as in CONTRIBUTING.md, in several collectives.
+// A user-defined selector, as in docs/guide/composing.md, in several collectives.
 #include <spar/spar.hpp>
 #include <spar/system/partial_allreduce.hpp>
 

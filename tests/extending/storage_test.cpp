@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// User-defined codecs, as in CONTRIBUTING.md: one for blocks of dense values, one for the entries of streams, and both
-// in one storage.
+// User-defined codecs, as in docs/guide/composing.md: one for blocks of dense values, one for the entries of streams,
+// and both in one storage.
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>

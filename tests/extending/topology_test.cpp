@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A user-defined topology, as in CONTRIBUTING.md, below all schedules that number the ranks by their topology.
+// A user-defined topology, as in docs/guide/composing.md, below all schedules that number the ranks by their topology.
 #include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/tree.hpp>

@@ -69,11 +69,8 @@ def prepare(work, blocks):
     for name in ["status", "available"]:
         (work / "system/var/lib/dpkg" / name).touch()
     (work / "spar").symlink_to(ROOT)
-    snippets = [sys.executable, ROOT / "scripts/lint/snippets.py", "--programs", ROOT / "README.md", work / "tmp"]
-    programs = [pathlib.Path(line) for line in subprocess.check_output(snippets, text=True).split()]
-    for program in programs:
-        name = "mpi_program.cpp" if "spar/mpi.hpp" in program.read_text() else "program.cpp"
-        program.rename(work / name)
+    for program in re.findall(r"^```cpp\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S):
+        (work / ("mpi_program.cpp" if "spar/mpi.hpp" in program else "program.cpp")).write_text(program)
     shutil.copy(ROOT / "tests/preload/allreduce_program.cpp", work / "unmodified.cpp")
     for _, title, text in blocks:
         if title:
@@ -166,7 +163,11 @@ def main():
             continue
         removes = re.match(r"(xargs )?rm |conan remove|sudo apt-get remove", text)
         if removes:
-            expect(spar_files(work), "the section has installed nothing")
+            installed = spar_files(work)
+            expect(installed, "the section has installed nothing")
+            # The command is of no use without its library, which only builds of the tools have.
+            command, library = (any(name in path for path in installed) for name in ["bin/spar_preload", "libspar_mpi"])
+            expect(command == library, f"spar_preload without its library, or the reverse: {installed}")
         status = run(text, work, environment)
         if status != 0:
             expect(False, f"status {status}")

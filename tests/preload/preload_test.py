@@ -153,12 +153,14 @@ for variable, value, says in [
     expect(status == 0 and report["calls"] == 0, f"{variable}={value}: {status} {report}")
     expect(said.count(says) == 1, f"{variable}={value}: said {said}")
 status, said, report = run(2, program, "exact", 1000, SPAR_VERBOSE="1", SPAR_MIN_BYTES="1")
-expect("is taken over" in said and "calls taken over" in said, f"SPAR_VERBOSE=1: said {said}")
+expect("is taken over from 1 bytes\n" in said and "calls taken over" in said, f"SPAR_VERBOSE=1: said {said}")
 lossy = {"SPAR_VERBOSE": "1", "SPAR_MIN_BYTES": "1", "SPAR_ALLREDUCE": "automatic+bf16"}
 status, said, report = run(2, program, "lossy", 1000, **lossy)
 expect("s expected without compression" in said, f"automatic+bf16 does not say why: {said[:500]}")
-status, said, report = run(2, program, "exact", 1000, SPAR_REPORT="/nowhere/report.json")
+status, said, report = run(2, program, "exact", 1000, SPAR_VERBOSE="1", SPAR_REPORT="/nowhere/report.json")
 expect(status == 0 and "cannot write" in said, f"a report that cannot be written: {status}: {said}")
+limits = "from 1048576 bytes and 131072 bytes per rank, on one host from 33554432 bytes\n"
+expect(limits in said, f"SPAR_VERBOSE=1 without SPAR_MIN_BYTES: said {said}")
 
 # Fortran. MPICH's Fortran 2008 module bypasses the C functions, so the library takes over nothing there.
 compiler = shutil.which(f"mpif90.{flavour}")

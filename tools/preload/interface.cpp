@@ -225,11 +225,16 @@ void after_init() noexcept {
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &here.attribute, nullptr);
   if (here.chosen.verbose && rank == 0 && here.chosen.chosen != algorithm::none) {
     const auto bytes = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-    std::fprintf(
-        stderr,
-        "spar: MPI_Allreduce is taken over from %llu bytes and %llu bytes per rank, on one host from %llu bytes\n",
-        bytes(here.chosen.min_exact_bytes), bytes(here.chosen.min_exact_bytes_a_rank),
-        bytes(here.chosen.min_exact_bytes_on_one_host));
+    const settings& now = here.chosen;
+    if (now.min_exact_bytes_a_rank == 0) { // SPAR_MIN_BYTES sets one limit for all communicators
+      std::fprintf(stderr, "spar: MPI_Allreduce is taken over from %llu bytes\n", bytes(now.min_exact_bytes));
+    } else {
+      std::fprintf(stderr,
+                   "spar: MPI_Allreduce is taken over from %llu bytes and %llu bytes per rank, on one host from %llu "
+                   "bytes\n",
+                   bytes(now.min_exact_bytes), bytes(now.min_exact_bytes_a_rank),
+                   bytes(now.min_exact_bytes_on_one_host));
+    }
     if (here.chosen.lossy()) {
       std::fprintf(stderr, "spar: from %llu bytes, sums of float and double are compressed by %s\n",
                    bytes(here.chosen.min_bytes), here.chosen.codec.data());

@@ -27,6 +27,10 @@ def between(found):
     return low if low == high else f"{low} to {high}"
 
 
+def three_digits(x):
+    return f"{x:.1f}" if x >= 9.995 else f"{x:.2f}"
+
+
 def table(head, lines):
     text = ["| " + " | ".join(line).lstrip() + " |" for line in [head, *lines]]
     text.insert(1, "|" + "---|" * len(head))
@@ -141,8 +145,8 @@ TOPK = ["gtopk", "ok_topk", "gaussiank", "topka", "topkdsa"]
 
 def drift(system, ranks):
     r = only(raw.read_json("drift.json"), system=system, ranks=ranks)
-    unit = 2 * r["nnz_in"]
-    return {"mean": r["words_sent_mean"] / unit, "most": r["words_sent"] / unit, "out": r["nnz_out_mean"] / r["nnz_in"]}
+    return {"mean": r["words_sent_mean"] / r["nnz_in"], "most": r["words_sent"] / r["nnz_in"],
+            "out": r["nnz_out_mean"] / r["nnz_in"]}
 
 
 @value
@@ -150,21 +154,20 @@ def volume():
     lines = []
     for system in TOPK:
         d = {ranks: drift(system, ranks) for ranks in (4, 8)}
-        most = [f"{d[p]['most']:.3g}" if d[p]["most"] >= 10 else f"{d[p]['most']:.2f}" for p in (4, 8)]
-        lines.append([f"`{system}`", *(f"{d[p]['mean']:.2f}" for p in (4, 8)), *most,
-                      *(f"{d[p]['out']:.2f}" for p in (4, 8))])
+        words = [three_digits(d[p][key]) for key in ("mean", "most") for p in (4, 8)]
+        lines.append([f"`{system}`", *words, *(f"{d[p]['out']:.2f}" for p in (4, 8))])
     return table(["", "mean, P = 4", "P = 8", "largest, P = 4", "P = 8", "entries of the sum / k, P = 4", "P = 8"],
                  lines)
 
 
 @value
 def volume_ok_topk():
-    return f"{drift('ok_topk', 8)['mean']:.2f}"
+    return three_digits(drift("ok_topk", 8)["mean"])
 
 
 @value
 def volume_topka():
-    return f"{drift('topka', 8)['mean']:.2f}"
+    return three_digits(drift("topka", 8)["mean"])
 
 
 def simulated(system, ranks=None):
@@ -368,6 +371,35 @@ def flexreduce_streams():
 def flexreduce_emulated():
     systems = ("ssar_split", "tree_sparcml")
     return ", ".join(f"`{s}` {1e3 * raw.on_emulated_tree()[s]:.1f} ms" for s in systems)
+
+
+def tree_to_flat(ratios):
+    *first, last = (f"{r:.2f}" for r in ratios)
+    return f"{', '.join(first)} and {last}"
+
+
+@value
+def flexreduce_ok_topk():
+    """Times of `tree_ok_topk` divided by those of `ok_topk`: medians of steps with drifting gradients."""
+    return tree_to_flat(only(raw.read_json("tree_ok_topk.json"), system="tree_ok_topk", n=MI, density=d)
+                        ["against_reference"]["ratio"] for d in (0.001, 0.003, 0.01, 0.03))
+
+
+@value
+def flexreduce_ok_topk_first():
+    return tree_to_flat(simulated_tree(d, "tree_ok_topk")["seconds"] / simulated_tree(d, "ok_topk")["seconds"]
+                        for d in (0.001, 0.003, 0.01, 0.03))
+
+
+@value
+def flexreduce_ok_topk_few():
+    found = only(raw.read_json("tree_ok_topk.json"), system="tree_ok_topk", n=MI // 4)["against_reference"]
+    return f"{found['ratio']:.2f} (interval {found['lowest']:.2f} to {found['highest']:.2f})"
+
+
+@value
+def flexreduce_ok_topk_emulated():
+    return number(raw.on_emulated_tree()["tree_ok_topk"] / raw.on_emulated_tree()["ok_topk"])
 
 
 # Late ranks
