@@ -38,8 +38,8 @@ struct coded {
   void options(F&& f) const {
     f("mantissa", std::uint64_t{Mantissa}), f("fast", std::uint64_t{fast});
   }
-  /// An estimate, for the cost model: indices that are uniformly distributed, and values of which three bits of the
-  /// exponent and all kept bits of the mantissa are unknown.
+  /// The number of bits per entry that the cost model expects of `count` entries over `n` indices: the indices are
+  /// uniformly distributed, and three bits of the exponents and all kept bits of the mantissas are unknown.
   template <element T, index_type Index>
   [[nodiscard]] double entry_bits(std::uint64_t n, std::uint64_t count) const noexcept {
     const double gap = count == 0 ? 1 : static_cast<double>(n) / static_cast<double>(count);
@@ -49,12 +49,14 @@ struct coded {
     else
       return index + 8 * sizeof(T);
   }
-  /// The number of entries above which n plain values take fewer bytes: a bit for each index, and all bits of the
+  /// The number of entries above which `n` plain values take fewer bytes: a bit for each index, and all bits of the
   /// values, are n values at 1 - 1 / (bits of a value) of n entries.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::uint64_t delta(std::uint64_t n) noexcept {
     return n - n / (8 * sizeof(T));
   }
+  /// The number of bytes that `encode` needs for any `count` entries: 2 bytes for each 256 entries, and up to 58 bytes
+  /// more, than the entries take in memory.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
     return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + kernel::coded_values_bound<T>(count);
