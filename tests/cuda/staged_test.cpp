@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collectives on device memory through the host, on a double of the CUDA runtime.
 #include "on_ranks.hpp"
+#include "refusals.hpp"
 #include "runtime_double.hpp"
 
 #include <spar/cuda.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
 #include <gtest/gtest.h>
@@ -154,6 +156,34 @@ TEST(staged, leaves_the_device_unchanged_if_the_call_throws) {
     return on_gpu.read(nullptr);
   });
   EXPECT_EQ(got[0], (std::vector<float>{1, 2, 3}));
+}
+
+TEST(staged, refuses_memory_of_the_host_and_other_devices) {
+  on_ranks(3, [](spar::threads& net) {
+    spar::staged gpu(net);
+    spar_test::refuses_other_devices(3, "spar::staged",
+                                     [&](spar::device_span<float> x) { spar::allreduce(gpu, x, spar::ring{}); });
+    EXPECT_FALSE(net.dead());
+    return 0;
+  });
+}
+
+TEST(staged, refuses_a_plan_for_other_ranks) {
+  spar::tree_node root;
+  for (spar::rank_t rank = 0; rank < 4; ++rank) root.children.emplace_back().rank = rank;
+  const spar::tree four(root);
+  const spar::tree_plans plans(four);
+  on_ranks(3, [&](spar::threads& net) {
+    const device_array<float> x({1, 2});
+    spar::staged gpu(net);
+    EXPECT_EQ(
+        spar_test::refusal_of([&] { spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::flexreduce(plans)); }),
+        "a plan is for 4 ranks, but the number of ranks is 3");
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{1, 2}));
+    spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::ring{});
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{3, 6}));
+    return 0;
+  });
 }
 
 /// Each call of the runtime fails once, on one rank; no rank hangs.
