@@ -192,6 +192,9 @@ std::size_t pinned_bytes() {
 extern "C" {
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorUnknown ? "cudaErrorUnknown" : "cudaErrorOfTheDouble";
+}
 const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "a planned error"; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
