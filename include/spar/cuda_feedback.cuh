@@ -213,9 +213,7 @@ class device_feedback {
       net.net().values().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`
       its->accumulated_.reserve(x.size());
       const std::span<T> accumulated(its->accumulated_.data(), x.size());
-      const auto add_residual = [&](std::size_t, std::size_t) {
-        kernel::start_add(its->residual(), x.data(), x.size(), accumulated.data(), stream);
-      };
+      const detail::device_sum<T> add_residual{its->residual(), x.data(), accumulated.data(), x.size(), stream};
       auto running =
           its->algorithm_.template selected<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
       selected_sum<T, Index> result = co_await std::move(running);

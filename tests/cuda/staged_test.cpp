@@ -211,7 +211,8 @@ TEST(staged, ends_on_every_rank_if_cuda_fails_on_one) {
     });
     if (!reached) break;
     ++failed;
-    EXPECT_NE(errors[1].find("failed: cudaErrorUnknown, a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+    EXPECT_NE(errors[1].find("failed: cudaErrorUnknown, a planned error"), std::string::npos)
+        << "call " << call << ": " << errors[1];
     // The last copy back may fail after the others have what they need.
     for (const std::size_t other : {0U, 2U}) {
       if (errors[other].empty()) continue;
