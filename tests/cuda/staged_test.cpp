@@ -13,9 +13,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -85,6 +87,38 @@ TEST(staged, runs_any_collective) {
     });
   };
   EXPECT_EQ(run(true), run(false));
+}
+
+/// Every rank gets the sums of all rounds, in which each call of each rank is once.
+TEST(staged, runs_partial_collectives) {
+  constexpr std::size_t n = 300;
+  constexpr int calls = 6;
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    cuda_double::reset(seed);
+    const auto sums = on_ranks(3, [&](spar::threads& net) {
+      std::mt19937_64 late(seed * 10 + static_cast<std::uint64_t>(net.rank()));
+      const stream work;
+      const device_array<float> x(std::vector<float>(n, -1));
+      const spar::device_span gradient(x.data(), n, work);
+      spar::staged gpu(net);
+      auto reduce = spar::partial_allreduce<float>(net, n, spar::solo{}, spar::ring{});
+      std::vector<float> all(n);
+      const auto add = [&] {
+        const auto sum = x.read(work);
+        std::transform(all.begin(), all.end(), sum.begin(), all.begin(), std::plus<>());
+      };
+      for (int call = 0; call < calls; ++call) {
+        for (std::uint64_t turns = late() % 3 == 0 ? 200 : 0; turns > 0; --turns) std::this_thread::yield();
+        x.write(work, std::vector<float>(n, static_cast<float>(1 + net.rank())));
+        gpu.on_host(gradient, [&](std::span<float> values) { reduce(values); });
+        add();
+      }
+      gpu.on_host(gradient, [&](std::span<float> values) { reduce.drain(values); });
+      add();
+      return all;
+    });
+    for (const auto& sum : sums) EXPECT_EQ(sum, std::vector<float>(n, calls * (1 + 2 + 3)));
+  }
 }
 
 TEST(staged, ignores_what_a_function_returns) {
