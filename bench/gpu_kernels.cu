@@ -112,11 +112,12 @@ int main(int argc, char** argv) {
   all.push_back({"copy", 8 * nd, nothing, restore});
   const double taken = 0.0124 * nd; // of a normal distribution above 2.5
   all.push_back({"take_at_least", 4 * nd + 12 * taken, restore, [&] {
-                   spar::kernel::start_take_at_least<float, std::uint32_t>(
-                       nullptr, x.data, n, threshold, 0, out_i.data, out_v.data, n, count.data, words.data, nullptr);
+                   spar::kernel::start_take_at_least<float, std::uint32_t>(nullptr, x.data, x.data, n, threshold, 0,
+                                                                           out_i.data, out_v.data, n, count.data,
+                                                                           words.data, nullptr);
                  }});
   all.push_back({"take_at_least, added", 12 * nd + 8 * taken, restore, [&] {
-                   spar::kernel::start_take_at_least<float, std::uint32_t>(source.data, x.data, n, threshold, 0,
+                   spar::kernel::start_take_at_least<float, std::uint32_t>(source.data, x.data, x.data, n, threshold, 0,
                                                                            out_i.data, out_v.data, n, count.data,
                                                                            words.data, nullptr);
                  }});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Gradients in device memory, reduced over the threads of one process that share a GPU.
 #include <spar/cuda.hpp>
+#include <spar/system/partial_allreduce.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -18,6 +19,14 @@ constexpr std::size_t n = 100'000;
 /// Throws if a call of CUDA has failed.
 void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(code));
+}
+
+/// Steps that go on without the ranks that are late.
+void train_eagerly(spar::threads& net, spar::staged<spar::threads>& gpu, spar::device_span<float> gradient) {
+  auto reduce = spar::partial_allreduce<float>(net, gradient.size, spar::solo{});
+  for (int step = 0; step < 3; ++step)
+    gpu.on_host(gradient, [&](std::span<float> x) { reduce(x); });     // the sum of a round
+  gpu.on_host(gradient, [&](std::span<float> x) { reduce.drain(x); }); // what came too late for its round
 }
 
 /// One rank's steps. Returns the number of nonzero values after them.
@@ -43,6 +52,8 @@ std::size_t train(spar::threads& net) {
 
   check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   check(cudaMemcpy(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  train_eagerly(net, gpu, gradient);
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   cudaFree(pointer);
   cudaStreamDestroy(stream);
   std::size_t nonzero = 0;

@@ -23,8 +23,9 @@ namespace spar {
 template <communicates Net>
 class staged {
  public:
-  /// Prepares the rank `net`.
-  explicit staged(Net& net) : net_(&net) {}
+  /// Prepares the rank `net` for values in memory of the current device. If CUDA fails, aborts the communicator, and
+  /// throws `cuda_error`.
+  explicit staged(Net& net) : net_(&net), device_(detail::or_abort(net, [] { return detail::home_device(); })) {}
 
   /// The rank.
   [[nodiscard]] Net& net() const noexcept { return *net_; }
@@ -33,15 +34,15 @@ class staged {
   /// order of `x.stream`. Returns before this copy has ended: work that is put into the stream afterwards sees the new
   /// values. While the rank waits for the copy to the host, it takes part in the rounds of partial collectives. If `f`
   /// throws, the values in device memory do not change. Throws `invalid_argument` before anything is sent if the values
-  /// are not in memory of the current device. If CUDA fails, aborts the communicator, because other ranks may wait for
-  /// this one, and throws `cuda_error`.
+  /// or the stream are of another device than this object, or if another device is the current one. If CUDA fails,
+  /// aborts the communicator, because other ranks may wait for this one, and throws `cuda_error`.
   template <element T, std::invocable<std::span<T>> F>
   void on_host(device_span<T> x, F&& f) {
     if (x.size == 0) {
       std::forward<F>(f)(std::span<T>());
       return;
     }
-    detail::check_on_device(*net_, x);
+    device_.check(*net_, "spar::staged", x);
     const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
     detail::pinned_memory::lease host =
         detail::or_abort(*net_, [&] { return pinned_.take(bytes, [&] { detail::end_transfers(*net_); }); });
@@ -60,6 +61,7 @@ class staged {
 
  private:
   Net* net_;
+  detail::home_device device_;
   detail::pinned_memory pinned_;
 };
 

@@ -59,13 +59,15 @@ class device_feedback {
   /// memory than the calls before; meanwhile the rank takes part in the rounds of partial collectives. The residual and
   /// the composition's state change only if the call succeeds; otherwise the values of `x` are unspecified. (If CUDA
   /// fails on this rank after the collective has ended, the other ranks' sums contain entries that are still in this
-  /// rank's residual.) Throws `invalid_argument` before anything is sent if an option is invalid, if the values are not
-  /// in memory of the current device, or if `x` and the residual have different lengths. If CUDA fails, aborts the
-  /// communicator, because other ranks may wait, and throws `cuda_error`.
+  /// rank's residual.) Throws `invalid_argument` before anything is sent if an option is invalid, if the values or the
+  /// stream are not those of the device for which this object was made, if this device is not the current one, or if
+  /// `x` and the residual have different lengths. If CUDA fails, aborts the communicator, because other ranks may wait,
+  /// and throws `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
     check_operation<Op>();
-    detail::check_on_device(net, x);
+    device_.check(net, owner, x);
+    detail::check_arguments(detail::port_of(net));
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, net.size());
     next_ = state_;
@@ -87,6 +89,7 @@ class device_feedback {
   template <communicates Net, reduction<T> Op = sum>
   void operator()(on_device<Net>& on, device_span<T> x, Op op = {}) {
     check_operation<Op>();
+    device_.check_current(on.transport(), owner);
     const auto order = on.template begin<Composition>(x);
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, on.transport().size());
@@ -211,9 +214,7 @@ class device_feedback {
       net.net().values().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`
       its->accumulated_.reserve(x.size());
       const std::span<T> accumulated(its->accumulated_.data(), x.size());
-      const auto add_residual = [&](std::size_t, std::size_t) {
-        kernel::start_add(its->residual(), x.data(), x.size(), accumulated.data(), stream);
-      };
+      const detail::device_sum<T> add_residual{its->residual(), x.data(), accumulated.data(), x.size(), stream};
       auto running =
           its->algorithm_.template selected<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
       selected_sum<T, Index> result = co_await std::move(running);
@@ -236,7 +237,10 @@ class device_feedback {
     shared_state_ = hash.value;
   }
 
+  static constexpr const char* owner = "spar::device_feedback";
+
   Composition algorithm_;
+  detail::home_device device_;
   state state_{};
   state next_{};                   // the state that a call is changing
   std::uint64_t shared_state_ = 0; // digest of the part of `state_` that must be equal on all ranks

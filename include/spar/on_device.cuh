@@ -60,6 +60,8 @@ class call_on_device {
   call_on_device(Port& port, cudaStream_t user) : port_(&port), user_(user) {
     or_abort(port, [&] { order().follow(user); });
   }
+  /// Throws `invalid_argument` if another device is the current one.
+  void check_device() const { port_->check_device(); }
   /// Runs `call()`; then, further work in the user's stream begins after the call.
   template <class Call>
   void run(Call call) const {
@@ -100,12 +102,19 @@ class [[nodiscard]] pending_on_device {
     }
   }
 
-  /// Makes progress without blocking, and returns whether the call has ended, so that `wait` does not block.
-  [[nodiscard]] bool done() { return call_.done(); }
+  /// Makes progress without blocking, and returns whether the call has ended, so that `wait` does not block. Throws
+  /// `invalid_argument` if the device of the `on_device` object is not the current one; the call goes on.
+  [[nodiscard]] bool done() {
+    order_.check_device();
+    return call_.done();
+  }
   /// Waits until the work of the call is in its stream. Work that is put into the user's stream afterwards sees the
-  /// result. Throws the error of the call; later calls of `wait` do nothing.
+  /// result. Throws the error of the call; later calls of `wait` do nothing. Throws `invalid_argument` if the device of
+  /// the `on_device` object is not the current one; `wait` may then be called again.
   void wait() {
-    if (std::exchange(waited_, true)) return;
+    if (waited_) return;
+    order_.check_device();
+    waited_ = true;
     order_.run([&] { call_.wait(); });
   }
   /// Aborts the communicator unless the call has ended (see `pending`).
@@ -126,7 +135,7 @@ class [[nodiscard]] pending_on_device {
 /// travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used by one
 /// thread at a time while its device is the current one; `net` must outlive it. Over `threads`, construction is
 /// collective. The constructor throws `cuda_error` if CUDA fails, `peer_failed` if another rank fails, and
-/// `invalid_argument` if `net` has a progress thread.
+/// `invalid_argument` if `net` has a progress thread, or is an `nccl` of another device.
 template <communicates Net>
 class on_device {
  public:
@@ -156,7 +165,7 @@ class on_device {
         "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
         "tree_of_topk, balanced_owners or quantile_owners; spar::staged runs any other");
     port_.refuse_progress_thread();
-    detail::check_on_device(port_, x);
+    port_.device().check(port_, port_type::owner, x);
     return {port_, x.stream};
   }
   /// Begins a call on the stream `mine`, whose entries are in device memory, after the work in the CUDA stream `user`.
@@ -172,8 +181,11 @@ class on_device {
         "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
         "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
     port_.refuse_progress_thread();
-    detail::check_on_device(port_, mine.values().data(), mine.count(), "values of a stream");
-    detail::check_on_device(port_, mine.indices().data(), mine.indices().size(), "indices of a stream");
+    const detail::home_device& device = port_.device();
+    device.check_current(port_, port_type::owner);
+    device.check_stream(port_, user);
+    device.check_memory(port_, mine.values().data(), mine.count(), "values of a stream");
+    device.check_memory(port_, mine.indices().data(), mine.indices().size(), "indices of a stream");
     detail::validate_counts(mine);
     const detail::call_on_device<port_type> order(port_, user);
     const auto on_host = detail::or_abort(port_, [&] {
@@ -205,9 +217,10 @@ class on_device {
 ///
 /// The values are read after all work that was in `x.stream` when the function was called; work that is put into the
 /// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the
-/// call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values are not in
-/// memory of the current device, or if `net` has a progress thread. If CUDA fails, the communicator is aborted, because
-/// other ranks may wait, and `cuda_error` is thrown.
+/// call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values or the
+/// stream are not those of the device for which `on` was made, if this device is not the current one, or if `net` has a
+/// progress thread. If CUDA fails, the communicator is aborted, because other ranks may wait, and `cuda_error` is
+/// thrown.
 template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
   on.template begin<Given>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(given), op); });
@@ -218,7 +231,7 @@ void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {
 /// work that is put into `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive
 /// it; once the sum is destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the
 /// device whenever a number of entries is needed. Throws `invalid_argument`, before anything is sent, for a malformed
-/// stream or one that is not in memory of the current device. Other errors are those of the overload for dense values.
+/// stream. Other errors are those of the overload for dense values.
 template <communicates Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
 [[nodiscard]] sparse_stream<T, Index, cuda> allreduce(on_device<Net>& on, const stream_view<T, Index, cuda>& mine,
                                                       cudaStream_t stream, Given given = {}, Op op = {}) {

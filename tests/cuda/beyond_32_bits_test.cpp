@@ -36,6 +36,8 @@ using namespace spar::kernel;
 constexpr std::uint64_t n = (std::uint64_t{1} << 33) + 12345;
 constexpr std::uint64_t some = 700, first = n - some; // the values that the tests look at
 
+constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99; // outputs of the tiles before the last ones
+
 /// An array whose pages get memory when they are written.
 template <class T>
 class sparse_array {
@@ -84,6 +86,23 @@ TEST_F(beyond_32_bits, combine_and_finish) {
   std::vector<float> expected(some);
   for (std::size_t i = 0; i < some; ++i) expected[i] = (left[i] + right[i]) / 4;
   EXPECT_EQ(b.read(first, some), expected);
+}
+
+TEST_F(beyond_32_bits, add_and_find) {
+  const sparse_array<float> a(n), b(n), sum(n);
+  const std::vector<float> left = values(1), right = values(2);
+  a.write(first, left), b.write(first, right);
+  start_add(a.data(), b.data(), n, sum.data(), nullptr);
+  std::vector<float> expected(some);
+  for (std::size_t i = 0; i < some; ++i) expected[i] = left[i] + right[i];
+  EXPECT_EQ(sum.read(first, some), expected);
+  std::uint32_t found = 0;
+  const auto at_the_end = [&](float v) { return v == expected.back() + 1; };
+  start_find_any(sum.data(), n, &found, at_the_end, nullptr);
+  EXPECT_EQ(found, 0U);
+  sum.data()[n - 1] += 1;
+  start_find_any(sum.data(), n, &found, at_the_end, nullptr);
+  EXPECT_EQ(found, 1U);
 }
 
 TEST_F(beyond_32_bits, short_floats) {
@@ -144,6 +163,49 @@ TEST_F(beyond_32_bits, scatter) {
   for (std::size_t e = 0; e < entries.size(); ++e) EXPECT_EQ(x.data()[indices[e]], 2 * entries[e]);
 }
 
+TEST_F(beyond_32_bits, scatter_difference) {
+  const sparse_array<float> exact(n), decoded(n), x(n);
+  const std::vector<float> values_of_x(some, 3), sent = values(1);
+  exact.write(first, sent), x.write(first, values_of_x);
+  start_scatter_difference(static_cast<const std::uint64_t*>(nullptr), exact.data(), decoded.data(), n, x.data(),
+                           nullptr); // of all values
+  std::vector<float> expected(some);
+  for (std::size_t i = 0; i < some; ++i) expected[i] = 3 + sent[i];
+  EXPECT_EQ(x.read(first, some), expected);
+  on_host::machine::last_blocks = 0;
+  const std::vector<std::uint64_t> indices = {5, (std::uint64_t{1} << 32) + 5, n - 1};
+  const std::vector<float> from = {1, 2, 3}, to = {0.5F, 0.5F, 0.5F};
+  start_scatter_difference(indices.data(), from.data(), to.data(), indices.size(), x.data(), nullptr);
+  EXPECT_EQ(x.data()[5], 0.5F);
+  EXPECT_EQ(x.data()[(std::uint64_t{1} << 32) + 5], 1.5F);
+  EXPECT_EQ(x.data()[n - 1], expected.back() + 2.5F);
+}
+
+/// The last tiles, after more than 2^32 values of other blocks: here, a block has one tile.
+TEST_F(beyond_32_bits, count_reached) {
+  using grid = detail::probe_grid;
+  const sparse_array<float> x(n);
+  const std::vector<float> last = values(1);
+  x.write(first, last);
+  magnitude_probes<float> probes{.probe = {}, .count = 3};
+  const float at[] = {1, 100, 250};
+  for (std::size_t p = 0; p < 3; ++p) probes.probe[p] = magnitude_of(at[p]);
+  std::vector<std::uint64_t> expected(grid::bins);
+  for (const float v : last) {
+    std::size_t reached = 0;
+    while (reached < 3 && std::fabs(v) >= at[reached]) ++reached;
+    ++expected[reached];
+  }
+  const std::uint64_t blocks = spar::detail::tiles_of(n, grid::values);
+  expected[0] += n - (blocks - last_blocks) * grid::values - some; // zeros before
+  expected[3] += before;
+  std::vector<std::uint64_t> reached(grid::bins);
+  reached[3] = before;
+  spar::detail::launch(detail::count_reached<float>, blocks, grid::threads, sizeof(grid::memory<float>), nullptr,
+                       x.data(), n, probes, reinterpret_cast<unsigned long long*>(reached.data()));
+  EXPECT_EQ(reached, expected);
+}
+
 TEST_F(beyond_32_bits, fill_and_search) {
   const sparse_array<std::uint64_t> indices(n); // zeros, except in the last blocks
   start_fill(indices.data(), n, std::uint64_t{5}, nullptr);
@@ -161,8 +223,6 @@ TEST_F(beyond_32_bits, fill_and_search) {
   start_find_bounds(indices.data(), n, bounds.data(), bounds.size(), positions.data(), nullptr);
   EXPECT_EQ(positions, (std::vector<std::uint64_t>{0, n - ascending.size() + 1, n}));
 }
-
-constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99; // outputs of the tiles before the last ones
 
 /// Prepares the words of `blocks` tiles for a launch that runs only the last ones.
 void begin_late(std::uint64_t* words, std::uint64_t blocks, unsigned last_blocks) {
@@ -184,8 +244,8 @@ TEST_F(beyond_32_bits, take) {
   std::uint64_t count = 0;
   const magnitude<float> threshold = magnitude_of(200.0F);
   spar::detail::launch(detail::take<float, std::uint64_t, magnitude<float>>, blocks, detail::take_tile::threads,
-                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(), n,
-                       threshold, begin, out_i.data(), out_v.data(), n, &count, words.data());
+                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(),
+                       x.data(), n, threshold, begin, out_i.data(), out_v.data(), n, &count, words.data());
   std::vector<std::uint64_t> indices;
   std::vector<float> entries, left = last;
   for (std::size_t i = 0; i < some; ++i) {
@@ -252,8 +312,8 @@ TEST_F(beyond_32_bits, take_largest) {
   const cut<float> where{magnitude_of(200.0F), 3 * before, before + more_ties, 2 * before};
   std::uint64_t count = 0;
   spar::detail::launch(detail::take<float, std::uint64_t, const cut<float>*>, blocks, detail::take_tile::threads,
-                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(), n,
-                       &where, std::uint64_t{0}, out_i.data(), out_v.data(), n, &count, words.data());
+                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(),
+                       x.data(), n, &where, std::uint64_t{0}, out_i.data(), out_v.data(), n, &count, words.data());
   std::vector<std::uint64_t> indices;
   std::vector<float> entries, left = last;
   std::uint64_t ties = 0;

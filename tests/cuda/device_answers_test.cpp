@@ -186,13 +186,13 @@ void error_of_cuda_ends_the_call(const Algorithm& given) {
       given,
       [](spar::threads&, auto& call, gate& held) {
         EXPECT_FALSE(call.done());
-        cuda_double::fail_at(1);
+        cuda_double::fail_at(2); // after `wait` has asked for the current device
         held.open();
         try {
           call.wait();
           ADD_FAILURE() << "no error";
         } catch (const spar::cuda_error& e) {
-          EXPECT_EQ(std::string(e.what()), "cudaEventQuery failed: a planned error");
+          EXPECT_EQ(std::string(e.what()), "cudaEventQuery failed: cudaErrorUnknown, a planned error");
         }
       },
       [](spar::threads&, auto& call) {
@@ -200,7 +200,8 @@ void error_of_cuda_ends_the_call(const Algorithm& given) {
           call.wait();
           ADD_FAILURE() << "no error";
         } catch (const spar::peer_failed& e) {
-          EXPECT_NE(std::string(e.what()).find("cudaEventQuery failed: a planned error"), std::string::npos)
+          EXPECT_NE(std::string(e.what()).find("cudaEventQuery failed: cudaErrorUnknown, a planned error"),
+                    std::string::npos)
               << e.what();
         }
       });

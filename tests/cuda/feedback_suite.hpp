@@ -170,7 +170,8 @@ std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Compo
     const bool silent = std::all_of(errors.begin(), errors.end(), [](const auto& error) { return error.empty(); });
     if (call == 0 || silent) continue;
     ++failures;
-    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+    EXPECT_NE(errors[1].find("failed: cudaErrorUnknown, a planned error"), std::string::npos)
+        << "call " << call << ": " << errors[1];
   }
 }
 

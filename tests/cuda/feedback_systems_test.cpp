@@ -75,6 +75,30 @@ TEST_F(feedback, resumes_what_was_saved_on_the_host_and_on_the_device) {
   });
 }
 
+/// A selection by a reused threshold adds the residual, selects and leaves the new residual in one pass: with one rank,
+/// a call has one other kernel each for the zeros and the entries of the sum.
+TEST_F(feedback, reuses_a_threshold_in_one_pass) {
+  constexpr std::size_t n = 5000;
+  on_ranks(1, [](spar::threads& net) {
+    const device_array<float> x(std::vector<float>(n, 0));
+    auto reduce = spar::with_device_feedback<float>(
+        spar::compose(threshold_reuse{.k = 100, .period = 10}, spar::recursive_doubling{}));
+    const auto kernels_of_call = [&](const std::vector<float>& values) {
+      x.write(nullptr, values);
+      cuda_double::finish(nullptr);
+      const std::uint64_t before = on_host::machine::launches;
+      reduce(net, spar::device_span(x.data(), n));
+      (void)x.read(nullptr);
+      return on_host::machine::launches - before;
+    };
+    EXPECT_GT(kernels_of_call(gradient<float>(0, 0, n)), 5U); // searches the threshold
+    std::vector<float> large(n);
+    for (std::size_t i = 0; i < 100; ++i) large[i] = 1e6F;
+    EXPECT_EQ(kernels_of_call(large), 3U);
+    return 0;
+  });
+}
+
 /// The second call reuses the threshold, and the collective returns entries and rounding errors to the device.
 TEST_F(feedback, ends_on_every_rank_if_cuda_fails_in_the_collective) {
   const auto parts =

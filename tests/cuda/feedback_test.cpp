@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Error feedback on the device: bits, order of streams, bad input and errors of CUDA.
 #include "feedback_suite.hpp"
+#include "refusals.hpp"
+
+#include <spar/system/tree_sparcml.hpp>
 
 #include <string>
 
@@ -79,6 +82,39 @@ TEST_F(feedback, refuses_what_it_cannot_do) {
   EXPECT_EQ(errors[0][1], "");
   EXPECT_EQ(errors[0][2], "the vector has length 30, but the residual has length 20");
   EXPECT_EQ(errors[0][3], "");
+}
+
+TEST_F(feedback, refuses_memory_of_the_host_and_other_devices) {
+  on_ranks(3, [](spar::threads& net) {
+    const auto parts = spar::compose(exact_topk{.density = 1}, spar::recursive_doubling{});
+    {
+      auto reduce = spar::with_device_feedback<float>(parts);
+      spar_test::refuses_other_devices(3, "spar::device_feedback", [&](spar::device_span<float> x) { reduce(net, x); });
+    }
+    auto reduce = spar::with_device_feedback<float>(parts);
+    spar::on_device gpu(net);
+    spar_test::refuses_other_devices(3, "spar::device_feedback", [&](spar::device_span<float> x) { reduce(gpu, x); });
+    EXPECT_FALSE(net.dead());
+    return 0;
+  });
+}
+
+TEST_F(feedback, refuses_a_plan_for_other_ranks) {
+  spar::tree_node root;
+  for (spar::rank_t rank = 0; rank < 4; ++rank) root.children.emplace_back().rank = rank;
+  const spar::tree four(root);
+  const spar::tree_plans plans(four);
+  on_ranks(3, [&](spar::threads& net) {
+    const device_array<float> x({1, 2});
+    auto reduce = spar::with_device_feedback<float>(
+        spar::compose(exact_topk{.k = 1}, spar::on_tree(plans), spar::recursive_doubling{}));
+    EXPECT_EQ(spar_test::refusal_of([&] { reduce(net, spar::device_span(x.data(), 2)); }),
+              "a plan is for 4 ranks, but the number of ranks is 3");
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{1, 2}));
+    EXPECT_EQ(reduce.residual(), nullptr);
+    EXPECT_FALSE(net.dead());
+    return 0;
+  });
 }
 
 TEST_F(feedback, compares_the_options_of_the_selector) {

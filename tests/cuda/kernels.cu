@@ -18,8 +18,9 @@
 namespace spar::kernel {
 
 #define SPAR_INSTANTIATE(T, Index)                                                                                     \
-  template void start_take_at_least<T, Index>(const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t, Index*, T*,    \
-                                              std::uint64_t, std::uint64_t*, std::uint64_t*, cudaStream_t);            \
+  template void start_take_at_least<T, Index>(const T*, const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t,      \
+                                              Index*, T*, std::uint64_t, std::uint64_t*, std::uint64_t*,               \
+                                              cudaStream_t);                                                           \
   template void start_merge_many<T, Index, sum>(const device_coo<T, Index>*, std::uint64_t, std::uint64_t,             \
                                                 std::uint64_t, Index*, T*, sum, std::uint64_t*, std::uint64_t*,        \
                                                 cudaStream_t);                                                         \

@@ -118,7 +118,7 @@ TEST(nccl_failure, of_each_call_of_nccl_ends_every_rank) {
 
 TEST(nccl_failure, of_each_call_of_cuda_ends_every_rank) {
   const int everywhere = fail_everywhere(
-      " failed: a planned error", [](std::uint64_t call) { cuda_double::fail_at(call); },
+      " failed: cudaErrorUnknown, a planned error", [](std::uint64_t call) { cuda_double::fail_at(call); },
       [](const outcome& o, std::uint64_t call) { return o.cuda_calls >= call; });
   EXPECT_GE(everywhere, 30);
 }

@@ -2,11 +2,13 @@
 // The transport over NCCL, on doubles of NCCL and of the CUDA runtime.
 #include "nccl_double.hpp"
 #include "on_ranks.hpp"
+#include "refusals.hpp"
 #include "runtime_double.hpp"
 #include "support/extent.hpp"
 
 #include <spar/nccl.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#include <spar/transport/counting.hpp>
 
 #include <gtest/gtest.h>
 
@@ -15,6 +17,7 @@
 #include <functional>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sched.h>
@@ -262,6 +265,47 @@ TEST(nccl, uses_pinned_buffers_again) {
       spar::allreduce(net, std::span(x), spar::ring{});
     }
     EXPECT_LE(cuda_double::pinned_bytes(), 3 * 4 * 4000U);
+  });
+}
+
+TEST(nccl, refuses_values_in_device_memory_and_other_devices) {
+  constexpr std::size_t n = 3000;
+  run(3, 5, {}, [](net_type& net) {
+    const cuda_double::device_array<float> on_device(std::vector<float>(n, 1));
+    const std::span<float> there(on_device.data(), n);
+    std::vector<float> x(n, 1), out(n);
+    const std::string expected = "a span of 3000 values is in memory of device 0; expected host memory, or a "
+                                 "spar::device_span and a spar::on_device or spar::staged that was constructed from "
+                                 "the communicator";
+    spar::counting counted(net);
+    auto reduce =
+        spar::with_error_feedback<float>(spar::compose(spar::selector::exact_topk{.k = 10}, spar::ssar_split{}));
+    auto solo = spar::partial_allreduce<float>(net, n, spar::solo{}, spar::ring{});
+    const auto stream = spar::dense_view(there);
+    const auto rank = net.rank();
+    std::vector<std::function<void()>> calls{[&] { spar::allreduce(net, there, spar::ring{}); },
+                                             [&] { spar::allreduce(net, there, x, spar::ring{}); },
+                                             [&] { spar::allreduce(net, x, there, spar::ring{}); },
+                                             [&] { spar::allreduce(net, spar::named{"a"}, there, spar::ring{}); },
+                                             [&] { (void)spar::allreduce(net, stream); },
+                                             [&] { (void)spar::start_allreduce(net, there); },
+                                             [&] { spar::allreduce(counted, there, spar::ring{}); },
+                                             [&] { spar::broadcast(net, there, 0); },
+                                             [&] { spar::reduce(net, there, 0); },
+                                             [&] { reduce(net, there); },
+                                             [&] { (void)reduce.start(net, there); },
+                                             [&] { solo(there); }};
+    for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(spar_test::refusal_of(calls[i]), expected) << i;
+    cuda_double::set_device(rank + 3);
+    EXPECT_EQ(spar_test::refusal_of([&] { spar::allreduce(net, std::span(x), spar::ring{}); }),
+              "the current device is " + std::to_string(rank + 3) +
+                  ", but this spar::nccl was made for device 0; expected cudaSetDevice(0) before the call");
+    cuda_double::set_device(0);
+    EXPECT_FALSE(net.dead());
+    spar::allreduce(net, std::span(x), spar::ring{});
+    EXPECT_EQ(x, std::vector<float>(n, 3));
+    EXPECT_EQ(counted.sent().messages, 0U);
+    solo.drain(x);
   });
 }
 

@@ -33,7 +33,18 @@ using random_source = std::mt19937_64;
 
 std::size_t up_to(random_source& random, std::size_t most) { return static_cast<std::size_t>(random() % (most + 1)); }
 
-enum class kind { ring, doubling, rabenseifner, short_ring, short_doubling, qsgd_doubling, staged, sparse };
+enum class kind {
+  ring,
+  doubling,
+  rabenseifner,
+  short_ring,
+  short_doubling,
+  qsgd_doubling,
+  top_k,
+  ok_top_k,
+  staged,
+  sparse
+};
 
 /// A call, equal on all ranks.
 struct call {
@@ -59,7 +70,7 @@ std::vector<call> calls_of(random_source& random, rank_t ranks, std::size_t eage
   return calls;
 }
 
-/// Returns `start(algorithm)` for the algorithm of a call on dense values.
+/// Returns `start(algorithm)` for the algorithm of a call on dense values, from which some take the largest.
 template <class Start>
 auto start_by(kind what, Start start) {
   switch (what) {
@@ -73,6 +84,10 @@ auto start_by(kind what, Start start) {
     return start(compose(spar::storage::half{}, spar::recursive_doubling{}));
   case kind::qsgd_doubling:
     return start(compose(spar::storage::qsgd<8>{.bucket = 64}, spar::recursive_doubling{.piece = 128}));
+  case kind::top_k:
+    return start(compose(spar::selector::exact_topk{.density = 0.3}, spar::split_allgather{}));
+  case kind::ok_top_k:
+    return start(compose(spar::selector::threshold_reuse{.density = 0.2}, spar::balanced_owners{}));
   default:
     return start(spar::ring{});
   }

@@ -2,6 +2,7 @@
 // Allreduces on device memory against the same on the host: kernels run by fibres, in the streams of a double of the
 // CUDA runtime.
 #include "on_ranks.hpp"
+#include "refusals.hpp"
 #include "runtime_double.hpp"
 
 #include "on_host.hpp"
@@ -361,30 +362,49 @@ TEST_F(on_device, every_failing_call_of_cuda_ends_the_call_of_all_ranks) {
         meet(net); // finds a late failure of rank 1
       });
       failed = errors[1] != "no error";
-      EXPECT_EQ(errors[1].find("a planned error") != std::string::npos, failed) << errors[1];
-      for (const auto& error : errors) EXPECT_EQ(error != "no error", failed) << error;
+      for (const auto& error : errors) {
+        EXPECT_EQ(error.find("failed: cudaErrorUnknown, a planned error") != std::string::npos, failed) << error;
+        EXPECT_EQ(error != "no error", failed) << error;
+      }
       ASSERT_LT(at, 500U);
     }
   }
 }
 
-TEST_F(on_device, refuses_memory_of_the_host_and_of_other_devices) {
-  const auto host = errors_of([](spar::threads& net) {
-    std::vector<float> x(10);
+TEST_F(on_device, refuses_memory_of_the_host_and_other_devices) {
+  on_ranks(3, [](spar::threads& net) {
     spar::on_device gpu(net);
-    spar::allreduce(gpu, spar::device_span(x.data(), x.size()), spar::ring{});
+    spar_test::refuses_other_devices(3, "spar::on_device",
+                                     [&](spar::device_span<float> x) { spar::allreduce(gpu, x, spar::ring{}); });
+    spar_test::refuses_other_devices(3, "spar::on_device", [&](spar::device_span<float> x) {
+      auto call = spar::start_allreduce(gpu, x, spar::recursive_doubling{});
+      cuda_double::set_device(3); // the call in flight is not ended by the refusals
+      EXPECT_NE(spar_test::refusal_of([&] { call.wait(); }), "a plan is for 4 ranks, but the number of ranks is 3");
+      EXPECT_NE(spar_test::refusal_of([&] { (void)call.done(); }),
+                "a plan is for 4 ranks, but the number of ranks is 3");
+      cuda_double::set_device(0);
+      call.wait();
+    });
+    EXPECT_FALSE(net.dead());
+    return 0;
   });
-  for (const auto& error : host)
-    EXPECT_EQ(error, "the 10 values of a spar::device_span are in host memory; expected device memory");
-  const auto other = errors_of([](spar::threads& net) {
-    const device_array<float> x(std::vector<float>(10));
+}
+
+TEST_F(on_device, refuses_a_plan_for_other_ranks) {
+  spar::tree_node root;
+  for (spar::rank_t rank = 0; rank < 4; ++rank) root.children.emplace_back().rank = rank;
+  const spar::tree four(root);
+  const spar::tree_plans plans(four);
+  on_ranks(3, [&](spar::threads& net) {
+    const device_array<float> x({1, 2});
     spar::on_device gpu(net);
-    cuda_double::set_device_of_memory(3);
-    spar::allreduce(gpu, spar::device_span(x.data(), 10), spar::ring{});
+    EXPECT_EQ(
+        spar_test::refusal_of([&] { spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::flexreduce(plans)); }),
+        "a plan is for 4 ranks, but the number of ranks is 3");
+    spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::ring{});
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{3, 6}));
+    return 0;
   });
-  for (const auto& error : other) {
-    EXPECT_EQ(error, "the 10 values of a spar::device_span are in memory of device 3, but the current device is 0");
-  }
 }
 
 TEST_F(on_device, refuses_ranks_with_values_in_host_memory) {

@@ -192,13 +192,19 @@ std::size_t pinned_bytes() {
 extern "C" {
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorUnknown ? "cudaErrorUnknown" : "cudaErrorOfTheDouble";
+}
 const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "a planned error"; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  own_device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
@@ -302,6 +308,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   cuda_double::finish(stream);
   std::erase(streams, stream);
   delete stream;
+  return cudaSuccess;
+}
+/// The default stream is that of every device.
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  *device = stream == nullptr ? own_device : stream->device;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collectives on device memory through the host, on a double of the CUDA runtime.
 #include "on_ranks.hpp"
+#include "refusals.hpp"
 #include "runtime_double.hpp"
 
 #include <spar/cuda.hpp>
+#include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
 #include <gtest/gtest.h>
@@ -11,9 +13,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -83,6 +87,38 @@ TEST(staged, runs_any_collective) {
     });
   };
   EXPECT_EQ(run(true), run(false));
+}
+
+/// Every rank gets the sums of all rounds, in which each call of each rank is once.
+TEST(staged, runs_partial_collectives) {
+  constexpr std::size_t n = 300;
+  constexpr int calls = 6;
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    cuda_double::reset(seed);
+    const auto sums = on_ranks(3, [&](spar::threads& net) {
+      std::mt19937_64 late(seed * 10 + static_cast<std::uint64_t>(net.rank()));
+      const stream work;
+      const device_array<float> x(std::vector<float>(n, -1));
+      const spar::device_span gradient(x.data(), n, work);
+      spar::staged gpu(net);
+      auto reduce = spar::partial_allreduce<float>(net, n, spar::solo{}, spar::ring{});
+      std::vector<float> all(n);
+      const auto add = [&] {
+        const auto sum = x.read(work);
+        std::transform(all.begin(), all.end(), sum.begin(), all.begin(), std::plus<>());
+      };
+      for (int call = 0; call < calls; ++call) {
+        for (std::uint64_t turns = late() % 3 == 0 ? 200 : 0; turns > 0; --turns) std::this_thread::yield();
+        x.write(work, std::vector<float>(n, static_cast<float>(1 + net.rank())));
+        gpu.on_host(gradient, [&](std::span<float> values) { reduce(values); });
+        add();
+      }
+      gpu.on_host(gradient, [&](std::span<float> values) { reduce.drain(values); });
+      add();
+      return all;
+    });
+    for (const auto& sum : sums) EXPECT_EQ(sum, std::vector<float>(n, calls * (1 + 2 + 3)));
+  }
 }
 
 TEST(staged, ignores_what_a_function_returns) {
@@ -156,6 +192,34 @@ TEST(staged, leaves_the_device_unchanged_if_the_call_throws) {
   EXPECT_EQ(got[0], (std::vector<float>{1, 2, 3}));
 }
 
+TEST(staged, refuses_memory_of_the_host_and_other_devices) {
+  on_ranks(3, [](spar::threads& net) {
+    spar::staged gpu(net);
+    spar_test::refuses_other_devices(3, "spar::staged",
+                                     [&](spar::device_span<float> x) { spar::allreduce(gpu, x, spar::ring{}); });
+    EXPECT_FALSE(net.dead());
+    return 0;
+  });
+}
+
+TEST(staged, refuses_a_plan_for_other_ranks) {
+  spar::tree_node root;
+  for (spar::rank_t rank = 0; rank < 4; ++rank) root.children.emplace_back().rank = rank;
+  const spar::tree four(root);
+  const spar::tree_plans plans(four);
+  on_ranks(3, [&](spar::threads& net) {
+    const device_array<float> x({1, 2});
+    spar::staged gpu(net);
+    EXPECT_EQ(
+        spar_test::refusal_of([&] { spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::flexreduce(plans)); }),
+        "a plan is for 4 ranks, but the number of ranks is 3");
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{1, 2}));
+    spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::ring{});
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{3, 6}));
+    return 0;
+  });
+}
+
 /// Each call of the runtime fails once, on one rank; no rank hangs.
 TEST(staged, ends_on_every_rank_if_cuda_fails_on_one) {
   std::uint64_t failed = 0;
@@ -181,11 +245,12 @@ TEST(staged, ends_on_every_rank_if_cuda_fails_on_one) {
     });
     if (!reached) break;
     ++failed;
-    EXPECT_NE(errors[1].find("failed: a planned error"), std::string::npos) << "call " << call << ": " << errors[1];
+    EXPECT_NE(errors[1].find("failed: cudaErrorUnknown, a planned error"), std::string::npos)
+        << "call " << call << ": " << errors[1];
     // The last copy back may fail after the others have what they need.
     for (const std::size_t other : {0U, 2U}) {
       if (errors[other].empty()) continue;
-      EXPECT_NE(errors[other].find("a planned error"), std::string::npos) << errors[other];
+      EXPECT_NE(errors[other].find("failed: cudaErrorUnknown, a planned error"), std::string::npos) << errors[other];
     }
   }
   EXPECT_GE(failed, 8U);

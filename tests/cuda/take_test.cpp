@@ -33,18 +33,31 @@ struct entries {
   std::uint64_t count = 0;
 };
 
+template <class T>
+vector<spar::kernel::magnitude<T>> bits(const vector<T>& values) {
+  vector<spar::kernel::magnitude<T>> all;
+  for (const T v : values) all.push_back(std::bit_cast<spar::kernel::magnitude<T>>(v));
+  return all;
+}
+
 /// Runs the kernel with outputs that have room for exactly `room` entries, so that the sanitizer finds any further one.
+/// If not `in_place`, what is left is in another vector, and `x` does not change.
 template <class T>
 entries<T> by_kernel(const vector<T>& added, vector<T> x, spar::kernel::magnitude<T> threshold, std::uint64_t room,
-                     std::uint64_t begin = 0) {
+                     std::uint64_t begin = 0, bool in_place = true) {
+  const vector<T> before = x;
+  vector<T> other(in_place ? 0 : x.size(), T(55));
   entries<T> out{vector<std::uint32_t>(room, 0xdeadbeef), vector<T>(room, T(77)), {}, ~0ULL};
   vector<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1);
-  spar::kernel::start_take_at_least<T, std::uint32_t>(added.empty() ? nullptr : added.data(), x.data(), x.size(),
-                                                      threshold, begin, out.indices.data(), out.values.data(), room,
-                                                      count.data(), words.data(), nullptr);
+  spar::kernel::start_take_at_least<T, std::uint32_t>(
+      added.empty() ? nullptr : added.data(), x.data(), in_place ? x.data() : other.data(), x.size(), threshold, begin,
+      out.indices.data(), out.values.data(), room, count.data(), words.data(), nullptr);
   kernel_test::finish();
   out.count = count[0];
-  out.left = std::move(x);
+  if (!in_place) {
+    EXPECT_EQ(bits(x), bits(before));
+  }
+  out.left = in_place ? std::move(x) : std::move(other);
   return out;
 }
 
@@ -66,13 +79,6 @@ entries<T> by_loop(const vector<T>& added, vector<T> x, spar::kernel::magnitude<
   }
   out.left = std::move(x);
   return out;
-}
-
-template <class T>
-vector<spar::kernel::magnitude<T>> bits(const vector<T>& values) {
-  vector<spar::kernel::magnitude<T>> all;
-  for (const T v : values) all.push_back(std::bit_cast<spar::kernel::magnitude<T>>(v));
-  return all;
 }
 
 template <class T>
@@ -105,10 +111,13 @@ void compare(std::size_t n, std::uint64_t seed) {
   for (const double at : {0.0, 90.0}) {
     for (const std::uint64_t room : {std::uint64_t{n}, std::uint64_t{n / 7}}) {
       if (!spar_test::runs_case(3, number++)) continue;
-      expect_same(by_kernel<T>(added, x, threshold(at), room, 5), by_loop<T>(added, x, threshold(at), room, 5));
+      const auto expected = by_loop<T>(added, x, threshold(at), room, 5);
+      expect_same(by_kernel<T>(added, x, threshold(at), room, 5), expected);
+      if (at > 0 && room < n) expect_same(by_kernel<T>(added, x, threshold(at), room, 5, false), expected);
     }
   }
   expect_same(by_kernel<T>({}, x, threshold(250), n), by_loop<T>({}, x, threshold(250), n));
+  expect_same(by_kernel<T>({}, x, threshold(250), n, 0, false), by_loop<T>({}, x, threshold(250), n));
   expect_same(by_kernel<T>({}, x, threshold(90), 0), by_loop<T>({}, x, threshold(90), 0));
   expect_same(by_kernel<T>({}, x, threshold(1e6), 3), by_loop<T>({}, x, threshold(1e6), 3));
 }

@@ -8,7 +8,9 @@
 
 namespace spar {
 
-/// A call of the CUDA runtime failed. The message contains the name of the call and CUDA's error text.
+/// A call of the CUDA runtime failed. The message contains the name of the call, and the name and the text of CUDA's
+/// error, such as "cudaMalloc failed: cudaErrorMemoryAllocation, out of memory"; on other ranks, the `peer_failed`
+/// contains the same.
 struct cuda_error : error {
   using error::error;
 };
@@ -19,7 +21,7 @@ namespace detail {
 inline void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError(); // otherwise a later call that asks for the last error would find this one
-  raise<cuda_error>({call, " failed: ", cudaGetErrorString(code)});
+  raise<cuda_error>({call, " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code)});
 }
 
 /// An event without times.

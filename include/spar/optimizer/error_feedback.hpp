@@ -277,6 +277,7 @@ class error_feedback {
     static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
                   "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
                   "and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
+    detail::check_arguments(net, x);
     check_values(std::span<const T>(x));
     algorithm_.template validate_parts<T>(x.size(), net.size());
     next_ = state_;

@@ -44,6 +44,7 @@ constexpr void reject_device_memory() {
 /// name, and ended by `wait()`.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
+  check_arguments(net, first, rest...);
   if constexpr (any_in_device_memory<First, Rest...>)
     reject_device_memory<First, Rest...>();
   else if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
@@ -55,6 +56,7 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
 /// call still reads it.
 template <class Forms, class Net, class First, class... Rest>
 auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
+  check_arguments(net, first, rest...);
   if constexpr (any_in_device_memory<First, Rest...>) {
     reject_device_memory<First, Rest...>();
   } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {

@@ -98,6 +98,17 @@ class observing_port : public decorated_port<Net> {
   {
     return takes_device_memory(self.inner(), bytes);
   }
+  // See detail::check_arguments.
+  void check_device()
+    requires requires(Net& net) { net.check_device(); }
+  {
+    this->inner().check_device();
+  }
+  void check_host_memory(const void* data, std::uint64_t count)
+    requires requires(Net& net) { net.check_host_memory(data, count); }
+  {
+    this->inner().check_host_memory(data, count);
+  }
 };
 
 } // namespace spar

@@ -5,6 +5,7 @@
 
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
+#include <spar/cuda/call.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/operation.hpp>
@@ -55,7 +56,8 @@ class nccl_port : public decorated_port<Control> {
   static constexpr bool carries_device_memory = true;
 
   nccl_port(Control& control, const nccl_options& options)
-      : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()) {
+      : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()),
+        home_(detail::or_abort(control, [] { return detail::home_device(); })) {
     if (node().shared() != nullptr) {
       raise<invalid_argument>({"spar::nccl cannot wrap a communicator with a progress_thread, whose current device may "
                                "differ from that of this thread"});
@@ -91,6 +93,12 @@ class nccl_port : public decorated_port<Control> {
   }
 
   void share() = delete; // deleted because a progress thread would have another current device
+
+  // Checks of a call: see detail::check_arguments.
+  void check_device() { home_.check_current(inner(), "spar::nccl"); }
+  void check_host_memory(const void* data, std::uint64_t count) {
+    detail::home_device::check_host_memory(inner(), data, count);
+  }
 
   /// If the payload is, or belongs, in device memory, `values` is the stream of the work on it: a send takes the
   /// payload after the work that is now in the stream, and work that is put there once a receive has ended sees the
@@ -398,6 +406,7 @@ class nccl_port : public decorated_port<Control> {
 
   nccl_options options_;
   int exceptions_; // number of uncaught exceptions at the construction
+  detail::home_device home_;
   detail::nccl_memory memory_;
   std::optional<detail::nccl_communicator> device_; // empty only at the beginning of the constructor
   detail::slab<transfer> records_;
@@ -415,9 +424,10 @@ class nccl_port : public decorated_port<Control> {
 /// Runs all collectives of spar on a communicator whose large payloads travel by NCCL, from page-locked memory to
 /// page-locked memory or, with `on_device`, from device memory to device memory. The wrapped communicator, for example
 /// an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank uses a GPU of its own,
-/// which must be the current device whenever the rank uses this object. Construction and destruction are collective,
-/// except after the failure of a rank. All ranks must create their objects in the same order, just as all ranks must
-/// start collectives in the same order.
+/// which must be the current device whenever the rank uses this object; otherwise a call throws `invalid_argument`
+/// before anything is sent, as it does if a span, vector or stream of the call is in device memory. Construction and
+/// destruction are collective, except after the failure of a rank. All ranks must create their objects in the same
+/// order, just as all ranks must start collectives in the same order.
 ///
 /// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error: on that rank in `nccl_error`, `cuda_error`
 /// or `peer_failed`, on all others in `peer_failed`, or in the error by which their own NCCL notices the failure. Calls

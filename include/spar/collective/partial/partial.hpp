@@ -186,6 +186,7 @@ class partial {
     if (calling_)
       raise<invalid_argument>(
           {"the previous call of a partial allreduce has not ended; wait for its end before the next call"});
+    detail::check_arguments(*net_, x);
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>(
           {"a partial allreduce was called with dimension ", Held::dimension(x), "; expected ", n_});

@@ -47,9 +47,7 @@ class device_entries {
             [](void* of) { static_cast<Net*>(of)->progress(false); }};
     order_.follow(x.stream);
     values_ = {accumulated, static_cast<std::size_t>(x.size)};
-    const auto add_residual = [&](std::size_t, std::size_t) {
-      kernel::start_add(residual, x.data, x.size, accumulated, order_.get());
-    };
+    const device_sum<T> add_residual{residual, x.data, accumulated, x.size, order_.get()};
     pool& memory = port_of(net).memory();
     if constexpr (std::same_as<Selector, selector::everything>) {
       add_residual(0, values_.size());

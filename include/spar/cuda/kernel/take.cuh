@@ -69,13 +69,13 @@ __device__ inline std::uint32_t rank_of(const std::uint32_t (&marked)[take_tile:
          static_cast<std::uint32_t>(__popc(lower));
 }
 
-/// Each block moves the entries of a tile. A value of `added`, if not null, is added to the value in `x` first. Takes
-/// the values that `by` describes: a magnitude that they reach, or a pointer to a cut. `words` belongs to the tiles;
-/// those of the tiles' ties follow.
+/// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x`. A value of `added`,
+/// if not null, is added to the value of `x` first. Takes the values that `by` describes: a magnitude that they reach,
+/// or a pointer to a cut. `words` belongs to the tiles; those of the tiles' ties follow.
 template <class T, class Index, class By>
 __global__ void __launch_bounds__(take_tile::threads)
-    take(const T* added, T* x, std::uint64_t n, By by, std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t room,
-         std::uint64_t* count, std::uint64_t* words) {
+    take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std::uint64_t begin, Index* out_i, T* out_v,
+         std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
   constexpr bool by_cut = std::is_pointer_v<By>; // to a cut
   magnitude<T> threshold;
   if constexpr (by_cut)
@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(take_tile::threads)
   const std::uint32_t total = count_marked(found, shared);
   const std::uint64_t base = all.outputs_before(number, total, shared.state); // has a barrier
 
+  const bool writes_all = rest != x || added != nullptr;
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
     const std::uint64_t at = first + row * tile::threads;
@@ -126,46 +127,46 @@ __global__ void __launch_bounds__(take_tile::threads)
     bool taken = false;
     if ((found[row] >> lane & 1U) != 0) {
       const std::uint64_t to = base + rank_of(found, row, shared);
-      taken = to < room; // what has no room stays in `x`
+      taken = to < room; // what has no room stays
       if (taken) {
         out_i[to] = static_cast<Index>(begin + at);
         out_v[to] = value[row];
       }
     }
-    if (taken || added != nullptr) x[at] = taken ? T{} : value[row];
+    if (taken || writes_all) rest[at] = taken ? T{} : value[row];
   }
   if (number + 1 == blocks && threadIdx.x == 0) *count = base + total;
 }
 
 template <class T, class Index, class By>
-void start_take(const T* added, T* x, std::uint64_t n, By by, std::uint64_t begin, Index* out_i, T* out_v,
-                std::uint64_t room, std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
+void start_take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std::uint64_t begin, Index* out_i,
+                T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, take_words(n) * sizeof(std::uint64_t), stream);
   spar::detail::launch(take<T, Index, By>, take_tile::count(n), take_tile::threads, sizeof(take_tile::memory), stream,
-                       added, x, n, by, begin, out_i, out_v, room, count, words);
+                       added, x, rest, n, by, begin, out_i, out_v, room, count, words);
 }
 
 } // namespace detail
 
-/// Starts a kernel that first adds the n values of `added`, if it is not null, to those of `x`, and then moves the
-/// nonzero values of `x` with a magnitude of at least `threshold` to the output arrays as entries
-/// `(begin + position, value)`, in ascending order of the positions. Leaves zeros in `x`. Moves only the first `room`
-/// values if more qualify, and leaves the others in `x`. Sets `*count` to the number of values that qualify. All
-/// pointers point to device memory. The bits are those of the host.
+/// Starts a kernel that adds the n values of `added`, if it is not null, to those of `x`, moves the nonzero sums with a
+/// magnitude of at least `threshold` to the output arrays as entries `(begin + position, value)`, in ascending order of
+/// the positions, and writes the other sums, and zeros for those that it has moved, to `rest`, which may be `x`. Moves
+/// only the first `room` values if more qualify. Sets `*count` to the number of values that qualify. All pointers point
+/// to device memory. The bits are those of the host.
 template <ranked T, index_type Index>
-void start_take_at_least(const T* added, T* x, std::uint64_t n, magnitude<T> threshold, std::uint64_t begin,
-                         Index* out_i, T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words,
-                         cudaStream_t stream) {
+void start_take_at_least(const T* added, const T* x, T* rest, std::uint64_t n, magnitude<T> threshold,
+                         std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t room, std::uint64_t* count,
+                         std::uint64_t* words, cudaStream_t stream) {
   if (threshold == 0) threshold = 1; // zeros never qualify
-  detail::start_take<T, Index>(added, x, n, threshold, begin, out_i, out_v, room, count, words, stream);
+  detail::start_take<T, Index>(added, x, rest, n, threshold, begin, out_i, out_v, room, count, words, stream);
 }
 
-/// Starts a kernel that moves the entries that `where`, a cut of `x` in device memory, describes: like
-/// `start_take_at_least`, but only the first ties qualify. The output needs room for `where->count` entries.
+/// Starts a kernel that moves the entries that `where`, a cut of `x` in device memory, describes, and leaves zeros in
+/// `x`: like `start_take_at_least`, but only the first ties qualify. The output needs room for `where->count` entries.
 template <ranked T, index_type Index>
 void start_take_largest(T* x, std::uint64_t n, const cut<T>* where, std::uint64_t begin, Index* out_i, T* out_v,
                         std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
-  detail::start_take<T, Index, const cut<T>*>(nullptr, x, n, where, begin, out_i, out_v, ~std::uint64_t{0}, count,
+  detail::start_take<T, Index, const cut<T>*>(nullptr, x, x, n, where, begin, out_i, out_v, ~std::uint64_t{0}, count,
                                               words, stream);
 }
 

@@ -5,6 +5,7 @@
 #include <spar/collective/basic/allgather.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/util/fnv1a.hpp>
+#include <spar/cuda/call.hpp>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/values/place.cuh>
@@ -57,9 +58,14 @@ class device_port : public decorated_port<Inner> {
   static constexpr bool carries = requires { requires Inner::carries_device_memory; };
 
  public:
+  static constexpr const char* owner = "spar::on_device"; ///< the object of which this is the transport
+
   /// A collective call, because all ranks must agree whether they lend memory.
-  explicit device_port(Inner& wrapped) : decorated_port<Inner>(wrapped), waits_(wrapped.scheduler()) {
+  explicit device_port(Inner& wrapped)
+      : decorated_port<Inner>(wrapped), device_(detail::or_abort(wrapped, [] { return detail::home_device(); })),
+        waits_(wrapped.scheduler()) {
     refuse_progress_thread();
+    if constexpr (requires { wrapped.check_device(); }) wrapped.check_device();
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       values_.emplace();
@@ -75,6 +81,9 @@ class device_port : public decorated_port<Inner> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
+  [[nodiscard]] const detail::home_device& device() const noexcept { return device_; }
+  /// Throws `invalid_argument` if another device is the current one.
+  void check_device() { device_.check_current(*this, owner); }
   [[nodiscard]] detail::device_values& values() noexcept { return *values_; }
   [[nodiscard]] detail::device_streams& streams() noexcept { return *streams_; }
   [[nodiscard]] detail::device_place place() noexcept { return detail::device_place(*streams_); }
@@ -321,6 +330,7 @@ class device_port : public decorated_port<Inner> {
     return port.node().loans().any();
   }
 
+  detail::home_device device_;
   bool lends_ = false;
   detail::pinned_resource page_locked_{{&end_transfers, nullptr, this}};
   pool pinned_{page_locked_};

@@ -30,6 +30,19 @@
 
 namespace spar::detail {
 
+/// The values among which a selection selects, computed on the device before it selects: `sum[i] = residual[i] + x[i]`
+/// for i < n, or `x[i]` if `residual` is null. A selection that reads the values once may compute them itself instead.
+template <kernel::ranked T>
+struct device_sum {
+  const T* residual;
+  const T* x;
+  T* sum;
+  std::uint64_t n;
+  cudaStream_t stream;
+
+  void operator()(std::size_t, std::size_t) const { kernel::start_add(residual, x, n, sum, stream); }
+};
+
 /// Puts the work of a rank on streams of entries into a stream of a device. The functions that need an answer from the
 /// device, such as a number of entries, are coroutines, which wait for it without the help of other ranks. They put
 /// their first work into the stream before they return; await them at once, because they refer to their arguments. The
@@ -225,16 +238,17 @@ class device_streams : public device_copies {
   [[nodiscard]] task<sparse_stream<T, Index>> select(const selector::threshold_reuse& by, std::span<T> x,
                                                      selector::threshold_reuse::state& now,
                                                      const Prepare& prepare) const {
-    prepare(0, x.size());
     const selector::topk_bounds bounds = by.bounds(x.size());
-    if (by.reuses(now)) {
+    if (!by.reuses(now)) {
+      prepare(0, x.size());
+    } else {
       const std::uint64_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
       auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), room);
       counter taken(*this, kernel::take_words(x.size()));
-      T* const nothing_added = nullptr;
-      kernel::start_take_at_least(nothing_added, x.data(), x.size(), static_cast<kernel::magnitude<T>>(now.threshold),
-                                  0, mine.indices().data(), mine.values().data(), room, taken.count(), taken.words(),
-                                  stream());
+      const device_sum<T> from = sum_before(prepare, x);
+      kernel::start_take_at_least(from.residual, from.x, x.data(), x.size(),
+                                  static_cast<kernel::magnitude<T>>(now.threshold), 0, mine.indices().data(),
+                                  mine.values().data(), room, taken.count(), taken.words(), stream());
       const std::uint64_t count = co_await taken.answer();
       mine.shrink(std::min(count, room));
       if (by.suits(now.threshold, count, bounds)) {
@@ -296,6 +310,16 @@ class device_streams : public device_copies {
   void assign(const stream_view<T, Index>& entries, std::uint64_t begin, T* to) const {
     kernel::start_scatter_assign(entries.indices().data(), entries.values().data(), entries.count(), begin, to,
                                  stream());
+  }
+
+  template <class T>
+  static device_sum<T> sum_before(const device_sum<T>& prepare, std::span<T>) noexcept {
+    return prepare;
+  }
+  template <class T, class Prepare>
+  device_sum<T> sum_before(const Prepare& prepare, std::span<T> x) const {
+    prepare(0, x.size());
+    return {nullptr, x.data(), x.data(), x.size(), stream()};
   }
 
   template <class Codec, class T>
