@@ -25,6 +25,7 @@ INTERNAL = """
     collective/partial/backlog.hpp
     collective/topk/balance_and_allgather.hpp
     collective/topk/balanced_ownership.hpp
+    collective/topk/block_quotas.hpp
     collective/topk/flat_exchange.hpp
     collective/topk/global_threshold.hpp
     collective/tree/compressed_flex.hpp

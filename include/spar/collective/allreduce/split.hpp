@@ -21,6 +21,23 @@
 
 namespace spar {
 
+/// How many entries this rank may send to each owner in a split phase, and what the split phase has counted.
+struct split_quotas {
+  std::span<const std::uint64_t> quotas{}; ///< the largest slice for each owner; if empty, slices may have any length
+  bool enforced = false;                   ///< whether a rank that exceeds a quota sends only flags, and no slices
+  std::span<std::uint64_t> sent{};         ///< result: the number of this rank's entries in the block of each owner
+  std::uint64_t received = 0;              ///< result: the number of all ranks' entries in this rank's block
+  bool exceeded = false; ///< result: whether this rank has exceeded a quota in this split phase or before
+  bool withheld = false; ///< result: whether a rank has sent flags; if so, no rank gets sums
+
+  /// The message of a rank that sends no slices.
+  static payload flag() noexcept { return {wire_format::parts, 0, {}}; }
+  /// Whether `in` is such a message.
+  [[nodiscard]] static bool is_flag(const message_buffer& in) noexcept {
+    return in.head().format == wire_format::parts && in.head().count == 0;
+  }
+};
+
 /// Sends each owner the slice of `mine` in the owner's block, and reduces the slices of all ranks in this rank's block.
 /// Writes the result to the dense values at `dense`, or returns it as a sparse stream if `dense` is null. Each rank
 /// sends and receives P - 1 messages, all in flight at once.
@@ -32,9 +49,13 @@ namespace spar {
 /// Sparse slices are encoded by the stream codec of `store`. Dense slices are sent as plain values, or encoded by the
 /// block codec if `store` has no stream codec. Adds the rounding errors of the encodings of this rank's slices to
 /// `residual`, unless `residual` is empty.
+///
+/// With `within`, which needs sparse slices, the split phase counts entries. If `within` enforces quotas and a rank
+/// exceeds one, this rank sends only flags, and all ranks return an empty stream, with `within->withheld` set.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
 task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
-                                          T* dense, Storage store = {}, residual_view<T> residual = {}) {
+                                          T* dense, Storage store = {}, residual_view<T> residual = {},
+                                          split_quotas* within = nullptr) {
   using codec = storage::slices_type<Storage>;
   constexpr std::size_t bucket = 16;
   pool& memory = net.memory();
@@ -71,6 +92,14 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   fixed_vector<sparse_stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
 
+  if (within != nullptr) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      within->sent[r] = slice[static_cast<rank_t>(r)].count();
+      within->exceeded = within->exceeded || (!within->quotas.empty() && within->sent[r] > within->quotas[r]);
+    }
+    within->withheld = within->enforced && within->exceeded;
+  }
+  const bool withholds = within != nullptr && within->withheld;
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
   // Every rank sends to its peers in a different order, so that no rank gets the messages of all others at once.
   for (rank_t i = 1; i < p; ++i) {
@@ -78,12 +107,17 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    sending.push_back(net.send(peer, co_await out.add(net, slices, slice[peer], owner[peer], step, residual)));
+    if (withholds)
+      sending.push_back(net.send(peer, split_quotas::flag()));
+    else
+      sending.push_back(net.send(peer, co_await out.add(net, slices, slice[peer], owner[peer], step, residual)));
   }
   parts.span()[rank] = slice[net.rank()];
   for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
+    if (within != nullptr && within->enforced && split_quotas::is_flag(arrived[i])) within->withheld = true;
+    if (within != nullptr && within->withheld) continue; // all slices are void
     const auto part = co_await arrived[i].view(net, slices, block);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
       raise<corrupt_message>(
@@ -97,20 +131,23 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     }
   }
   sparse_stream<T, Index> sum;
-  if (dense != nullptr) {
+  if (within == nullptr || !within->withheld) {
     std::uint64_t entries = 0;
     for (const auto& part : all_parts) entries += part.count();
-    local::reduce_dense(net, all_parts, block, dense, op);
-    net.compute(entries);
-  } else if (ranks <= bucket) {
-    sum = co_await merged(all_parts);
-    net.compute(work_of(all_parts));
-  } else {
-    sums[rank / bucket] = co_await merged(parts_of(rank / bucket));
-    net.compute(work_of(parts_of(rank / bucket)));
-    for (std::size_t b = 0; b < sums.size(); ++b) parts.span()[b] = sums[b].view();
-    sum = co_await merged(all_parts.first(sums.size()));
-    net.compute(work_of(all_parts.first(sums.size())));
+    if (within != nullptr) within->received = entries;
+    if (dense != nullptr) {
+      local::reduce_dense(net, all_parts, block, dense, op);
+      net.compute(entries);
+    } else if (ranks <= bucket) {
+      sum = co_await merged(all_parts);
+      net.compute(work_of(all_parts));
+    } else {
+      sums[rank / bucket] = co_await merged(parts_of(rank / bucket));
+      net.compute(work_of(parts_of(rank / bucket)));
+      for (std::size_t b = 0; b < sums.size(); ++b) parts.span()[b] = sums[b].view();
+      sum = co_await merged(all_parts.first(sums.size()));
+      net.compute(work_of(all_parts.first(sums.size())));
+    }
   }
   arrived.clear();
   for (auto& s : sending) co_await s;

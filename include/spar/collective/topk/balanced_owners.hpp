@@ -5,6 +5,7 @@
 
 #include <spar/collective/selected_sum.hpp>
 #include <spar/collective/topk/balanced_ownership.hpp>
+#include <spar/collective/topk/block_quotas.hpp>
 #include <spar/collective/topk/flat_exchange.hpp>
 #include <spar/collective/topk/global_threshold.hpp>
 #include <spar/core/memory/buffer.hpp>
@@ -33,11 +34,13 @@ namespace spar {
 /// tolerance:
 /// - The result has at most (1 + epsilon) k entries; with epsilon 0 it has k entries, or all nonzero sums if there are
 ///   fewer.
-/// - On a flat topology, a rank sends at most (1 + epsilon) k entries to owners, and an owner gets at most (1 +
-///   epsilon) k + P entries.
+/// - On a flat topology, a rank sends at most (1 + epsilon) k entries to owners, and an owner gets at most B = M + 4
+///   sqrt(M P) entries, M = (1 + epsilon) k + P. In a call that first adds up the entries of each block, an owner gets
+///   at most M entries; in a call in which a rank exceeds a quota, at most B + M (see reduce_within_quotas).
 /// - On a flat topology, with values and indices of 4 bytes, a rank sends at most 2 (1 + epsilon) k + 4 (1 + epsilon) k
-///   (P - 1) / P + 10 P words of 4 bytes, and receives at most as many. In calls that search for a threshold (see
-///   keep_global_topk) or for boundaries (see balance_ownership), a rank sends and receives more words.
+///   (P - 1) / P + 10 P words of 4 bytes, and receives at most 2 (B - M) words more. In calls that search for a
+///   threshold (see keep_global_topk) or for boundaries (see balance_ownership), or in which a rank exceeds a quota, a
+///   rank sends and receives more words.
 /// - On a tree, an owner that should get the fraction f of all entries gets at most f P ((1 + epsilon) k + P) entries.
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
@@ -64,18 +67,19 @@ struct balanced_owners {
     /// The P + 1 boundaries of the owners' ranges. On a tree, each range consists of cells (see tree_cells), and the
     /// vector contains the boundaries of all cells.
     std::vector<std::uint64_t> boundaries{};
+    block_counts counts{}; ///< on a flat topology, the entries in the last call, from which the next quotas follow
 
     template <class F>
     void shared_state(F&& f) {
-      f(calls), f(global_threshold), f(boundaries);
+      f(calls), f(global_threshold), f(boundaries), f(counts.received), f(counts.quotas_hold);
     }
     template <class F>
-    void own_state(F&&) const noexcept {}
+    void own_state(F&& f) {
+      f(counts.sent);
+    }
   };
-  /// The statistics of the last call.
-  struct report {
-    /// Number of refinements of the owners' boundaries; in each refinement, a rank sends 2 ceil(log2 P) messages.
-    std::uint64_t boundary_rounds = 0;
+  /// The statistics of the last call. In each refinement of the boundaries, a rank sends 2 ceil(log2 P) messages.
+  struct report : block_report {
     /// Number of rounds of the search for the threshold; in each round, a rank sends ceil(log2 P) messages.
     std::uint64_t threshold_rounds = 0;
     bool evened_out = false; ///< whether ranks moved entries to balance the owners' shares before the allgather
@@ -110,9 +114,6 @@ struct balanced_owners {
     now.boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
     // The maximum number of entries in a block of average size.
     const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1);
-    last.boundary_rounds = co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries,
-                                                      now.calls % tau == 0, most);
-
     // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
     // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
     // back, so the rounding lost nothing.
@@ -120,13 +121,25 @@ struct balanced_owners {
     buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
     std::fill_n(lost.data(), lost.size(), T{});
     const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : residual;
-    sparse_stream<T, Index> reduced =
-        co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors);
+    const bool anew = now.calls % tau == 0;
+    buffer<std::uint64_t> riders(net.memory(), has_quotas<Topology, Storage> ? ranks : 0);
+    sparse_stream<T, Index> reduced;
+    if constexpr (has_quotas<Topology, Storage>) {
+      reduced = co_await reduce_within_quotas(net, parts->over, mine.view(), owners, now.boundaries, anew, most,
+                                              now.counts, last, op, parts->store, errors,
+                                              riders.span()[static_cast<std::size_t>(net.rank())]);
+    } else {
+      last = {{.counted_first = true}};
+      last.boundary_rounds =
+          co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries, anew, most);
+      reduced = co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors);
+    }
     if (reduced.is_dense()) reduced = co_await local::to_sparse(net, reduced.view(), op);
     // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
     buffer<std::uint64_t> shares(net.memory(), ranks + 1);
     last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
-                                                      now.global_threshold, shares.span());
+                                                      now.global_threshold, shares.span(), riders.span());
+    if constexpr (has_quotas<Topology, Storage>) keep_counts(riders.span(), now.counts);
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, parts->store, residual);
     co_await put_back_dropped(net, mine, sum.view(), residual);
@@ -136,6 +149,11 @@ struct balanced_owners {
   }
 
  private:
+  /// Whether ranks send entries within quotas. On a tree, ranks add up the entries of each block in every call, and
+  /// also with a lossy storage, because a call that is repeated would add its rounding errors to the residual twice.
+  template <class Topology, class Storage>
+  static constexpr bool has_quotas = straight_topology<Topology> && storage::streams_type<Storage>::exact;
+
   /// Adds the values of `lost` at `indices` to `residual`. Overwrites `lost`.
   template <class Index, class T>
   static void add_at(std::span<const Index> indices, std::span<T> lost, residual_view<T> residual) {

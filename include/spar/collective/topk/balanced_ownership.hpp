@@ -121,6 +121,11 @@ class quantile_search {
   buffer<std::uint64_t> counts_;
 };
 
+/// Whether `bounds` divide [0, n) into blocks.
+inline bool divides(std::span<const std::uint64_t> bounds, std::uint64_t n) {
+  return bounds.front() == 0 && bounds.back() == n && spar::detail::ascends(bounds);
+}
+
 } // namespace detail
 
 /// Adjusts the `bounds` of the `target.count()` blocks of [0, n) so that the number of entries in each block is about
@@ -139,7 +144,7 @@ template <transport Net, index_type Index, class Ownership>
 task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> mine, Ownership target,
                                       std::span<std::uint64_t> bounds, bool anew, std::uint64_t most) {
   const rank_t blocks = target.count();
-  if (bounds.front() != 0 || bounds.back() != target.n || !spar::detail::ascends(bounds)) {
+  if (!detail::divides(bounds, target.n)) {
     for (rank_t b = 0; b <= blocks; ++b) bounds[static_cast<std::size_t>(b)] = target.begin(b);
     anew = true;
   }

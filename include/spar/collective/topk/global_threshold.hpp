@@ -208,13 +208,16 @@ local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T,
 /// or if too few or too many sums reach this threshold, the ranks search for a new threshold and store it in
 /// `last_threshold`. In every call, a rank sends ceil(log2 P) messages, which have 2 (P - 1) words of 4 bytes in all,
 /// or 4 (P - 1) words with 64-bit indices. A search adds rounds, and repeats these messages if the threshold changes.
+/// If `riders` is not empty, one number of each rank travels in the same messages, which then have half as many words
+/// again: riders[rank] is this rank's number, which must fit `Index`, and on return riders[r] is the number of rank r.
 /// Each round is an allreduce by recursive doubling, with messages of 62 words. For values of 4 bytes, a search adds at
 /// most 8 rounds, and fewer if the threshold changes little or if `bounds` do not require exactly k sums. Returns the
 /// number of added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
 /// impossible.
 template <transport Net, element T, index_type Index>
 task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
-                                     bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares) {
+                                     bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares,
+                                     std::span<std::uint64_t> riders = {}) {
   const auto ranks = static_cast<std::size_t>(net.size());
   auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
   // A block has at most as many entries as there are indices, so counters of the width of an index suffice.
@@ -223,18 +226,20 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   const bruck_allgather allgather;
   const recursive_doubling allreduce;
   const auto rank = static_cast<std::size_t>(net.rank());
-  // For each owner: the number of entries above the threshold, then the number of entries at the threshold.
-  buffer<counter> counts(net.memory(), 2 * ranks);
+  // For each owner: the number of entries above the threshold, the number of entries at the threshold, and the rider.
+  const std::size_t width = riders.empty() ? 2 : 3;
+  buffer<counter> counts(net.memory(), width * ranks);
   detail::threshold_counts all;
   const auto count_own = [&] { return detail::count_from(net, std::span<const T>(mine.values()), threshold); };
   const auto set_own = [&](const detail::threshold_counts& own) {
-    counts.data()[2 * rank] = checked_cast<counter>(own.above);
-    counts.data()[2 * rank + 1] = checked_cast<counter>(own.at);
+    counts.data()[width * rank] = checked_cast<counter>(own.above);
+    counts.data()[width * rank + 1] = checked_cast<counter>(own.at);
+    if (!riders.empty()) counts.data()[width * rank + 2] = checked_cast<counter>(riders[rank]);
   };
   const auto add_up = [&] {
     all = {};
     for (std::size_t r = 0; r < ranks; ++r) {
-      const detail::threshold_counts theirs{counts.data()[2 * r], counts.data()[2 * r + 1]};
+      const detail::threshold_counts theirs{counts.data()[width * r], counts.data()[width * r + 1]};
       if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
         raise<corrupt_message>({"rank ", r, " reports ", theirs.above, " entries above the threshold and ", theirs.at,
                                 " at the threshold; expected at most ", mine.dimension(), " (the dimension) in all"});
@@ -269,10 +274,11 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   std::uint64_t own_ties = 0;
   shares[0] = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
-    const std::uint64_t taken = std::min<std::uint64_t>(ties, counts.data()[2 * r + 1]);
-    shares[r + 1] = shares[r] + counts.data()[2 * r] + taken;
+    const std::uint64_t taken = std::min<std::uint64_t>(ties, counts.data()[width * r + 1]);
+    shares[r + 1] = shares[r] + counts.data()[width * r] + taken;
     ties -= taken;
     if (r == rank) own_ties = taken;
+    if (!riders.empty()) riders[r] = counts.data()[width * r + 2];
   }
   co_await detail::keep_from(net, mine, threshold, own_ties);
   co_return rounds;
