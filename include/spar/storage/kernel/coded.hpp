@@ -148,7 +148,8 @@ class magnitude_range {
  public:
   explicit magnitude_range(std::span<const T> values) {
     vector<S> least = vector<S>{} + std::numeric_limits<S>::max(), most{};
-    double sum = 0; // of the upper halves
+    constexpr unsigned low = 8; // bits that are left out of sums, so that a block's sum fits into a lane
+    double sum = 0;
     for (std::size_t at = 0; at < values.size(); at += rice_block) {
       const whole_block<T> block(values.data() + at, std::min(rice_block, values.size() - at));
       vector<U> upper{};
@@ -157,7 +158,7 @@ class magnitude_range {
         const auto v = std::bit_cast<vector<S>>(bits);
         least ^= (v ^ least) & (v < least);
         most ^= (v ^ most) & (v > most);
-        upper += bits >> digits<U> / 2;
+        upper += bits >> low;
       }
       for (unsigned e = 0; e < lanes<U>; ++e) sum += static_cast<double>(static_cast<S>(upper[e]));
     }
@@ -166,7 +167,7 @@ class magnitude_range {
       most[0] = std::max<S>(most[0], most[e]);
     }
     const auto blocks = static_cast<double>((values.size() + rice_block - 1) / rice_block);
-    const auto twice = static_cast<double>((least[0] >> digits<U> / 2) + (most[0] >> digits<U> / 2));
+    const auto twice = static_cast<double>((least[0] >> low) + (most[0] >> low));
     counts_from_most = 2 * sum > blocks * rice_block * twice;
     base = static_cast<U>(counts_from_most ? most[0] : least[0]);
   }
