@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Time of each kernel beside a copy in device memory: scripts/gpu runs it on a machine with a GPU. Each round times the
-// copy and all kernels once; the ratio is the median over the rounds of the kernel's bytes per second divided by those
-// of the copy in the same round.
+// Time of each kernel beside a copy in device memory, and beside Thrust and CUB: scripts/gpu runs it on a machine with
+// a GPU. Each round times the copy, all kernels and all baselines once; a ratio is the median over the rounds of ratios
+// in the same round. The bytes are those that the kernel moves by its source.
 #include <spar/core/op.hpp>
+#include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
@@ -12,22 +13,36 @@
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
+#include <spar/cuda/runtime.hpp>
+#include <spar/cuda/values/codecs.cuh>
 
-#include <cuda_runtime.h>
+#ifdef __CUDACC__
+#include "gpu_baselines.cuh"
+#endif
+
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
 
+namespace kernel = spar::kernel;
 using spar::detail::check_cuda;
+using index = std::uint32_t;
+using coo = kernel::device_coo<float, index>;
 
 template <class T>
 struct device_array {
@@ -44,168 +59,318 @@ struct device_array {
   std::size_t size;
 };
 
+/// A kernel, or what Thrust and CUB offer in its place.
 struct measured {
   std::string name;
-  double bytes; // that the kernel reads and writes, by its source
-  std::function<void()> prepare, run;
+  double bytes;                       // that the kernel moves
+  double target;                      // of bytes per second, divided by those of the copy; 0 without one
+  std::function<void()> prepare, run; // `prepare` is not timed
+  std::string in_place_of{};          // of a baseline: the kernel
   std::vector<double> seconds{};
 };
 
-double seconds_of(const std::function<void()>& run) {
-  static cudaEvent_t begin = [] {
-    cudaEvent_t e;
-    cudaEventCreate(&e);
-    return e;
-  }();
-  static cudaEvent_t end = [] {
-    cudaEvent_t e;
-    cudaEventCreate(&e);
-    return e;
-  }();
-  cudaEventRecord(begin);
-  run();
-  cudaEventRecord(end);
-  check_cuda(cudaEventSynchronize(end), "cudaEventSynchronize");
-  float milliseconds = 0;
-  cudaEventElapsedTime(&milliseconds, begin, end);
-  return milliseconds / 1e3;
-}
+/// The seconds of a piece of work on the device.
+class stopwatch {
+ public:
+  stopwatch() {
+    for (cudaEvent_t& e : marks_) check_cuda(cudaEventCreateWithFlags(&e, cudaEventDefault), "cudaEventCreate");
+  }
+  stopwatch(const stopwatch&) = delete;
+  ~stopwatch() {
+    for (const cudaEvent_t e : marks_) cudaEventDestroy(e);
+  }
+  double operator()(const std::function<void()>& run) const {
+    check_cuda(cudaEventRecord(marks_[0], nullptr), "cudaEventRecord");
+    run();
+    check_cuda(cudaEventRecord(marks_[1], nullptr), "cudaEventRecord");
+    check_cuda(cudaEventSynchronize(marks_[1]), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, marks_[0], marks_[1]), "cudaEventElapsedTime");
+    return milliseconds / 1e3;
+  }
+
+ private:
+  cudaEvent_t marks_[2]{};
+};
 
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   return x[x.size() / 2];
 }
 
-/// About a fraction `density` of [0, n), ascending.
-std::vector<std::uint32_t> indices(std::uint64_t n, double density, std::uint64_t seed) {
+/// One index of each `stride` neighbours.
+std::vector<index> indices(std::uint64_t n, std::uint64_t stride, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::geometric_distribution<std::uint64_t> gap(density);
-  std::vector<std::uint32_t> all;
-  for (std::uint64_t i = gap(random); i < n; i += 1 + gap(random)) all.push_back(static_cast<std::uint32_t>(i));
+  std::vector<index> all(n / stride);
+  for (std::size_t e = 0; e < all.size(); ++e) all[e] = static_cast<index>(e * stride + random() % stride);
   return all;
 }
 
-} // namespace
+/// The multiples of `stride` below n.
+std::vector<std::uint64_t> every(std::uint64_t n, std::uint64_t stride) {
+  std::vector<std::uint64_t> all(n / stride);
+  for (std::size_t b = 0; b < all.size(); ++b) all[b] = b * stride;
+  return all;
+}
 
-/// gpu_kernels [log2 of n] [rounds]
-int main(int argc, char** argv) {
-  const std::uint64_t n = std::uint64_t{1} << (argc > 1 ? std::atoi(argv[1]) : 26);
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 21;
-  const auto nd = static_cast<double>(n);
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (std::size_t i = 0; i < n; ++i) values[i] = i < 1 << 20 ? normal(random) : values[i - (1 << 20)] * 0.9999F;
-  const std::uint64_t k = n / 100;
-  const auto threshold = spar::kernel::magnitude_of(2.5F);
+/// The device memory for vectors of n values, by which the benchmark chooses n.
+double needed_bytes(std::uint64_t n) { return 40.0 * static_cast<double>(n); }
 
-  const device_array<float> source(values);
-  device_array<float> x(n), residual(n), out_v(n);
-  device_array<std::uint32_t> out_i(n);
-  device_array<std::uint64_t> words(spar::kernel::take_words(n)), count(1);
-  device_array<spar::kernel::cut<float>> cut(1);
-  device_array<std::byte> search(spar::kernel::largest_bytes<float>(n, k)), code(2 * n);
-  const auto restore = [&] { cudaMemcpyAsync(x.data, source.data, n * sizeof(float), cudaMemcpyDeviceToDevice); };
-  const auto nothing = [] {};
-
-  std::vector<measured> all;
-  all.push_back({"copy", 8 * nd, nothing, restore});
-  const double taken = 0.0124 * nd; // of a normal distribution above 2.5
-  all.push_back({"take_at_least", 4 * nd + 12 * taken, restore, [&] {
-                   spar::kernel::start_take_at_least<float, std::uint32_t>(nullptr, x.data, x.data, n, threshold, 0,
-                                                                           out_i.data, out_v.data, n, count.data,
-                                                                           words.data, nullptr);
-                 }});
-  all.push_back({"take_at_least, added", 12 * nd + 8 * taken, restore, [&] {
-                   spar::kernel::start_take_at_least<float, std::uint32_t>(source.data, x.data, x.data, n, threshold, 0,
-                                                                           out_i.data, out_v.data, n, count.data,
-                                                                           words.data, nullptr);
-                 }});
-  all.push_back({"largest 1 %", 4 * nd, restore,
-                 [&] { spar::kernel::start_largest(x.data, n, k, cut.data, search.data, nullptr); }});
-  all.push_back({"largest and take", 8 * nd + 12 * nd / 100, restore, [&] {
-                   spar::kernel::start_largest(x.data, n, k, cut.data, search.data, nullptr);
-                   spar::kernel::start_take_largest<float, std::uint32_t>(x.data, n, cut.data, 0, out_i.data,
-                                                                          out_v.data, count.data, words.data, nullptr);
-                 }});
-
-  std::vector<device_array<std::uint32_t>*> part_indices;
-  std::vector<spar::kernel::device_coo<float, std::uint32_t>> parts;
-  double entries = 0;
-  for (std::uint64_t p = 0; p < 8; ++p) {
-    part_indices.push_back(new device_array<std::uint32_t>(indices(n, 0.01, p)));
-    parts.push_back({part_indices.back()->data, source.data, part_indices.back()->size});
-    entries += static_cast<double>(part_indices.back()->size);
+class benchmark {
+ public:
+  explicit benchmark(std::uint64_t length)
+      : n(length), source(normal_values(length)), x(n), out_v(n), other_v(n), out_i(n), other_i(n), code(2 * n),
+        words(std::max({kernel::take_words(n), kernel::partition_words(n), kernel::merge_words<float, index>(n / 8),
+                        kernel::merge_many_words<float>(8, n)})),
+        search(kernel::largest_bytes<float>(n, n / 100)), count(1), reached(32), cut(1) {
+    for (std::uint64_t p = 0; p < 8; ++p) part_indices.emplace_back(indices(n, 16, p));
+    for (const auto& part : part_indices) parts.push_back({part.data, source.data, part.size});
+    parts_there.emplace_back(parts);
+    add_dense();
+    add_selections();
+    add_merges();
+    add_entries();
+    add_codecs();
   }
-  const device_array<spar::kernel::device_coo<float, std::uint32_t>> parts_there(parts);
-  device_array<std::uint64_t> many(spar::kernel::merge_many_words<float>(8, n));
-  all.push_back({"merge of two", 8 * (entries / 8) * 2 * 2, nothing, [&] {
-                   spar::kernel::start_merge(parts[0], parts[1], out_i.data, out_v.data, spar::sum{}, count.data,
-                                             words.data, nullptr);
-                 }});
-  all.push_back({"merge of eight", 8 * entries * 2, nothing, [&] {
-                   spar::kernel::start_merge_many<float, std::uint32_t>(
-                       parts_there.data, 8, 0, n, out_i.data, out_v.data, spar::sum{}, count.data, many.data, nullptr);
-                 }});
-  // As many entries as the sum of eight: the larger half by magnitude, or the indices of a part, and all others.
-  const device_array<std::uint32_t> sum_i(indices(n, 0.08, 9));
-  const spar::kernel::device_coo<float, std::uint32_t> sum{sum_i.data, source.data, sum_i.size};
-  const auto sums = static_cast<double>(sum_i.size);
-  device_array<std::uint32_t> other_i(sum_i.size);
-  device_array<float> other_v(sum_i.size);
-  device_array<std::uint64_t> reached(32);
-  const auto half = spar::kernel::magnitude_of(0.674F); // of a normal distribution
-  all.push_back({"partition by cut", 16 * sums, nothing, [&] {
-                   spar::kernel::start_partition(sum, 0, spar::kernel::by_cut<float>{{half, 0, 1, ~std::size_t{0}}},
-                                                 out_i.data, out_v.data, other_i.data, other_v.data, count.data,
-                                                 words.data, nullptr);
-                 }});
-  all.push_back({"partition by list", 16 * sums + 4 * entries / 8, nothing, [&] {
-                   spar::kernel::start_partition(
-                       sum, 0, spar::kernel::listed<std::uint32_t>{parts[0].indices, parts[0].count}, out_i.data,
-                       out_v.data, other_i.data, other_v.data, count.data, words.data, nullptr);
-                 }});
-  all.push_back({"check indices", 4 * sums, nothing, [&] {
-                   spar::kernel::start_check_indices(sum_i.data, sum_i.size, 0, n,
-                                                     reinterpret_cast<std::uint32_t*>(reached.data), nullptr);
-                 }});
-  spar::kernel::magnitude_probes<float> probes{{}, 31};
-  for (unsigned p = 0; p < 31; ++p) probes.probe[p] = spar::kernel::magnitude_of(0.1F * static_cast<float>(p + 1));
-  all.push_back({"count reached", 4 * nd, nothing,
-                 [&] { spar::kernel::start_count_reached(source.data, n, probes, reached.data, nullptr); }});
-  const auto shorts = reinterpret_cast<std::uint16_t*>(code.data);
-  const auto blocks = reinterpret_cast<std::uint32_t*>(code.data);
-  all.push_back({"qsgd 8 encode", 5 * nd, nothing,
-                 [&] { spar::kernel::start_qsgd_encode<8>(source.data, n, 1024, code.data, 1, 2, 0, nullptr); }});
-  all.push_back({"qsgd 8 decode", 5 * nd, nothing,
-                 [&] { spar::kernel::start_qsgd_decode<8>(code.data, n, 1024, x.data, nullptr); }});
-  all.push_back({"bfloat16 encode", 6 * nd, nothing, [&] {
-                   spar::kernel::start_encode_short<spar::kernel::bfloat16_code>(source.data, n, shorts, nullptr);
-                 }});
-  all.push_back({"bfloat16 decode", 6 * nd, nothing,
-                 [&] { spar::kernel::start_decode_short<spar::kernel::bfloat16_code>(shorts, n, x.data, nullptr); }});
-  all.push_back(
-      {"zfp 8 encode", 5 * nd, nothing, [&] { spar::kernel::start_zfp_encode(source.data, n, 32, blocks, nullptr); }});
-  all.push_back(
-      {"zfp 8 decode", 5 * nd, nothing, [&] { spar::kernel::start_zfp_decode(blocks, n, 32, x.data, nullptr); }});
 
-  for (int round = -2; round < rounds; ++round) { // two to warm up
-    for (measured& m : all) {
-      m.prepare();
-      const double seconds = seconds_of(m.run);
-      if (round >= 0) m.seconds.push_back(seconds);
+  void run(int rounds) {
+    for (int round = -2; round < rounds; ++round) { // two to warm up
+      for (measured& m : all) {
+        m.prepare();
+        const double seconds = watch(m.run);
+        if (round >= 0) m.seconds.push_back(seconds);
+      }
     }
   }
-  std::printf("n = 2^%d floats, %d rounds\n%-22s%12s%12s%24s\n", static_cast<int>(std::log2(nd)), rounds, "kernel",
-              "ms", "GB/s", "of the copy (min .. max)");
-  for (const measured& m : all) {
-    std::vector<double> ratios;
-    for (std::size_t r = 0; r < m.seconds.size(); ++r)
-      ratios.push_back(m.bytes / m.seconds[r] / (all[0].bytes / all[0].seconds[r]));
-    const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-    const double seconds = median(m.seconds);
-    std::printf("%-22s%12.3f%12.0f%10.2f (%.2f .. %.2f)\n", m.name.c_str(), seconds * 1e3, m.bytes / seconds / 1e9,
-                median(ratios), *least, *most);
+  void print() const {
+    std::printf("%-34s%10s%9s%27s%8s\n", "kernel", "ms", "GB/s", "of the copy (min .. max)", "target");
+    for (const measured& m : all) {
+      if (!m.in_place_of.empty()) continue;
+      const auto [middle, least, most] = ratios(m, all.front());
+      const double seconds = median(m.seconds), rate = m.bytes / all.front().bytes;
+      std::printf("%-34s%10.4f%9.0f%11.2f (%.2f .. %.2f)", m.name.c_str(), seconds * 1e3, m.bytes / seconds / 1e9,
+                  rate / middle, rate / most, rate / least);
+      if (m.target > 0) std::printf("%8.2f", m.target);
+      std::printf("\n");
+    }
+    std::printf("\n%-34s%10s%36s\n", "Thrust and CUB", "ms", "time / that of the kernel (min .. max)");
+    for (const measured& m : all) {
+      if (m.in_place_of.empty()) continue;
+      const auto its = std::find_if(all.begin(), all.end(), [&](const measured& k) { return k.name == m.in_place_of; });
+      const auto [middle, least, most] = ratios(m, *its);
+      std::printf("%-34s%10.4f%11.2f (%.2f .. %.2f), target %.1f: %s\n", m.name.c_str(), median(m.seconds) * 1e3,
+                  middle, least, most, m.target, m.in_place_of.c_str());
+    }
   }
-  for (auto* p : part_indices) delete p;
+  /// Seconds from one kernel to the next whose launch depends on a count in device memory.
+  double count_to_the_host_and_back(int times) {
+    std::uint64_t* on_host = nullptr;
+    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&on_host), sizeof *on_host), "cudaMallocHost");
+    spar::detail::cuda_event written;
+    std::vector<double> seconds;
+    for (int time = 0; time < times; ++time) {
+      const auto begin = std::chrono::steady_clock::now();
+      kernel::start_fill(reinterpret_cast<std::int64_t*>(count.data), 1, std::int64_t{1}, nullptr);
+      check_cuda(cudaMemcpyAsync(on_host, count.data, sizeof *on_host, cudaMemcpyDeviceToHost, nullptr),
+                 "cudaMemcpyAsync");
+      written.record(nullptr);
+      while (!written.complete()) {
+      }
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    cudaFreeHost(on_host);
+    return median(seconds);
+  }
+
+ private:
+  static std::vector<float> normal_values(std::uint64_t n) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = i < 1 << 20 ? normal(random) : values[i - (1 << 20)] * 0.9999F;
+    return values;
+  }
+  /// The median, the least and the greatest of the ratios of seconds.
+  static std::array<double, 3> ratios(const measured& a, const measured& b) {
+    std::vector<double> each;
+    for (std::size_t r = 0; r < a.seconds.size(); ++r) each.push_back(a.seconds[r] / b.seconds[r]);
+    const auto [least, most] = std::minmax_element(each.begin(), each.end());
+    return {median(each), *least, *most};
+  }
+  void add(std::string name, double bytes, double target, std::function<void()> prepare, std::function<void()> work) {
+    all.push_back({std::move(name), bytes, target, std::move(prepare), std::move(work)});
+  }
+#ifdef __CUDACC__
+  void add_baseline(std::string name, std::string in_place_of, double target, std::function<void()> prepare,
+                    std::function<void()> work) {
+    all.push_back({std::move(name), 0, target, std::move(prepare), std::move(work), std::move(in_place_of)});
+  }
+  baselines::scratch temporary{std::size_t{256} << 20};
+#endif
+
+  void add_dense() {
+    add("copy", 8 * nd, 0, nothing, restore);
+    add("fill", 4 * nd, 0, nothing, [this] { kernel::start_fill(x.data, n, 1.0F, nullptr); });
+    add("add", 12 * nd, 0, restore, [this] { kernel::start_add(source.data, x.data, n, out_v.data, nullptr); });
+    add("combine", 12 * nd, 0, restore,
+        [this] { kernel::start_combine(source.data, x.data, n, x.data, spar::sum{}, nullptr); });
+    add("finish", 8 * nd, 0, restore, [this] { kernel::start_finish(x.data, n, 4, spar::average{}, nullptr); });
+    add("find_any", 4 * nd, 0, nothing, [this] {
+      kernel::start_find_any(source.data, n, reinterpret_cast<std::uint32_t*>(reached.data),
+                             spar::detail::device_codec<spar::storage::half>::refuses{}, nullptr);
+    });
+    add("count_reached, 31 probes", 4 * nd, 0, nothing, [this] {
+      kernel::magnitude_probes<float> probes{{}, 31};
+      for (unsigned p = 0; p < 31; ++p) probes.probe[p] = kernel::magnitude_of(0.1F * static_cast<float>(p + 1));
+      kernel::start_count_reached(source.data, n, probes, reached.data, nullptr);
+    });
+  }
+  void add_selections() {
+    const float at = 2.576F; // 1 % of a normal distribution have a larger magnitude
+    const double taken = nd / 100;
+    const std::uint64_t k = n / 100;
+    add("take_at_least, 1 %", 4 * nd + 12 * taken, 0.85, restore, [=, this] {
+      kernel::start_take_at_least<float, index>(nullptr, x.data, x.data, n, kernel::magnitude_of(at), 0, out_i.data,
+                                                out_v.data, n, count.data, words.data, nullptr);
+    });
+    add("take_at_least, residual added", 12 * nd + 8 * taken, 0.80, restore, [=, this] {
+      kernel::start_take_at_least<float, index>(source.data, x.data, x.data, n, kernel::magnitude_of(2 * at), 0,
+                                                out_i.data, out_v.data, n, count.data, words.data, nullptr);
+    });
+    const auto search_largest = [=, this] { kernel::start_largest(x.data, n, k, cut.data, search.data, nullptr); };
+    const auto take = [=, this] {
+      kernel::start_take_largest<float, index>(x.data, n, cut.data, 0, out_i.data, out_v.data, count.data, words.data,
+                                               nullptr);
+    };
+    const auto restore_and_search = [=, this] { restore(), search_largest(); };
+    add("largest, 1 %", 4.3 * nd, 0, restore, search_largest);
+    add("take_largest, 1 %", 4 * nd + 12 * taken, 0, restore_and_search, take);
+    add("exact top-k: largest, take_largest", 8.3 * nd + 12 * taken, 0, restore, [=] { search_largest(), take(); });
+#ifdef __CUDACC__
+    add_baseline("DeviceSelect", "take_at_least, 1 %", 1, restore,
+                 [=, this] { baselines::select(x.data, n, at, out_i.data, out_v.data, count.data, temporary); });
+    add_baseline("transform, DeviceSelect, transform", "take_at_least, residual added", 1.3, restore, [=, this] {
+      baselines::select_in_three_passes(source.data, x.data, n, 2 * at, out_i.data, out_v.data, count.data, temporary);
+    });
+#endif
+  }
+  void add_merges() {
+    const double entries = nd / 16;
+    add("merge of two", 8 * 4 * entries, 0.60, nothing, [this] {
+      kernel::start_merge(parts[0], parts[1], out_i.data, out_v.data, spar::sum{}, count.data, words.data, nullptr);
+    });
+    add("merge_many of eight", 8 * 16 * entries + 104 * 8 / 8192.0 * nd, 0.50, nothing, [this] {
+      kernel::start_merge_many<float, index>(parts_there.front().data, 8, 0, n, out_i.data, out_v.data, spar::sum{},
+                                             count.data, words.data, nullptr);
+    });
+#ifdef __CUDACC__
+    add_baseline("merge_by_key, reduce_by_key", "merge of two", 1.6, nothing, [this] {
+      baselines::merge(parts[0].indices, parts[0].values, parts[0].count, parts[1].indices, parts[1].values,
+                       parts[1].count, other_i.data, other_v.data, out_i.data, out_v.data, temporary);
+    });
+#endif
+  }
+  void add_entries() {
+    // The larger half by magnitude, or the indices of another part, or the values that are not zero, and all others.
+    const coo part = parts[0];
+    const double entries = nd / 16;
+    const auto partition = [=, this](const coo& from, const auto& keep) {
+      kernel::start_partition(from, 0, keep, out_i.data, out_v.data, other_i.data, other_v.data, count.data, words.data,
+                              nullptr);
+    };
+    add("partition by a cut", 16 * entries, 0, nothing,
+        [=] { partition(part, kernel::by_cut<float>{{kernel::magnitude_of(0.674F), 0, 1, ~std::size_t{0}}}); });
+    add("partition by a list", 20 * entries, 0, nothing,
+        [=, this] { partition(part, kernel::listed<index>{parts[1].indices, parts[1].count}); });
+    const auto scatter_zeros = [=, this] {
+      kernel::start_fill(x.data, n, 0.0F, nullptr);
+      kernel::start_scatter_assign(part.indices, part.values, part.count, 0, x.data, nullptr);
+    };
+    add("partition by the neutral element", 4 * nd + 8 * entries, 0, scatter_zeros, [this] {
+      kernel::start_partition(coo{nullptr, x.data, n}, 0, kernel::differs_from<float>{0}, out_i.data, out_v.data,
+                              nullptr, nullptr, count.data, words.data, nullptr);
+    });
+    // Each entry has a sector of 32 bytes of its own.
+    add("scatter_assign", (8 + 32) * entries / 2, 0, restore,
+        [this] { kernel::start_scatter_assign(sparser.data, source.data, sparser.size, 0, x.data, nullptr); });
+    add("scatter", (8 + 64) * entries / 2, 0, restore,
+        [this] { kernel::start_scatter(sparser.data, source.data, sparser.size, 0, x.data, spar::sum{}, nullptr); });
+    add("scatter_difference", (12 + 64) * entries / 2, 0, restore, [this] {
+      kernel::start_scatter_difference(sparser.data, source.data, out_v.data, sparser.size, x.data, nullptr);
+    });
+    add("check_indices", 4 * entries, 0, nothing, [=, this] {
+      kernel::start_check_indices(part.indices, part.count, 0, n, reinterpret_cast<std::uint32_t*>(reached.data),
+                                  nullptr);
+    });
+    // Bounds and positions only: most steps of the searches hit the cache.
+    add("find_bounds", 16 * static_cast<double>(bounds.size), 0, nothing, [=, this] {
+      kernel::start_find_bounds(part.indices, part.count, bounds.data, bounds.size, positions.data, nullptr);
+    });
+  }
+  void add_codecs() {
+    add("QSGD, 8 bits: encode", 5 * nd, 0.80, nothing,
+        [this] { kernel::start_qsgd_encode<8>(source.data, n, 1024, code.data, 1, 2, 0, nullptr); });
+    add("QSGD, 8 bits: decode", 5 * nd, 0.80, nothing,
+        [this] { kernel::start_qsgd_decode<8>(code.data, n, 1024, x.data, nullptr); });
+    add_short<kernel::bfloat16_code>("bfloat16");
+    add_short<kernel::half_code>("half");
+    const auto blocks = reinterpret_cast<std::uint32_t*>(code.data);
+    add("zfp, 8 bits: encode", 5 * nd, 0, nothing,
+        [=, this] { kernel::start_zfp_encode(source.data, n, 32, blocks, nullptr); });
+    add("zfp, 8 bits: decode", 5 * nd, 0, nothing,
+        [=, this] { kernel::start_zfp_decode(blocks, n, 32, x.data, nullptr); });
+  }
+  template <class Code>
+  void add_short(const std::string& name) {
+    const auto shorts = reinterpret_cast<std::uint16_t*>(code.data);
+    add(name + ": encode", 6 * nd, 0, nothing,
+        [=, this] { kernel::start_encode_short<Code>(source.data, n, shorts, nullptr); });
+    add(name + ": decode", 6 * nd, 0, nothing,
+        [=, this] { kernel::start_decode_short<Code>(shorts, n, x.data, nullptr); });
+  }
+
+  std::uint64_t n;
+  double nd = static_cast<double>(n);
+  const device_array<float> source;
+  device_array<float> x, out_v, other_v;
+  device_array<index> out_i, other_i;
+  device_array<std::byte> code;
+  device_array<std::uint64_t> words;
+  device_array<std::byte> search;
+  device_array<std::uint64_t> count, reached;
+  device_array<kernel::cut<float>> cut;
+  std::deque<device_array<index>> part_indices;
+  std::vector<coo> parts;
+  std::deque<device_array<coo>> parts_there;
+  const device_array<index> sparser{indices(n, 32, 8)};
+  const device_array<std::uint64_t> bounds{every(n, 256)};
+  device_array<std::uint64_t> positions{n / 256};
+  const std::function<void()> nothing = [] {};
+  const std::function<void()> restore = [this] {
+    check_cuda(cudaMemcpyAsync(x.data, source.data, n * sizeof(float), cudaMemcpyDeviceToDevice, nullptr),
+               "cudaMemcpyAsync");
+  };
+  stopwatch watch;
+  std::vector<measured> all;
+};
+
+} // namespace
+
+/// gpu_kernels [log2 of n [rounds]]: vectors of n values, and streams of n / 16 entries.
+int main(int argc, char** argv) try {
+  int log_n = argc > 1 ? std::atoi(argv[1]) : 28;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 21;
+  std::size_t free = 0, whole = 0;
+  check_cuda(cudaMemGetInfo(&free, &whole), "cudaMemGetInfo");
+  while (log_n > 10 && needed_bytes(std::uint64_t{1} << log_n) > 0.9 * static_cast<double>(free)) --log_n;
+  benchmark all(std::uint64_t{1} << log_n);
+  all.run(rounds);
+  std::printf("vectors of 2^%d floats, streams of 2^%d entries, %d rounds\n\n", log_n, log_n - 4, rounds);
+  all.print();
+  std::printf("\n%-34s%10.1f us, target 10\n", "count to the host and back",
+              all.count_to_the_host_and_back(1000) * 1e6);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "gpu_kernels: %s\n", error.what());
+  return 2;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them.
+// Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them. The program prints the
+// bytes of shared memory that a block gets at its launch, of which ptxas says nothing.
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
@@ -13,7 +14,9 @@
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/values/codecs.cuh>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 
 namespace spar::kernel {
 
@@ -125,3 +128,35 @@ SPAR_INSTANTIATE_ZFP(float)
 SPAR_INSTANTIATE_ZFP(double)
 
 } // namespace spar::kernel
+
+namespace {
+
+namespace kernels = spar::kernel::detail;
+
+/// The beginning of the names of kernels, and their bytes.
+void print(const char* kernel, std::size_t bytes) { std::printf("%s %zu\n", kernel, bytes); }
+
+} // namespace
+
+int main() {
+  print("take<", sizeof(kernels::take_tile::memory));
+  print("copy_candidates<", sizeof(kernels::take_tile::memory));
+  print("find_digit<", sizeof(kernels::digit_grid::memory));
+  print("partition<", sizeof(kernels::partition_memory));
+  print("zfp_encode<", sizeof(kernels::zfp_group::memory));
+  print("merge<float,uint32", sizeof(kernels::merge_tile<float, std::uint32_t>::memory));
+  print("merge<float,uint64", sizeof(kernels::merge_tile<float, std::uint64_t>::memory));
+  print("merge<double,uint32", sizeof(kernels::merge_tile<double, std::uint32_t>::memory));
+  print("merge<double,uint64", sizeof(kernels::merge_tile<double, std::uint64_t>::memory));
+  print("merge<int,uint32", sizeof(kernels::merge_tile<std::int32_t, std::uint32_t>::memory));
+  print("merge<int64,uint64", sizeof(kernels::merge_tile<std::int64_t, std::uint64_t>::memory));
+  print("merge_many<float", sizeof(kernels::merge_window_of<float>::memory));
+  print("merge_many<double", sizeof(kernels::merge_window_of<double>::memory));
+  print("merge_many<int", sizeof(kernels::merge_window_of<std::int32_t>::memory));
+  print("merge_many<int64", sizeof(kernels::merge_window_of<std::int64_t>::memory));
+  print("count_reached<float", sizeof(kernels::probe_grid::memory<float>));
+  print("count_reached<double", sizeof(kernels::probe_grid::memory<double>));
+  print("count_reached<int", sizeof(kernels::probe_grid::memory<std::int32_t>));
+  print("count_reached<int64", sizeof(kernels::probe_grid::memory<std::int64_t>));
+  return 0;
+}

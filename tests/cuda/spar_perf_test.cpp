@@ -28,16 +28,20 @@ using namespace spar::perf;
 
 constexpr int ranks = 4;
 
-/// The device memory of spar_perf with few systems that reduce dense values on the device, which compile quickly.
+/// The device memory of spar_perf with few systems that reduce on the device, which compile quickly.
 struct few_systems : device_systems<spar::threads> {
   void place(std::vector<entry>& systems, const options& o, double density, const spar::tree& topology,
              const mpi_allreduce& mpi) const override {
     using spar::storage::named_codec;
-    const auto dense = std::make_shared<spar::perf::detail::dense_on_device<spar::threads>>(o, density, topology);
-    dense->add("ring", spar::ring{});
+    const auto there = std::make_shared<spar::perf::detail::systems_on_device<spar::threads>>(o, density, topology);
+    there->add("ring", spar::ring{});
     for (const char* const codec : {"none", "bf16", "half", "qsgd:8"})
-      dense->add_values(std::string("ring+") + codec, spar::compose(named_codec(codec), spar::ring{}));
-    device_systems::place(systems, o, dense, mpi);
+      there->add_values(std::string("ring+") + codec, spar::compose(named_codec(codec), spar::ring{}));
+    there->add("rec_doubling", spar::recursive_doubling{});
+    const spar::selector::threshold_reuse select{
+        .k = there->k(), .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
+    there->add_feedback("ok_topk", spar::compose(select, spar::balanced_owners{.tau = o.tau}));
+    device_systems::place(systems, o, there, mpi);
   }
 };
 
@@ -113,11 +117,12 @@ TEST_F(spar_perf_on_device, dense_values) {
 }
 
 TEST_F(spar_perf_on_device, selected_entries) {
-  compare(0.05, {{"sparcml", "device"},
-                 {"ring", "device"},
-                 {"dsar_qsgd8", "device"},
-                 {"gtopk", "device"},
+  compare(0.05, {{"rec_doubling", "device"},
                  {"ok_topk", "device"},
+                 {"ring", "entries"},
+                 {"sparcml", "entries"},
+                 {"dsar_qsgd8", "entries"},
+                 {"gtopk", "entries"},
                  {"gaussiank", "staged"}});
 }
 

@@ -145,10 +145,10 @@ class device_rank {
   }
 
   /// Collective among all ranks, like the constructor of spar::on_device.
-  void allow_dense() {
-    if (!dense_) dense_.emplace(net_->wrapped<Net>());
+  void allow_kernels() {
+    if (!kernels_) kernels_.emplace(net_->wrapped<Net>());
   }
-  [[nodiscard]] spar::on_device<Net>& dense() { return *dense_; }
+  [[nodiscard]] spar::on_device<Net>& kernels() { return *kernels_; }
   [[nodiscard]] spar::staged<measured_net>& staged() noexcept { return staged_; }
 
   /// Copies the input of a call to the device, and waits for the copy.
@@ -183,57 +183,89 @@ class device_rank {
   std::uint64_t size_ = 0;
   std::vector<float> residual_;
   spar::staged<measured_net> staged_;
-  std::optional<spar::on_device<Net>> dense_;
+  std::optional<spar::on_device<Net>> kernels_;
 };
 
-/// Which systems reduce dense values on the device: gets the same systems as `registry`, and keeps those that
-/// spar::on_device can run.
+/// A call on values in device memory, and the residual that it keeps there, if any.
 template <class Net>
-class dense_on_device : public registry_base<float, std::uint32_t> {
+struct device_call {
+  std::function<void(spar::on_device<Net>&, spar::device_span<float>)> reduce;
+  std::function<const float*()> residual;
+};
+
+/// Which systems spar::on_device can run: gets the same systems as `registry`, and keeps those that reduce dense values
+/// or selected entries by kernels.
+template <class Net>
+class systems_on_device : public registry_base<float, std::uint32_t> {
  public:
   using registry_base::registry_base;
-  using call = std::function<void(spar::on_device<Net>&, spar::device_span<float>)>;
+  using make_call = std::function<device_call<Net>()>; ///< makes the call of a rank
 
   template <class Given>
   void add_values(std::string name, Given given, double /*relative_error*/ = 0) {
     auto algorithm = spar::detail::as_algorithm(std::move(given));
     if constexpr (spar::detail::runs_on_device<decltype(algorithm), float>) {
-      calls_[std::move(name)] = [algorithm](spar::on_device<Net>& gpu, spar::device_span<float> x) {
+      const auto reduce = [algorithm](spar::on_device<Net>& gpu, spar::device_span<float> x) {
         spar::allreduce(gpu, x, algorithm);
       };
+      calls_[std::move(name)] = [reduce] { return device_call<Net>{reduce, [] { return nullptr; }}; };
     }
   }
+  /// Like `registry::add`: streams at densities below 1, if the algorithm reduces streams.
   template <class Given>
   void add(std::string name, Given given, double relative_error = 0) {
+    using algorithm = decltype(spar::detail::as_algorithm(given));
+    if constexpr (spar::stream_allreduce<algorithm, measured_net, float, std::uint32_t, spar::sum>) {
+      if (density() < 1) return add_streams(std::move(name), std::move(given), relative_error);
+    }
     add_values(std::move(name), std::move(given), relative_error);
   }
   void add_planned(std::string name, spar::flex_plan (*make)(const spar::tree&, std::uint64_t)) {
     const auto plan = keep(make(topology(), planned(name)));
-    add_values(std::move(name), spar::flexreduce(*plan));
+    add(std::move(name), spar::flexreduce(*plan));
   }
+  /// The streams are selected from dense values, with error feedback. A storage that rounds would also return rounding
+  /// errors to the residual, which spar_perf's calls on host memory do not, so it is left out.
   template <class Given>
-  void add_streams(const std::string&, const Given&, double = 0) {}
+  void add_streams(std::string name, Given given, double /*relative_error*/ = 0) {
+    auto algorithm = spar::detail::as_algorithm(std::move(given));
+    if constexpr (spar::detail::reduces_streams_on_device<decltype(algorithm), float>) {
+      if constexpr (spar::storage::is_exact<decltype(algorithm.store)>) {
+        const spar::selector::exact_topk select{.k = k()};
+        add_feedback(std::move(name), spar::compose(select, algorithm.store, algorithm.over, algorithm.by));
+      }
+    }
+  }
   template <class Algorithm>
-  void add_feedback(const std::string&, const Algorithm&) {}
+  void add_feedback(std::string name, Algorithm algorithm) {
+    if constexpr (spar::detail::runs_on_device<Algorithm, float>) {
+      calls_[std::move(name)] = [algorithm] {
+        const auto its = std::make_shared<spar::device_feedback<float, Algorithm>>(algorithm);
+        return device_call<Net>{[its](spar::on_device<Net>& gpu, spar::device_span<float> x) { (*its)(gpu, x); },
+                                [its] { return its->residual(); }};
+      };
+    }
+  }
   template <class Model>
   void add_model(const Model&) {}
   void is_lossy(double, bool) {}
 
-  /// Null if the system does not reduce dense values on the device.
-  [[nodiscard]] const call* find(const std::string& name) const {
+  /// Null if there are no kernels for the system.
+  [[nodiscard]] const make_call* find(const std::string& name) const {
     const auto found = calls_.find(name);
     return found == calls_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::map<std::string, call> calls_;
+  std::map<std::string, make_call> calls_;
 };
 
 } // namespace detail
 
 /// The systems on values in device memory, over the transport of `Net`. A system reduces
-/// - on the device, if spar::on_device can run its dense values, or if it reduces selected entries by a selector that
-///   spar::device_feedback has: a vector, its residual and the selection are then on the device;
+/// - on the device, if spar::on_device can run it, on dense values or on selected entries;
+/// - its entries on the host, if spar::device_feedback has its selector: the vector, the residual and the selection are
+///   then on the device;
 /// - staged through the host, if it reduces dense values in another way.
 template <class Net>
 class device_systems : public device_memory {
@@ -253,30 +285,25 @@ class device_systems : public device_memory {
 
   void place(std::vector<entry>& systems, const options& o, double density, const spar::tree& topology,
              const mpi_allreduce& mpi) const override {
-    const auto dense = std::make_shared<detail::dense_on_device<Net>>(o, density, topology);
-    register_systems(*dense);
-    register_compressed(*dense);
-    place(systems, o, dense, mpi);
+    const auto there = std::make_shared<detail::systems_on_device<Net>>(o, density, topology);
+    register_systems(*there);
+    register_compressed(*there);
+    place(systems, o, there, mpi);
   }
   /// Like the above, with other systems on the device.
-  void place(std::vector<entry>& systems, const options& o, std::shared_ptr<detail::dense_on_device<Net>> dense,
+  void place(std::vector<entry>& systems, const options& o, std::shared_ptr<detail::systems_on_device<Net>> there,
              const mpi_allreduce& mpi) const {
     for (std::size_t s = 0; s < systems.size(); ++s) {
       entry& system = systems[s];
-      const bool is_sparse = system.within && !system.within().dense;
       if (system.is_mpi) {
         place_mpi(system, mpi);
       } else if (system.partial) {
         throw missing("partial systems such as " + system.name + " reduce values in host memory only");
-      } else if (is_sparse || system.within().selecting) {
-        place_selecting(system);
-      } else if (const auto* const call = dense->find(o.systems[s])) {
+      } else if (const auto* const make = there->find(o.systems[s])) {
         system.memory = "device";
-        system.on_rank = [dense, call] {
-          on_rank made = on_values([call](rank& own, measured_net&) { (*call)(own.dense(), own.values()); });
-          made.open = [](measured_net& net) { rank::of(net).allow_dense(); };
-          return made;
-        };
+        system.on_rank = [there, make] { return on_kernels(std::make_shared<detail::device_call<Net>>((*make)())); };
+      } else if (!system.within().dense || system.within().selecting) {
+        place_selecting(system);
       } else {
         place_staged(system);
       }
@@ -312,6 +339,20 @@ class device_systems : public device_memory {
   }
   static std::span<const float> no_residual() { return {}; }
 
+  static on_rank on_kernels(std::shared_ptr<detail::device_call<Net>> call) {
+    const auto last = std::make_shared<rank*>(nullptr); // where the last call was
+    on_rank made = on_values(
+        [call, last](rank& own, measured_net&) {
+          *last = &own;
+          call->reduce(own.kernels(), own.values());
+        },
+        [call, last]() -> std::span<const float> {
+          if (*last == nullptr) return {};
+          return (*last)->on_host(call->residual());
+        });
+    made.open = [](measured_net& net) { rank::of(net).allow_kernels(); };
+    return made;
+  }
   static void place_staged(entry& system) {
     system.memory = "staged";
     system.on_rank = [make = system.within] {
@@ -335,7 +376,7 @@ class device_systems : public device_memory {
   }
   template <class Selector>
   static void place_selecting(entry& system, const Selector& select) {
-    system.memory = "device";
+    system.memory = "entries";
     system.on_rank = [make = system.within, select] {
       using feedback = spar::device_feedback<float, detail::any_composition<Selector>>;
       struct reducer {

@@ -173,8 +173,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
   const auto memory_text = [&](const std::string& memory) { return o.on_device ? fmt::format("{:<8}", memory) : ""; };
   if (o.on_device) {
     fmt::format_to(
-        out, "# values in device memory; time: until the work in the stream has ended; memory: device if the "
-             "vector stays there (the\n# entries of sparse systems are reduced on the host), staged if the vector "
+        out, "# values in device memory; time: until the work in the stream has ended; memory: device if all "
+             "work is done there,\n# entries if the selected entries are reduced on the host, staged if the vector "
              "is copied to the host and back\n");
   }
   fmt::format_to(

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A step of Ok-Topk with error feedback, k = 1 %, on values in device memory, beside the dense ring on the same
+// transport: scripts/gpu runs it with 4 ranks that share a GPU. Reports the seconds of a step; the seconds of all
+// kernels of a step, each alone on the device, beside the least bytes that they must move; and how often a rank calls
+// the CUDA runtime. Link with the options --wrap of `scripts/gpu`, which lead the calls to the functions below.
+#include <spar/cuda_feedback.cuh>
+#include <spar/on_device.cuh>
+#include <spar/spar.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <span>
+#include <vector>
+
+extern "C" {
+cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**);
+cudaError_t __real_cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
+cudaError_t __real_cudaMemsetAsync(void*, int, size_t, cudaStream_t);
+cudaError_t __real_cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t __real_cudaEventQuery(cudaEvent_t);
+cudaError_t __real_cudaEventSynchronize(cudaEvent_t);
+}
+
+namespace {
+
+using spar::detail::check_cuda;
+
+/// What a rank has asked of the device since the last reset.
+struct calls {
+  std::uint64_t launches = 0, copies = 0, waits = 0; // a wait: an event of which the host asks whether it has happened
+  double kernel_seconds = 0;
+};
+thread_local calls made;
+thread_local std::set<cudaEvent_t> recorded; // of which the host has not asked yet
+bool times_kernels = false;
+std::mutex one_kernel; // on the device at a time, while kernels are timed
+
+/// Puts work into a stream; if kernels are timed, waits until it has ended, and adds its seconds.
+template <class Put>
+cudaError_t timed(cudaStream_t stream, Put put) {
+  if (!times_kernels) return put();
+  thread_local std::array<cudaEvent_t, 2> marks = [] {
+    std::array<cudaEvent_t, 2> both{};
+    for (cudaEvent_t& e : both) check_cuda(cudaEventCreateWithFlags(&e, cudaEventDefault), "cudaEventCreate");
+    return both;
+  }();
+  const std::lock_guard alone(one_kernel);
+  __real_cudaEventRecord(marks[0], stream);
+  const cudaError_t error = put();
+  __real_cudaEventRecord(marks[1], stream);
+  __real_cudaEventSynchronize(marks[1]);
+  float milliseconds = 0;
+  cudaEventElapsedTime(&milliseconds, marks[0], marks[1]);
+  made.kernel_seconds += milliseconds / 1e3;
+  return error;
+}
+
+} // namespace
+
+extern "C" {
+cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
+  ++made.launches;
+  return timed(config->stream, [&] { return __real_cudaLaunchKernelExC(config, kernel, arguments); });
+}
+cudaError_t __wrap_cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  ++made.copies;
+  return timed(stream, [&] { return __real_cudaMemcpyAsync(to, from, bytes, kind, stream); });
+}
+cudaError_t __wrap_cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  ++made.copies;
+  return timed(stream, [&] { return __real_cudaMemsetAsync(to, value, bytes, stream); });
+}
+cudaError_t __wrap_cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  recorded.insert(event);
+  return __real_cudaEventRecord(event, stream);
+}
+cudaError_t __wrap_cudaEventQuery(cudaEvent_t event) {
+  made.waits += recorded.erase(event);
+  return __real_cudaEventQuery(event);
+}
+cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t event) {
+  made.waits += recorded.erase(event);
+  return __real_cudaEventSynchronize(event);
+}
+}
+
+namespace {
+
+constexpr int warm_up = 3;
+
+/// A rank's device memory and stream.
+class rank_values {
+ public:
+  rank_values(spar::rank_t rank, std::size_t n) : n_(n) {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (float** p : {&source_, &x_}) check_cuda(cudaMalloc(reinterpret_cast<void**>(p), bytes()), "cudaMalloc");
+    std::mt19937 random(static_cast<unsigned>(rank));
+    std::normal_distribution<float> normal;
+    std::vector<float> values(n);
+    for (float& v : values) v = normal(random);
+    check_cuda(cudaMemcpy(source_, values.data(), bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  rank_values(const rank_values&) = delete;
+  ~rank_values() {
+    cudaFree(source_), cudaFree(x_);
+    cudaStreamDestroy(stream_);
+  }
+  void restore() const {
+    check_cuda(__real_cudaMemcpyAsync(x_, source_, bytes(), cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
+    wait();
+  }
+  void wait() const { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+  [[nodiscard]] spar::device_span<float> span() const { return {x_, n_, stream_}; }
+
+ private:
+  [[nodiscard]] std::size_t bytes() const { return n_ * sizeof(float); }
+
+  std::size_t n_;
+  cudaStream_t stream_ = nullptr;
+  float *source_ = nullptr, *x_ = nullptr;
+};
+
+/// The least time of a copy of n values on the device.
+double copy_seconds(std::size_t n, int times) {
+  const rank_values x(0, n);
+  double least = 1e9;
+  for (int time = 0; time < times; ++time) {
+    const double before = made.kernel_seconds;
+    check_cuda(cudaMemcpyAsync(x.span().data, x.span().data + n / 2, n / 2 * sizeof(float), cudaMemcpyDeviceToDevice,
+                               x.span().stream),
+               "cudaMemcpyAsync");
+    least = std::min(least, 2 * (made.kernel_seconds - before));
+  }
+  return least;
+}
+
+struct step {
+  double seconds = 0; // of a step of all ranks
+  calls of_ranks;     // of all ranks and steps
+};
+
+/// The steps of a system, of which `make(gpu)` makes the call of a rank.
+template <class Make>
+step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
+  step all;
+  std::mutex adding;
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) {
+    const rank_values x(net.rank(), n);
+    spar::on_device gpu(net);
+    auto call = make(gpu);
+    std::vector<double> seconds;
+    for (int s = -warm_up; s < steps; ++s) {
+      if (s == 0) made = {};
+      x.restore();
+      float all_are_ready = 1;
+      spar::allreduce(net, std::span(&all_are_ready, 1), spar::recursive_doubling{});
+      const auto begin = std::chrono::steady_clock::now();
+      call(x.span());
+      x.wait();
+      if (s >= 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    const std::lock_guard lock(adding);
+    all.seconds = std::max(all.seconds, seconds[seconds.size() / 2]);
+    all.of_ranks.launches += made.launches;
+    all.of_ranks.copies += made.copies;
+    all.of_ranks.waits += made.waits;
+    all.of_ranks.kernel_seconds += made.kernel_seconds;
+  });
+  return all;
+}
+
+/// Measures the steps twice: as they are, and with each kernel alone on the device.
+template <class Make>
+step measure(const char* name, spar::rank_t ranks, std::size_t n, int steps, double floor, Make make) {
+  times_kernels = false;
+  const step free = steps_of(ranks, n, steps, make);
+  times_kernels = true;
+  const step alone = steps_of(ranks, n, steps, make);
+  const double each = 1.0 / (static_cast<double>(ranks) * steps), kernels = alone.of_ranks.kernel_seconds / steps;
+  std::printf("%-10s%12.3f%16.3f%14.2f%12.1f%12.1f%12.1f\n", name, free.seconds * 1e3, kernels * 1e3, kernels / floor,
+              static_cast<double>(free.of_ranks.launches) * each, static_cast<double>(free.of_ranks.copies) * each,
+              static_cast<double>(free.of_ranks.waits) * each);
+  return free;
+}
+
+} // namespace
+
+/// gpu_step [RANKS [log2 of n [STEPS]]]
+int main(int argc, char** argv) try {
+  const spar::rank_t ranks = argc > 1 ? std::atoi(argv[1]) : 4;
+  const std::size_t n = std::size_t{1} << (argc > 2 ? std::atoi(argv[2]) : 26);
+  const int steps = argc > 3 ? std::atoi(argv[3]) : 16;
+  times_kernels = true;
+  const double copy = copy_seconds(n, 10);
+  // The bytes that a rank's kernels move by their source: 20 per value for Ok-Topk with a reused threshold, without the
+  // entries; for the ring, 12 per value that it reduces and 8 per value that it copies.
+  const double all = static_cast<double>(ranks), share = (all - 1) / all;
+  const auto floor_of = [&](double bytes_per_value) { return all * bytes_per_value / 8 * copy; };
+  std::printf("%d ranks, n = %zu floats, k = 1 %%, %d steps; a copy of n values takes %.3f ms\n", ranks, n, steps,
+              copy * 1e3);
+  std::printf("%-10s%12s%16s%14s%12s%12s%12s\n", "", "ms a step", "ms of kernels", "/ byte floor", "launches", "copies",
+              "host waits");
+  const step dense = measure("ring", ranks, n, steps, floor_of(20 * share), [](auto& gpu) {
+    return [&gpu](spar::device_span<float> x) { spar::allreduce(gpu, x, spar::ring{}); };
+  });
+  const step sparse = measure("Ok-Topk", ranks, n, steps, floor_of(20), [&](auto& gpu) {
+    using feedback = spar::device_feedback<float, spar::ok_topk_allreduce<>>;
+    const auto reduce = std::make_shared<feedback>(spar::ok_topk_allreduce<>{.select = {.density = 0.01}});
+    return [&gpu, reduce](spar::device_span<float> x) { (*reduce)(gpu, x); };
+  });
+  std::printf("Ok-Topk / ring: %.2f of the time; kernels / byte floor of Ok-Topk: target 1.5\n",
+              sparse.seconds / dense.seconds);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "gpu_step: %s\n", error.what());
+  return 2;
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// systems [RANKS [N]]: every system of the papers on values in device memory, over one transport, against the same
+// system on the host, bit for bit, on vectors of N values. The ranks are threads, which share a GPU if there are fewer
+// GPUs. Compile with nvcc; with SPAR_OVER_NCCL, payloads travel by NCCL, and a third argument is the number of bytes up
+// to which they travel through the host. Without a GPU, tests compile and link the program.
+#include <spar/cuda.hpp>
+#include <spar/cuda_feedback.cuh>
+#include <spar/on_device.cuh>
+#include <spar/spar.hpp>
+#include <spar/system/flexreduce.hpp>
+#ifdef SPAR_OVER_NCCL
+#include <spar/nccl.hpp>
+#endif
+#if __has_include(<zfp.h>)
+#include <spar/cuda/values/zfp.cuh>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using spar::compose, spar::detail::check_cuda;
+using values = std::vector<float>;
+
+constexpr int steps = 3;
+
+spar::rank_t ranks = 2;
+std::size_t n = 100'003; // values of a vector
+std::size_t eager_bytes = 0;
+int failures = 0;
+
+values gradient(spar::rank_t rank, int step) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(step));
+  std::normal_distribution<float> normal;
+  values x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+/// A rank's values in device memory, and its stream.
+class on_gpu {
+ public:
+  on_gpu() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check_cuda(cudaMalloc(reinterpret_cast<void**>(&data_), n * sizeof(float)), "cudaMalloc");
+  }
+  on_gpu(const on_gpu&) = delete;
+  ~on_gpu() {
+    cudaFree(data_);
+    cudaStreamDestroy(stream_);
+  }
+  void write(const values& x) { copy(data_, x.data(), cudaMemcpyHostToDevice); }
+  [[nodiscard]] values read() const {
+    values x(n);
+    copy(x.data(), data_, cudaMemcpyDeviceToHost);
+    return x;
+  }
+  [[nodiscard]] spar::device_span<float> span() const { return {data_, n, stream_}; }
+
+ private:
+  void copy(float* to, const float* from, cudaMemcpyKind kind) const {
+    check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    check_cuda(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy");
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // a short copy may still be on its way
+  }
+
+  cudaStream_t stream_ = nullptr;
+  float* data_ = nullptr;
+};
+
+/// Runs `program(net)`, which returns what all its steps return, on each rank.
+template <class Program>
+std::vector<values> on_threads(Program program) {
+  std::vector<values> results(static_cast<std::size_t>(ranks));
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) {
+    int devices = 0;
+    check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    check_cuda(cudaSetDevice(net.rank() % devices), "cudaSetDevice");
+    results[static_cast<std::size_t>(net.rank())] = program(net);
+  });
+  return results;
+}
+/// The same over the transport of this program.
+template <class Program>
+std::vector<values> on_transport(Program program) {
+#ifdef SPAR_OVER_NCCL
+  return on_threads([&](spar::threads& control) {
+    spar::nccl net(control, {.eager_bytes = eager_bytes});
+    return program(net);
+  });
+#else
+  return on_threads(program);
+#endif
+}
+template <class Net, class Step>
+values steps_on_gpu(Net& net, Step step) {
+  on_gpu x;
+  values all;
+  for (int s = 0; s < steps; ++s) {
+    x.write(gradient(net.rank(), s));
+    step(x.span());
+    const values sum = x.read();
+    all.insert(all.end(), sum.begin(), sum.end());
+  }
+  return all;
+}
+template <class Net, class Step>
+values steps_on_host(Net& net, Step step) {
+  values all;
+  for (int s = 0; s < steps; ++s) {
+    values x = gradient(net.rank(), s);
+    step(std::span(x));
+    all.insert(all.end(), x.begin(), x.end());
+  }
+  return all;
+}
+
+void report(const char* system, const std::vector<values>& got, const std::vector<values>& expected) {
+  std::size_t different = 0;
+  for (std::size_t r = 0; r < got.size(); ++r)
+    for (std::size_t i = 0; i < got[r].size(); ++i)
+      different += std::memcmp(&got[r][i], &expected[r][i], sizeof(float)) != 0 ? 1 : 0;
+  if (got.front().size() != steps * n) ++different;
+  std::printf("%-22s %s\n", system, different == 0 ? "same bits" : "DIFFERENT BITS");
+  failures += different == 0 ? 0 : 1;
+}
+
+/// An allreduce of dense values.
+template <class Given>
+void compare_dense(const char* system, const Given& algorithm) {
+  report(system, on_transport([&](auto& net) {
+           spar::on_device gpu(net);
+           return steps_on_gpu(net, [&](auto x) { spar::allreduce(gpu, x, algorithm); });
+         }),
+         on_threads([&](spar::threads& control) {
+#ifdef SPAR_OVER_NCCL
+           spar::nccl net(control, {.eager_bytes = SIZE_MAX}); // no payload travels by NCCL
+#else
+           spar::threads& net = control;
+#endif
+           const spar::on_device same_numbers_of_calls(net); // from which QSGD draws its random numbers
+           return steps_on_host(net, [&](auto x) { spar::allreduce(net, x, algorithm); });
+         }));
+}
+/// The same, staged through the host.
+template <class Given>
+void compare_staged(const char* system, const Given& algorithm) {
+  report(system, on_transport([&](auto& net) {
+           spar::staged gpu(net);
+           return steps_on_gpu(net, [&](auto x) { spar::allreduce(gpu, x, algorithm); });
+         }),
+         on_threads([&](spar::threads& net) {
+           return steps_on_host(net, [&](auto x) { spar::allreduce(net, x, algorithm); });
+         }));
+}
+/// Error feedback around a composition, with the entries on the device.
+template <class Composition>
+void compare_feedback(const char* system, const Composition& algorithm) {
+  report(system, on_transport([&](auto& net) {
+           spar::on_device gpu(net);
+           auto reduce = spar::with_device_feedback<float>(algorithm);
+           return steps_on_gpu(net, [&](auto x) { reduce(gpu, x); });
+         }),
+         on_threads([&](spar::threads& net) {
+           auto reduce = spar::with_error_feedback<float>(algorithm);
+           return steps_on_host(net, [&](auto x) { reduce(net, x); });
+         }));
+}
+/// The same, with the entries on the host.
+template <class Composition>
+void compare_entries_on_host(const char* system, const Composition& algorithm) {
+  report(system, on_transport([&](auto& net) {
+           auto reduce = spar::with_device_feedback<float>(algorithm);
+           return steps_on_gpu(net, [&](auto x) { reduce(net, x); });
+         }),
+         on_threads([&](spar::threads& net) {
+           auto reduce = spar::with_error_feedback<float>(algorithm);
+           return steps_on_host(net, [&](auto x) { reduce(net, x); });
+         }));
+}
+
+void compare_all() {
+  const spar::selector::exact_topk largest{.k = n / 100};
+  compare_feedback("SparCML, doubling", compose(largest, spar::recursive_doubling{}));
+  compare_feedback("SparCML, SSAR", compose(largest, spar::ssar_split{}));
+  compare_feedback("SparCML, DSAR", compose(largest, spar::dsar_split{}));
+  const spar::ok_topk_allreduce<> ok_topk{.select = {.k = n / 100, .period = 2}};
+  compare_feedback("Ok-Topk", ok_topk);
+  compare_feedback("TopkA", spar::topka_allreduce{.select = largest});
+  compare_feedback("gTopk", spar::gtopk_allreduce{.select = largest});
+  compare_entries_on_host("Ok-Topk, on the host", ok_topk);
+  compare_dense("ring", spar::ring{});
+  compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));
+  compare_dense("ring, bfloat16", compose(spar::storage::bfloat16{}, spar::ring{}));
+  compare_dense("ring, half", compose(spar::storage::half{}, spar::ring{}));
+#if __has_include(<zfp.h>)
+  compare_dense("ring, zfp", compose(spar::storage::zfp{}, spar::ring{}));
+#endif
+  const spar::flex_plan plan(spar::tree::flat(ranks), n);
+  compare_dense("FlexReduce", spar::flexreduce(plan));
+  compare_staged("ring, staged", spar::ring{});
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+  if (argc > 1) ranks = std::atoi(argv[1]);
+  if (argc > 2) n = std::strtoull(argv[2], nullptr, 10);
+  if (argc > 3) eager_bytes = std::strtoull(argv[3], nullptr, 10);
+  compare_all();
+  std::printf("%d ranks, %d systems with different bits\n", ranks, failures);
+  return failures == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "systems: %s\n", error.what());
+  return 2;
+}
