@@ -2,6 +2,8 @@
 // The ranks' agreement on their largest number: the result for each place of that number, and the cost.
 #include "support/ranks.hpp"
 
+#include <spar/collective/basic/largest.hpp>
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
