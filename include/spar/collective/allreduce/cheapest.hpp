@@ -8,7 +8,7 @@
 #include <spar/collective/allreduce/recursive_doubling.hpp>
 #include <spar/collective/allreduce/ring.hpp>
 #include <spar/collective/allreduce/split_allgather.hpp>
-#include <spar/collective/allreduce/sum_if_short.hpp>
+#include <spar/collective/basic/largest.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/model/compressed_cost.hpp>
@@ -40,9 +40,8 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
 }
 
 /// Runs the algorithm that the network model expects to be the fastest:
-/// - Streams: recursive doubling while all streams are short (see sum_if_short). If a stream is not short, the ranks
-///   know the largest number of entries of any rank, and all choose the same of recursive doubling, SSAR and DSAR. A
-///   block codec encodes only the blocks of DSAR's second phase.
+/// - Streams: recursive doubling, SSAR or DSAR. All ranks make the same choice, because they first agree on the largest
+///   number of entries of any rank. A block codec encodes only the blocks of DSAR's second phase.
 /// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring. The ranks need not agree on anything
 ///   first, because all ranks know n.
 /// - Dense values with a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling,
@@ -88,25 +87,18 @@ struct cheapest {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    const auto entries_alone = storage::streams_of(store);
-    const network_model model = model_of(net);
-    const auto call_of = [&](std::uint64_t k) {
-      const double entry_bytes = entries_alone.template entry_bits<T, Index>(mine.dimension(), k) / 8;
-      const auto n = static_cast<double>(mine.dimension());
-      return call_shape{net.size(), n, static_cast<double>(k), sizeof(T), entry_bytes - sizeof(T)};
-    };
-    const auto doubling_of = [&](std::uint64_t k) {
-      return recursive_doubling{.dense_from = call_of(k).dense_fraction(model)};
-    };
-    std::uint64_t k = 0;
-    auto summing = sum_if_short(net, mine, k, doubling_of, op, exact_codec(entries_alone));
-    auto sum = co_await std::move(summing);
-    if (sum) co_return std::move(*sum);
+    std::uint64_t k = mine.count();
+    co_await find_largest(net.on_host().template with_element<std::uint64_t>(), k);
 
-    const recursive_doubling sparse_doubling = doubling_of(k);
+    const auto entries_alone = storage::streams_of(store);
+    const double entry_bytes = entries_alone.template entry_bits<T, Index>(mine.dimension(), k) / 8;
+    const auto n = static_cast<double>(mine.dimension());
+    const call_shape call{net.size(), n, static_cast<double>(k), sizeof(T), entry_bytes - sizeof(T)};
+    const network_model model = model_of(net);
+    const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model)};
     const ssar_split ssar;
     const dsar_split dsar;
-    const auto chosen = choose_sparcml(model, call_of(k), block_bytes<T>(store));
+    const auto chosen = choose_sparcml(model, call, block_bytes<T>(store));
     const auto start = [&] {
       switch (chosen) {
       case sparcml_choice::doubling:
@@ -159,14 +151,6 @@ struct cheapest {
   template <transport Net>
   [[nodiscard]] network_model model_of(const channel<Net>& net) const {
     return pin ? *pin : net.net().node().network();
-  }
-  /// The codec for short streams: `codec` if it is exact, otherwise coordinates.
-  template <class Codec>
-  static auto exact_codec(const Codec& codec) {
-    if constexpr (Codec::exact)
-      return codec;
-    else
-      return storage::coo{};
   }
   /// The number of bytes of a value in a dense block. If the storage encodes dense blocks, this is the mean over a
   /// block of 65536 values.

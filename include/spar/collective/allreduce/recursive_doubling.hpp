@@ -58,14 +58,6 @@ struct recursive_doubling {
   /// the error bound of the result grows with this number.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
 
-  /// The number of entries of two operands together above which their sum turns dense. `store` is the storage of the
-  /// streams, and `n` their dimension.
-  template <element T, index_type Index, class Storage>
-  [[nodiscard]] std::uint64_t dense_above(const Storage& store, std::uint64_t n) const {
-    const std::uint64_t delta = storage::delta<T, Index>(store, n);
-    return dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
-  }
-
   /// Allreduce of streams. In each round, both ranks of a pair continue with the decoded values of both sums, so that
   /// both have the same bits. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is
   /// empty; if several ranks encode the same sum, only the lowest of these ranks adds the errors.
@@ -75,7 +67,8 @@ struct recursive_doubling {
                                            residual_view<T> residual = {}) const& {
     const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, mine.dimension()};
-    const std::uint64_t limit = dense_above<T, Index>(store, mine.dimension());
+    const auto delta = storage::delta<T, Index>(store, mine.dimension());
+    const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = mine;
 
