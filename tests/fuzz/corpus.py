@@ -203,14 +203,15 @@ def ok_topk_of_two(value, index, low):
     """The other rank has entries in this rank's block, but no large ones."""
     entries = counters("Q", [1])  # in a block, for its bounds
     search = counters("Q", [0] * 31) * (8 if value == "f" else 14)  # values that reach each probe
-    counts = [counters(index, [2, 0]), search, counters(index, [0, 0])]  # above a threshold and equal to it
+    # above a threshold, equal to it, and received by the owner
+    counts = [counters(index, [2, 0, 6]), search, counters(index, [0, 0, 6])]
     return entries + entries + low, b"".join(counts) + parts(value, index, [])
 
 
 def ok_topk_of_four(value, index):
     """The four largest sums lie on this rank, which sends one of them to each other rank."""
     entries = counters("Q", [0] * 2) + counters("Q", [0]) + counters("Q", [4]) + counters("Q", [4] * 2)
-    counts = counters(index, [0] * 2) + counters(index, [0] * 4)
+    counts = counters(index, [0] * 3) + counters(index, [0] * 6)
     search = counters("Q", [0] * 31) * 2
     return (
         entries
@@ -270,12 +271,12 @@ def states():
     def repaired(words, values):
         return bytes([0, len(words), len(values)]) + array("Q", words) + array("f", values)
 
-    calls, threshold, own_threshold, own_calls = 4, 0x3F800000, 0x3F000000, 4
-    yield "fresh", repaired([0, 0, 0, 0, 0], [])
-    yield "of_two", repaired([calls, threshold, 3, 0, 5, 10, own_threshold, own_calls], [0.5] * 10)
-    yield "other_boundaries", repaired([calls, threshold, 4, 7, 2**64 - 1, 0, 1, own_threshold, own_calls], [1] * 9)
-    yield "bad_short", repaired([calls, threshold, 3, 0, 5], [])
-    yield "bad_long", repaired([0, 0, 0, 0, 0, 1], [])
+    first, own = [4, 0x3F800000], [0x3F000000, 4]  # calls and thresholds; then boundaries, received and sent entries
+    yield "fresh", repaired([0, 0, 0, 0, 1, 0, 0, 0], [])
+    yield "of_two", repaired([*first, 3, 0, 5, 10, 2, 1, 2, 1, *own, 2, 0, 1], [0.5] * 10)
+    yield "other_boundaries", repaired([*first, 4, 7, 2**64 - 1, 0, 1, 0, 0, *own, 0], [1] * 9)
+    yield "bad_short", repaired([*first, 3, 0, 5], [])
+    yield "bad_long", repaired([0, 0, 0, 0, 1, 0, 0, 0, 1], [])
     yield "bad_bytes", bytes([1]) + bytes(range(100))
 
 
