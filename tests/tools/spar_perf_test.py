@@ -261,6 +261,18 @@ for transport in ["threads", "sim"]:
     expect(found["ring+bf16", 1]["words_sent"] == 50000 * 3 / 4, "half of the ring's words")
 found = rows(*"--systems eager_solo+ring+bf16 --count 5000 --density 1 --ranks 3 --iterations 3 --check".split())
 expect(found["eager_solo+ring+bf16", 1]["correct"] is True, f"compressed within partial: {found}")
+# The code of sparse streams: half and a quarter of the bytes of coordinates, with the same result or a documented error.
+coded = "sparcml,sparcml+coded,sparcml+coded:fast,sparcml+coded:bf16,ok_topk,ok_topk+coded,ok_topk+coded:bf16"
+found = rows(*"--transport sim --count 100K --density 0.01 --ranks 4 --iterations 2 --check --systems".split(), coded)
+for (system, _), r in found.items():
+    expect(r["correct"] is True, f"{system}: {r}")
+    part = r["words_sent"] / found[system.split("+")[0], 0.01]["words_sent"]
+    lowest, highest = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4)}.get(
+        system.partition("+")[2], (1, 1))
+    expect(lowest <= part <= highest, f"{system} sends {part} of the words of coordinates")
+run(*"--systems ring+coded".split(), status=2, says="ring+coded: coded is for streams")
+run(*"--systems ok_topk+half".split(), status=2, says="a codec for vectors is only for dense ring")
+
 run(*"--systems ring+bf16 --type double".split(), status=77, says="for float with 32-bit indices, not for ring+bf16")
 
 # Systems that select, with their residuals: over different steps, and over one step repeatedly.
