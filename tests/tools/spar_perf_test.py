@@ -261,7 +261,7 @@ for transport in ["threads", "sim"]:
     expect(found["ring+bf16", 1]["words_sent"] == 50000 * 3 / 4, "half of the ring's words")
 found = rows(*"--systems eager_solo+ring+bf16 --count 5000 --density 1 --ranks 3 --iterations 3 --check".split())
 expect(found["eager_solo+ring+bf16", 1]["correct"] is True, f"compressed within partial: {found}")
-# The code of sparse streams: half and a quarter of the bytes of coordinates, with the same result or a documented error.
+# The code of sparse streams: half and a quarter of the bytes, with the same result or a documented error.
 coded = "sparcml,sparcml+coded,sparcml+coded:fast,sparcml+coded:bf16,ok_topk,ok_topk+coded,ok_topk+coded:bf16"
 found = rows(*"--transport sim --count 100K --density 0.01 --ranks 4 --iterations 2 --check --systems".split(), coded)
 for (system, _), r in found.items():
