@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The storage coded: all bits come back, the bytes are close to what the entries contain, rounding is that of an
 // independent reference, and damaged bytes are found or decode to a valid stream.
+#include "support/extent.hpp"
+
 #include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
@@ -314,7 +316,7 @@ TEST(coded, takes_hardly_more_bits_for_a_value_than_are_unknown) {
   EXPECT_LT(bits([&](std::byte* out) { return spar::kernel::encode_values<16>(v, coding::smallest, out); }), 11.4);
 }
 
-/// Damages each byte, and shortens and lengthens the bytes: decode() throws or gives valid indices, and never reads
+/// Damages bytes, and shortens and lengthens the bytes: decode() throws or gives valid indices, and never reads
 /// beyond the bytes (the address sanitizer would stop).
 template <class T, class Index>
 void damage_all(int shape, std::size_t count, bool fast) {
@@ -333,7 +335,8 @@ void damage_all(int shape, std::size_t count, bool fast) {
       return true;
     }
   };
-  for (std::size_t e = 0; e < bytes.size(); ++e) {
+  const std::size_t step = runs_all_cases() ? 1 : 5; // damages every byte, or each fifth
+  for (std::size_t e = 0; e < bytes.size(); e += step) {
     for (const unsigned flip : {1U, 0x80U, 0xFFU}) {
       auto damaged = bytes;
       damaged[e] ^= static_cast<std::byte>(flip);
