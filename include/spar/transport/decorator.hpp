@@ -98,12 +98,14 @@ class observing_port : public decorated_port<Net> {
   {
     return takes_device_memory(self.inner(), bytes);
   }
-  // See detail::check_arguments.
+  /// For each call: lets the wrapped transport throw `invalid_argument` if the current CUDA device is not its own.
   void check_device()
     requires requires(Net& net) { net.check_device(); }
   {
     this->inner().check_device();
   }
+  /// For each argument of a call: lets the wrapped transport throw `invalid_argument` if `count` values at `data` are
+  /// in device memory.
   void check_host_memory(const void* data, std::uint64_t count)
     requires requires(Net& net) { net.check_host_memory(data, count); }
   {
