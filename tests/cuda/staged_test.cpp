@@ -203,10 +203,7 @@ TEST(staged, refuses_memory_of_the_host_and_other_devices) {
 }
 
 TEST(staged, refuses_a_plan_for_other_ranks) {
-  spar::tree_node root;
-  for (spar::rank_t rank = 0; rank < 4; ++rank) root.children.emplace_back().rank = rank;
-  const spar::tree four(root);
-  const spar::tree_plans plans(four);
+  const spar::tree_plans plans(spar::tree::flat(4));
   on_ranks(3, [&](spar::threads& net) {
     const device_array<float> x({1, 2});
     spar::staged gpu(net);

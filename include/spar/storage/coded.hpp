@@ -30,7 +30,7 @@ struct coded {
   static constexpr std::string_view name = "coded";
   static constexpr bool exact = Mantissa == 52; ///< whether values keep all their bits
 
-  /// Whether all blocks have numbers of equal widths: 1.5 to 4 bits more for an entry, but encoded in half and decoded
+  /// Whether all blocks have numbers of equal widths: 2 to 4 bits more for an entry, but encoded in half and decoded
   /// in a third of the time.
   bool fast = false;
 
