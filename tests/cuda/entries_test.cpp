@@ -249,7 +249,7 @@ TEST(device_reached, counts_of_every_type_are_those_of_a_loop) {
 TEST(device_reached, does_not_depend_on_the_order_of_threads_and_blocks) {
   std::mt19937_64 random(3);
   const auto values = random_entries<float, std::uint32_t>(5000, 0, 1, 3).values;
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 8 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 4));
     compare_reached(values, some_probes(values, 31, random));
   }
@@ -452,7 +452,7 @@ TEST(device_partition, does_not_depend_on_the_order_of_threads_and_blocks) {
   std::size_t equal = 0;
   const auto expected = cut_by_loop(x, magnitude_of(2.0F), 1500, equal);
   const auto in_list = by_loop(x, [&](auto i, float) { return std::binary_search(list.begin(), list.end(), i); });
-  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 12 : 3); ++seed) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 12 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
     EXPECT_TRUE((by_kernel(x, by_cut<float>{{magnitude_of(2.0F), 0, 1500, equal}}, expected, true, false) == expected));
     EXPECT_TRUE((by_kernel(x, listed<std::uint32_t>{list.data(), list.size()}, in_list, true, false) == in_list));

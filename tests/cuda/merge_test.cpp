@@ -126,7 +126,7 @@ TEST(device_merge, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto x = random_stream<float, std::uint32_t>(8000, 20'000, 6);
   const auto y = random_stream<float, std::uint32_t>(9000, 20'000, 7);
   const auto expected = by_host(x, y, spar::sum{});
-  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 20 : 8); ++seed) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 20 : 3); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 9));
     EXPECT_TRUE((by_kernel(x, y, spar::sum{}) == expected)) << seed;
   }
@@ -196,7 +196,7 @@ TEST(device_merge_many, of_every_density_type_and_operation) {
 
 TEST(device_merge_many, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto streams = random_streams<float, std::uint32_t>(6, 4000, 0, 40'000, 4);
-  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 8 : 4); ++seed) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 8 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 5));
     compare_many(streams, 0, 40'000);
   }

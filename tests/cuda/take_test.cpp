@@ -140,7 +140,7 @@ TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto x = random_values<float>(20'000, 5);
   const auto threshold = spar::kernel::magnitude_of(120.0F);
   const auto expected = by_loop<float>({}, x, threshold, 20'000);
-  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 15 : 4); ++seed) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 15 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
     expect_same(by_kernel<float>({}, x, threshold, 20'000), expected);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiles all systems for values of type double.
+#ifndef SPAR_PERF_FEW_TYPES
 #include "typed_measurement.hpp"
 
 namespace spar::perf {
@@ -7,3 +8,4 @@ namespace spar::perf {
 template std::unique_ptr<measurement> measurement_for<double, std::uint32_t>(const measured_systems&);
 
 } // namespace spar::perf
+#endif
