@@ -18,7 +18,7 @@ endif()
 
 # Links a program with sanitizers in two fifths of the time that GNU ld takes.
 find_program(SPAR_LLD ld.lld)
-if(SPAR_LLD)
+if(SPAR_LLD AND NOT CMAKE_CROSSCOMPILING)
   target_link_options(spar_development INTERFACE -fuse-ld=lld)
 endif()
 
@@ -54,10 +54,13 @@ if(SPAR_SANITIZE)
   endif()
 endif()
 
-# Reports a part that cannot be built on this machine, in the configure output and at the end of scripts/test.
+# Reports a part that cannot be built on this machine, in the configure output and at the end of scripts/test. For
+# another processor, most parts are missing, and this machine lacks nothing.
 function(spar_missing what why)
   message(STATUS "spar: without ${what} (${why})")
-  set_property(GLOBAL APPEND PROPERTY spar_missing_parts "${what} (${why})")
+  if(NOT CMAKE_CROSSCOMPILING)
+    set_property(GLOBAL APPEND PROPERTY spar_missing_parts "${what} (${why})")
+  endif()
 endfunction()
 
 function(spar_write_missing)

@@ -49,7 +49,7 @@ endfunction()
 if(CMAKE_CXX_COMPILER MATCHES "smpicxx$") # SimGrid's compiler includes its MPI library
   spar_import_mpi(smpi)
   add_compile_definitions(SMPI_HELPERS_H=1) # no macros for exit and other names that occur in C++ headers
-else()
+elseif(NOT CMAKE_CROSSCOMPILING) # else the wrappers are those of another processor
   spar_find_mpi(openmpi --showme:compile --showme:link)
   spar_find_mpi(mpich -compile_info -link_info)
 endif()

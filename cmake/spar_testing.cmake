@@ -3,6 +3,13 @@
 # hanging. Tests with the label `full` run only with scripts/test --full.
 
 find_package(GTest QUIET)
+# For another processor, no library is installed, so its sources are compiled.
+if(NOT GTest_FOUND AND CMAKE_CROSSCOMPILING AND EXISTS /usr/src/googletest/CMakeLists.txt)
+  set(BUILD_GMOCK OFF)
+  set(INSTALL_GTEST OFF)
+  add_subdirectory(/usr/src/googletest "${PROJECT_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL SYSTEM)
+  set(GTest_FOUND TRUE)
+endif()
 if(NOT GTest_FOUND)
   spar_missing("unit tests" "no GoogleTest")
 else()

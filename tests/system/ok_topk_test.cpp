@@ -785,7 +785,7 @@ TEST(ok_topk, of_every_type_and_64_bit_indices) {
   reduce_three_of_five<double>();
   reduce_three_of_five<std::int32_t>();
   reduce_three_of_five<std::int64_t>();
-#ifdef __FLT16_MAX__
+#ifdef SPAR_HAS_HALF
   reduce_three_of_five<spar::half>();
 #endif
 }

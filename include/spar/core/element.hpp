@@ -10,7 +10,8 @@
 
 namespace spar {
 
-#ifdef __FLT16_MAX__
+// g++ 12 for 64-bit Arm has the limits of this type, but in C++ not the type.
+#if defined(__FLT16_MAX__) && (defined(__clang__) || !defined(__aarch64__) || __GNUC__ > 12)
 #define SPAR_HAS_HALF 1
 /// The 16-bit floating-point type IEEE binary16; defined only if the compiler supports `_Float16`.
 using half = _Float16;
