@@ -27,6 +27,7 @@ struct coo_span {
   }
 };
 
+/// `coo_span{indices, values}`, from spans whose elements may be changed.
 template <class Index, class T>
 coo_span(std::span<Index>, std::span<T>) -> coo_span<std::remove_const_t<T>, std::remove_const_t<Index>>;
 
