@@ -2,7 +2,7 @@
 // Random coordinate streams for the kernel benchmarks, and the bandwidth of a copy for comparison.
 #pragma once
 
-#include <spar/storage/kernel/coo.hpp>
+#include <spar/core/coo_span.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -18,9 +18,7 @@ template <class T, class Index>
 struct owned_stream {
   std::vector<Index> indices;
   std::vector<T> values;
-  spar::kernel::coo_span<T, Index> view() const {
-    return {std::span<const Index>(indices), std::span<const T>(values)};
-  }
+  spar::coo_span<T, Index> view() const { return {std::span<const Index>(indices), std::span<const T>(values)}; }
 };
 
 enum class pattern { uniform, clustered, identical, disjoint };

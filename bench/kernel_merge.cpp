@@ -15,7 +15,7 @@ namespace {
 using kernel_bench::make_stream;
 using kernel_bench::owned_stream;
 using kernel_bench::pattern;
-using spar::kernel::coo_span;
+using spar::coo_span;
 
 constexpr std::int64_t dimension = 1 << 20;
 

@@ -369,17 +369,17 @@ struct entry_codec : name_if<Is != fault::no_name>,
   int bound(spar::index_range, std::size_t) const
     requires(Is == fault::bound_of_another_type);
   template <class T, class Index>
-  std::size_t encode(spar::kernel::coo_span<T, Index>, spar::index_range, std::span<std::byte>) const
+  std::size_t encode(spar::coo_span<T, Index>, spar::index_range, std::span<std::byte>) const
     requires(Is != fault::no_encode && Is != fault::encode_without_size && Is != fault::encode_not_const &&
              Is != fault::encode_without_range);
   template <class T, class Index>
-  void encode(spar::kernel::coo_span<T, Index>, spar::index_range, std::span<std::byte>) const
+  void encode(spar::coo_span<T, Index>, spar::index_range, std::span<std::byte>) const
     requires(Is == fault::encode_without_size);
   template <class T, class Index>
-  std::size_t encode(spar::kernel::coo_span<T, Index>, spar::index_range, std::span<std::byte>)
+  std::size_t encode(spar::coo_span<T, Index>, spar::index_range, std::span<std::byte>)
     requires(Is == fault::encode_not_const);
   template <class T, class Index>
-  std::size_t encode(spar::kernel::coo_span<T, Index>, std::span<std::byte>) const
+  std::size_t encode(spar::coo_span<T, Index>, std::span<std::byte>) const
     requires(Is == fault::encode_without_range);
   template <class T, class Index>
   void decode(std::span<const std::byte>, spar::index_range, spar::entry_room<T, Index>) const

@@ -198,7 +198,11 @@ def public_text(text):
 
 
 def main(folder):
-    for name in tree.files(".hpp", ".cuh", under="include/spar/"):
+    names = tree.files(".hpp", ".cuh", under="include/spar/")
+    for internal in INTERNAL:
+        if not any(name.startswith("include/spar/" + internal) for name in names):
+            sys.exit(f"public_headers.py: INTERNAL names {internal}, which does not exist")
+    for name in names:
         inner = name.removeprefix("include/spar/")
         if inner.startswith(tuple(INTERNAL)):
             continue

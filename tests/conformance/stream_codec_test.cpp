@@ -21,7 +21,7 @@ struct damaged : varint {
     return varint::bound<T, Index>(range, count) + 1;
   }
   template <spar::element T, spar::index_type Index>
-  [[nodiscard]] static std::size_t encode(spar::kernel::coo_span<T, Index> entries, spar::index_range range,
+  [[nodiscard]] static std::size_t encode(spar::coo_span<T, Index> entries, spar::index_range range,
                                           std::span<std::byte> out) noexcept {
     const std::size_t bytes = varint::encode(entries, range, out);
     if (entries.empty()) return bytes;

@@ -3,6 +3,7 @@
 #include "kernel_test.hpp"
 #include "support/extent.hpp"
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
@@ -10,7 +11,6 @@
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/selector/keep_largest.hpp>
-#include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/slice.hpp>
@@ -89,7 +89,7 @@ void compare_scatter(std::size_t count, std::uint64_t begin, Op op) {
   auto entries = random_entries<T, Index>(count, begin, 3, count);
   const std::size_t range = 3 * count + 1;
   vector<T> expected(range, T(5));
-  const coo_span<T, Index> span{entries.indices, entries.values};
+  const spar::coo_span<T, Index> span{entries.indices, entries.values};
   spar::kernel::scatter(span, begin, expected.data(), op);
   unaligned<Index> indices(entries.indices);
   unaligned<T> values(entries.values), dense(range, T(77));

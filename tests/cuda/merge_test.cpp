@@ -137,7 +137,7 @@ template <class T, class Index, class Op = spar::sum>
 void compare_many(const vector<coo<T, Index>>& streams, std::uint64_t begin, std::uint64_t end, Op op = {}) {
   SCOPED_TRACE(testing::Message() << streams.size() << " streams in [" << begin << ", " << end << ")");
   vector<spar::kernel::device_coo<T, Index>> parts;
-  vector<spar::kernel::coo_span<T, Index>> spans;
+  vector<spar::coo_span<T, Index>> spans;
   vector<coo<T, Index>> copies = streams; // `coo_span` refers to values that can be changed
   std::size_t total = 0;
   for (auto& s : copies) {

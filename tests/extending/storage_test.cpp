@@ -84,8 +84,7 @@ struct narrow {
     return count * (sizeof(T) + width(range.size()));
   }
   template <spar::element T, spar::index_type Index>
-  std::size_t encode(spar::kernel::coo_span<T, Index> entries, spar::index_range range,
-                     std::span<std::byte> out) const {
+  std::size_t encode(spar::coo_span<T, Index> entries, spar::index_range range, std::span<std::byte> out) const {
     const std::size_t bytes = width(range.size());
     std::size_t at = 0;
     for (const Index i : entries.indices) {
@@ -251,7 +250,7 @@ TEST(OwnStreamCodec, OkTopk) {
 TEST(OwnStreamCodec, DamagedBytesAreFound) {
   const std::vector<std::uint32_t> indices{300, 301, 999};
   const std::vector<float> values{1, 2, 3};
-  const spar::kernel::coo_span<float, std::uint32_t> entries{indices, values};
+  const spar::coo_span<float, std::uint32_t> entries{indices, values};
   const spar::index_range range{300, 1000};
   std::vector<std::byte> bytes(narrow{}.bound<float, std::uint32_t>(range, 3));
   ASSERT_EQ(narrow{}.encode(entries, range, bytes), bytes.size());

@@ -31,7 +31,7 @@ void decode_any(fuzz::input& in) {
   }
   for (const bool fast : {false, true}) {
     fuzz::exact_bytes bytes(codec::template bound<T, Index>(range, count));
-    const spar::kernel::coo_span<T, Index> entries{indices, values};
+    const spar::coo_span<T, Index> entries{indices, values};
     const std::size_t size = codec{.fast = fast}.encode(entries, range, std::span(bytes));
     fuzz::demand(size <= bytes.size(), "the encoding is larger than its bound");
     codec::template decode<T, Index>(

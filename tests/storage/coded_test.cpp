@@ -44,7 +44,7 @@ std::uint64_t bits_of(T value) {
 
 template <class Codec, class T, class Index>
 std::vector<std::byte> encoded(const Codec& codec, const entries<T, Index>& s) {
-  const spar::kernel::coo_span<T, Index> view{s.indices, s.values};
+  const spar::coo_span<T, Index> view{s.indices, s.values};
   std::vector<std::byte> bytes(codec.template bound<T, Index>(s.range, s.indices.size()));
   const std::size_t size = codec.encode(view, s.range, std::span(bytes));
   EXPECT_LE(size, bytes.size());

@@ -43,7 +43,7 @@ class kernel_merge_many : public ::testing::Test {
       owned.emplace_back(part);
       room += part.size();
     }
-    std::vector<spar::kernel::coo_span<value, index>> views;
+    std::vector<spar::coo_span<value, index>> views;
     for (const auto& part : owned) views.push_back(part.view());
     constexpr auto guard = static_cast<value>(77);
     std::vector<index> indices(room + 1, index{77});
@@ -156,7 +156,7 @@ TYPED_TEST(kernel_merge_many, random_patterns) {
 TEST(kernel_merge_many_values, a_single_negative_zero_stays) {
   const std::uint32_t indices[] = {1, 2, 3};
   const float values[] = {-0.0f, -0.0f, -0.0f};
-  std::vector<spar::kernel::coo_span<float, std::uint32_t>> parts;
+  std::vector<spar::coo_span<float, std::uint32_t>> parts;
   for (std::size_t e = 0; e < 3; ++e)
     parts.push_back({std::span(indices).subspan(e, 1), std::span(values).subspan(e, 1)});
   for (const std::uint64_t end : {std::uint64_t{4}, std::uint64_t{1} << 32}) {

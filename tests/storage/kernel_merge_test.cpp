@@ -134,8 +134,8 @@ TEST(kernel_merge_values, absent_entries_are_not_zero) {
   // -0 must stay -0; adding 0 for an absent entry would give +0.
   const std::uint32_t indices[] = {1, 2};
   const float values[] = {-0.0f, -0.0f};
-  const spar::kernel::coo_span<float, std::uint32_t> left{std::span(indices).first(1), std::span(values).first(1)};
-  const spar::kernel::coo_span<float, std::uint32_t> right{std::span(indices).last(1), std::span(values).last(1)};
+  const spar::coo_span<float, std::uint32_t> left{std::span(indices).first(1), std::span(values).first(1)};
+  const spar::coo_span<float, std::uint32_t> right{std::span(indices).last(1), std::span(values).last(1)};
   std::uint32_t out_i[2];
   float out_v[2];
   ASSERT_EQ(spar::kernel::merge(left, right, out_i, out_v, spar::sum{}), 2u);
@@ -145,10 +145,10 @@ TEST(kernel_merge_values, absent_entries_are_not_zero) {
 TEST(kernel_merge_values, tiny_values_are_kept) {
   const std::uint32_t indices[] = {4};
   const float tiny[] = {1e-30f}, denormal[] = {std::numeric_limits<float>::denorm_min()};
-  const spar::kernel::coo_span<float, std::uint32_t> left{std::span<const std::uint32_t>(indices),
-                                                          std::span<const float>(tiny)};
-  const spar::kernel::coo_span<float, std::uint32_t> right{std::span<const std::uint32_t>(indices),
-                                                           std::span<const float>(denormal)};
+  const spar::coo_span<float, std::uint32_t> left{std::span<const std::uint32_t>(indices),
+                                                  std::span<const float>(tiny)};
+  const spar::coo_span<float, std::uint32_t> right{std::span<const std::uint32_t>(indices),
+                                                   std::span<const float>(denormal)};
   std::uint32_t out_i[2];
   float out_v[2];
   ASSERT_EQ(spar::kernel::merge(left, left, out_i, out_v, spar::sum{}), 1u);

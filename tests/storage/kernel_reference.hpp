@@ -2,8 +2,8 @@
 // Shared by the tests of the local kernels: streams, random patterns, and references on std::map.
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/op.hpp>
-#include <spar/storage/kernel/coo.hpp>
 
 #include <gtest/gtest.h>
 
@@ -70,9 +70,7 @@ struct entries {
       values.push_back(value);
     }
   }
-  spar::kernel::coo_span<T, Index> view() const {
-    return {std::span<const Index>(indices), std::span<const T>(values)};
-  }
+  spar::coo_span<T, Index> view() const { return {std::span<const Index>(indices), std::span<const T>(values)}; }
 };
 
 /// Compares bits, except that any NaN equals any other NaN.

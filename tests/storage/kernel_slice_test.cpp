@@ -52,8 +52,8 @@ TYPED_TEST(kernel_slice, partition_covers_the_stream) {
 TEST(kernel_slice_limits, end_of_the_32_bit_range) {
   const std::uint32_t indices[] = {0, 7, 0xfffffffeu, 0xffffffffu};
   const float values[] = {1, 2, 3, 4};
-  const spar::kernel::coo_span<float, std::uint32_t> stream{std::span<const std::uint32_t>(indices),
-                                                            std::span<const float>(values)};
+  const spar::coo_span<float, std::uint32_t> stream{std::span<const std::uint32_t>(indices),
+                                                    std::span<const float>(values)};
   EXPECT_EQ(slice(stream, 0, std::uint64_t{1} << 32).size(), 4u);
   EXPECT_EQ(slice(stream, 0xffffffffu, std::uint64_t{1} << 32).values[0], 4.0f);
   EXPECT_EQ(slice(stream, 0, 0xffffffffu).size(), 3u);
@@ -64,10 +64,10 @@ TEST(kernel_slice_limits, above_the_32_bit_range) {
   const std::uint64_t big = std::uint64_t{1} << 40;
   const std::uint64_t indices[] = {big, big + 1, 2 * big};
   const double values[] = {1, 2, 3};
-  const spar::kernel::coo_span<double, std::uint64_t> stream{std::span<const std::uint64_t>(indices),
-                                                             std::span<const double>(values)};
+  const spar::coo_span<double, std::uint64_t> stream{std::span<const std::uint64_t>(indices),
+                                                     std::span<const double>(values)};
   EXPECT_EQ(slice(stream, big + 1, 2 * big + 1).size(), 2u);
-  EXPECT_TRUE(slice(spar::kernel::coo_span<double, std::uint64_t>{}, 0, big).empty());
+  EXPECT_TRUE(slice(spar::coo_span<double, std::uint64_t>{}, 0, big).empty());
 }
 
 template <class Index>

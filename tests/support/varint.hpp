@@ -82,7 +82,7 @@ struct gap_codec {
     return count * (value_bytes<T> + gaps::most_bytes(range.size()));
   }
   template <spar::element T, spar::index_type Index>
-  [[nodiscard]] static std::size_t encode(spar::kernel::coo_span<T, Index> entries, spar::index_range range,
+  [[nodiscard]] static std::size_t encode(spar::coo_span<T, Index> entries, spar::index_range range,
                                           std::span<std::byte> out) noexcept {
     const std::size_t begin = gaps::encode(entries.indices, range, out.data());
     std::byte* const values = out.data() + begin;

@@ -39,13 +39,21 @@ int main(int argc, char** argv) {
     fmt::print("{}", topology.picture());
     if (plan_given->count() == 0) return 0;
     const spar::flex_plan plan(topology, n);
-    fmt::print("\n{}\nrank  owns\n", plan.picture());
+    fmt::print(
+        "\nSums of {} values, level by level. Level 0 is the deepest of the tree; the last one joins the root's "
+        "children.\nIn a call a -> b -> c, ranks a and b send and c owns the sum. The sums return the same way.\n"
+        "{}\nrank  owns the sums of\n",
+        n, plan.picture());
     for (spar::rank_t r = 0; r < plan.ranks(); ++r) fmt::print("{:>4}  [{}, {})\n", r, plan[r].begin, plan[r].end);
-    fmt::print("\ncalls per rank and level: mean {:.2f}, at most {}\n", plan.counts().mean, plan.counts().most);
-    fmt::print("level  seconds up, as floats  most calls per rank (equation 12)\n");
-    const auto seconds = spar::seconds_of_levels(topology, 4.0 * static_cast<double>(n));
+    fmt::print("\nsums that one rank owns on a level: mean {:.2f}, at most {}\n", plan.counts().mean,
+               plan.counts().most);
+    const double bytes = 4.0 * static_cast<double>(n);
+    const auto seconds = spar::seconds_of_levels(topology, bytes);
     const auto calls = spar::most_calls_of_levels(topology);
-    for (std::size_t l = 0; l < calls.size(); ++l) fmt::print("{:>5}  {:>21.3g}  {}\n", l, seconds[l], calls[l]);
+    fmt::print("expected seconds of an allreduce of floats: {:.3g}, half of them to sum, half to return the sums\n",
+               spar::seconds_flexreduce(topology, bytes));
+    fmt::print("level  seconds to sum  sums that one rank owns (bound)\n");
+    for (std::size_t l = 0; l < calls.size(); ++l) fmt::print("{:>5}  {:>14.3g}  {}\n", l, seconds[l], calls[l]);
     if (json_path.empty()) return 0;
     std::ofstream out(json_path);
     out << spar::to_json(plan);

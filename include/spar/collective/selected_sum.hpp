@@ -61,8 +61,8 @@ void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> win
     e += static_cast<std::size_t>(own <= winner);
     w += static_cast<std::size_t>(winner <= own);
   }
-  const kernel::coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
-  x.assign(kernel::coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}});
+  const coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
+  x.assign(coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}});
   x.assign(behind);
   mine.shrink(kept);
 }

@@ -116,7 +116,7 @@ struct threshold_reuse {
         if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, residual_view(x), memory, now);
         return selected;
       }
-      const kernel::coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
+      const coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
       kernel::scatter_assign(back, 0, x.data());
     } else {
       spar::detail::in_parallel(0, sharing, [&](int part) {

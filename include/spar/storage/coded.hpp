@@ -63,7 +63,7 @@ struct coded {
   }
   /// Encodes `entries`, which lie in `range`, to `out`, and returns the number of bytes.
   template <element T, index_type Index>
-  std::size_t encode(kernel::coo_span<T, Index> entries, index_range range, std::span<std::byte> out) const noexcept {
+  std::size_t encode(coo_span<T, Index> entries, index_range range, std::span<std::byte> out) const noexcept {
     const auto how = fast ? kernel::coding::fastest : kernel::coding::smallest;
     std::byte* end = kernel::encode_indices(entries.indices, range.begin, how, out.data());
     end = kernel::encode_values<dropped<T>>(entries.values, how, end);

@@ -82,7 +82,7 @@ sparse_stream<T, Index> merge(const stream_view<T, Index>& left, const stream_vi
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
                                    Op op, pool& memory) {
-  fixed_vector<kernel::coo_span<T, Index>> entries(memory, parts.size());
+  fixed_vector<coo_span<T, Index>> entries(memory, parts.size());
   std::uint64_t bound = 0;
   for (const auto& part : parts) {
     entries.emplace_back(part.entries());

@@ -3,10 +3,10 @@
 // result.
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/op.hpp>
 #include <spar/storage/codec.hpp>
-#include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
 #include <cstddef>
@@ -59,19 +59,19 @@ class residual_view {
 
   /// Replaces the values at the indices of `entries` by the values of `entries`.
   template <index_type Index>
-  void assign(kernel::coo_span<T, Index> entries) const {
+  void assign(coo_span<T, Index> entries) const {
     if (make_ != nullptr) return put(kind::assign, entries, nullptr);
     if (!values_.empty()) kernel::scatter_assign(entries, 0, values_.data());
   }
   /// Adds the values of `entries`.
   template <index_type Index>
-  void add(kernel::coo_span<T, Index> entries) const {
+  void add(coo_span<T, Index> entries) const {
     if (make_ != nullptr) return put(kind::add, entries, nullptr);
     if (!values_.empty()) kernel::scatter(entries, 0, values_.data(), sum{});
   }
   /// Adds the rounding errors exact - decoded of an encoding; `decoded` points to one value for each of `exact`.
   template <index_type Index>
-  void add_error(kernel::coo_span<T, Index> exact, const T* decoded) const {
+  void add_error(coo_span<T, Index> exact, const T* decoded) const {
     if (make_ != nullptr) return put(kind::add_error, exact, decoded);
     if (values_.empty()) return;
     kernel::scatter_difference(values_.data(), exact.indices.data(), exact.values.data(), decoded, exact.size());
@@ -87,7 +87,7 @@ class residual_view {
   using kind = typename change::kind;
 
   template <class Index>
-  [[gnu::cold]] void put(kind what, kernel::coo_span<T, Index> entries, const T* decoded) const {
+  [[gnu::cold]] void put(kind what, coo_span<T, Index> entries, const T* decoded) const {
     make_(self_, values_,
           {what, entries.indices.data(), sizeof(Index), 0, entries.values.data(), decoded, entries.size()});
   }

@@ -3,13 +3,13 @@
 // `sparse_stream` owns its memory.
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/memory/space.hpp>
 #include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
-#include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/slice.hpp>
 #include <spar/storage/kernel/validate.hpp>
@@ -79,7 +79,7 @@ class stream_view {
   /// The index of the first value of a dense stream.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
   /// The entries of a sparse view.
-  [[nodiscard]] kernel::coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
+  [[nodiscard]] coo_span<T, Index> entries() const noexcept { return {indices_, values_}; }
 
   /// Returns a view of the entries with indices in [begin, end), without copying.
   [[nodiscard, gnu::noinline]] stream_view slice(std::uint64_t begin, std::uint64_t end) const noexcept

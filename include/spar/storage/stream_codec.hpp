@@ -3,10 +3,10 @@
 // `coo`, which sends coordinates (SparCML, section 5.1).
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/messages/message.hpp>
-#include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
 
@@ -49,9 +49,9 @@ struct entry_room {
 /// - `options(f)` calls `f("name", value)` for each option that must be equal on all ranks; `value` is an integer.
 template <class Codec, class T, class Index>
 concept stream_codec = part_for<Codec, slot::storage> &&
-                       requires(const Codec& codec, std::uint64_t n, kernel::coo_span<T, Index> entries,
-                                index_range range, std::span<std::byte> bytes, std::span<const std::byte> came,
-                                entry_room<T, Index> to, void (*each_option)(std::string_view, std::uint64_t)) {
+                       requires(const Codec& codec, std::uint64_t n, coo_span<T, Index> entries, index_range range,
+                                std::span<std::byte> bytes, std::span<const std::byte> came, entry_room<T, Index> to,
+                                void (*each_option)(std::string_view, std::uint64_t)) {
                          { Codec::name } -> std::convertible_to<std::string_view>;
                          { Codec::exact } -> std::convertible_to<bool>;
                          { codec.template entry_bits<T, Index>(n, n) } -> std::same_as<double>;
@@ -68,7 +68,7 @@ concept stream_codec = part_for<Codec, slot::storage> &&
 template <class Codec, class T, class Index>
 concept lending_codec =
     stream_codec<Codec, T, Index> && Codec::exact &&
-    requires(const Codec& codec, kernel::coo_span<T, Index> entries, const message_buffer& in, index_range range) {
+    requires(const Codec& codec, coo_span<T, Index> entries, const message_buffer& in, index_range range) {
       { codec.lend(entries) } -> std::same_as<payload>;
       { codec.template borrow<T, Index>(in, range) } -> std::same_as<stream_view<T, Index>>;
     };
@@ -96,7 +96,7 @@ struct coo {
 
   /// A message that refers to the memory of `entries`.
   template <element T, index_type Index>
-  [[nodiscard]] static payload lend(kernel::coo_span<T, Index> entries) noexcept {
+  [[nodiscard]] static payload lend(coo_span<T, Index> entries) noexcept {
     return {wire_format::sparse, entries.size(), {std::as_bytes(entries.indices), std::as_bytes(entries.values)}};
   }
   /// Validates the indices in the message `in` and returns a view of its entries, all in `range`. Throws
@@ -113,7 +113,7 @@ struct coo {
   }
   /// Copies `entries` to `out`, and returns the number of bytes written.
   template <element T, index_type Index>
-  static std::size_t encode(kernel::coo_span<T, Index> entries, index_range, std::span<std::byte> out) noexcept {
+  static std::size_t encode(coo_span<T, Index> entries, index_range, std::span<std::byte> out) noexcept {
     const auto indices = std::as_bytes(entries.indices), values = std::as_bytes(entries.values);
     if (entries.empty()) return 0;
     std::memcpy(out.data(), indices.data(), indices.size());

@@ -21,7 +21,7 @@
 
 namespace spar::perf {
 
-using entries = kernel::coo_span<float, std::uint32_t>;
+using entries = coo_span<float, std::uint32_t>;
 
 struct selector_policy {
   /// Moves entries out of a vector; keeps the state of the selector from call to call.

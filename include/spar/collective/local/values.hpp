@@ -3,10 +3,10 @@
 // `values_on_device`, by kernels of the device, which the functions put into a stream and do not await.
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
-#include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
 #include <cstddef>

@@ -159,7 +159,7 @@ struct balanced_owners {
   static void add_at(std::span<const Index> indices, std::span<T> lost, residual_view<T> residual) {
     std::size_t count = 0; // the indices ascend, so no value is overwritten before it is read
     for (const Index i : indices) lost[count++] = lost[i];
-    residual.add(kernel::coo_span<T, Index>{indices, lost.first(count)});
+    residual.add(coo_span<T, Index>{indices, lost.first(count)});
   }
   /// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`,
   /// because such a selector also computes its own threshold in every call.

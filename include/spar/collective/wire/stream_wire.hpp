@@ -31,7 +31,7 @@ namespace detail {
 /// Encodes `entries`, whose indices lie in `range`, to `room`, which grows if it is too small. Returns a message that
 /// refers to `room`.
 template <transport Net, class Codec, element T, index_type Index>
-payload encode_entries(channel<Net> net, const Codec& codec, kernel::coo_span<T, Index> entries, index_range range,
+payload encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> entries, index_range range,
                        buffer<std::byte>& room) {
   const std::size_t most = codec.template bound<T, Index>(range, entries.size());
   if (room.size() < most) room = buffer<std::byte>(net.memory(), most);

@@ -3,9 +3,9 @@
 // in blocks of Rice codes or of numbers of equal width.
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/index_range.hpp>
-#include <spar/storage/kernel/coo.hpp>
 #include <spar/storage/kernel/rice.hpp>
 #include <spar/storage/kernel/validate.hpp>
 

@@ -3,9 +3,9 @@
 // section 5.1).
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/op.hpp>
 #include <spar/storage/kernel/bits.hpp>
-#include <spar/storage/kernel/coo.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,10 +2,10 @@
 // Finds the values whose magnitude reaches a threshold, in one pass over a dense vector (Ok-Topk, section 3.1.3).
 #pragma once
 
+#include <spar/core/coo_span.hpp>
 #include <spar/core/host_device.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
-#include <spar/storage/kernel/coo.hpp>
 
 #include <bit>
 #include <concepts>

@@ -3,7 +3,7 @@
 // (section 5.3.2).
 #pragma once
 
-#include <spar/storage/kernel/coo.hpp>
+#include <spar/core/coo_span.hpp>
 
 #include <cstddef>
 #include <cstdint>
