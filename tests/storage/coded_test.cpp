@@ -446,14 +446,16 @@ void damage_headers(int shape) {
   const std::size_t first_block = runs ? 1 + sizeof(Index) : 1, base = values_at + 1,
                     block_of_values = base + sizeof(T);
   for (unsigned value = 0; value < 256; ++value) {
+    const bool every_byte = runs_all_cases() || value % 15 == 0;
     if (value != 1 && value != 2) {
       EXPECT_FALSE(is_accepted(0, value)) << value; // the code of the indices
     }
-    for (std::size_t at = 1; at < first_block; ++at) { // the number of runs
+    for (std::size_t at = 1; every_byte && at < first_block; ++at) { // the number of runs
       EXPECT_EQ(is_accepted(at, value), value == static_cast<unsigned>(bytes[at])) << at << ", " << value;
     }
     EXPECT_EQ(is_accepted(values_at, value), value < 2) << value; // whether values count from the largest one
-    for (std::size_t at = base; at < block_of_values; ++at) EXPECT_TRUE(is_accepted(at, value)); // any base is valid
+    for (std::size_t at = base; every_byte && at < block_of_values; ++at)
+      EXPECT_TRUE(is_accepted(at, value)); // any base is valid
     for (const std::size_t at : {first_block, block_of_values}) {
       const unsigned bits = value & 0x7F, most = at == first_block ? 8 * sizeof(Index) : 8 * sizeof(T);
       const bool accepted = is_accepted(at, value);
@@ -513,7 +515,7 @@ void expect_any_same(std::mt19937_64& random) {
 }
 
 TEST(coded, preserves_a_million_streams) {
-  const int streams = runs_all_cases() ? 1'000'000 : 2'000;
+  const int streams = runs_all_cases() ? 1'000'000 : 1'000;
   std::mt19937_64 random(12);
   for (int i = 0; i < streams && !testing::Test::HasFatalFailure(); ++i) {
     SCOPED_TRACE(i);

@@ -40,7 +40,8 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
   return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
 }
 
-/// The expected seconds of the algorithm that `choose_sparcml` returns.
+/// The expected seconds of a call of the shape `p` by the algorithm that `choose_sparcml` returns for the model `net`,
+/// the same `p` and the same `second_phase_bytes`.
 inline double seconds_sparcml(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
   const double split = std::min(seconds_ssar_split(net, p), seconds_dsar_split(net, p, second_phase_bytes));
   return std::min(seconds_recursive_doubling(net, p), split);
