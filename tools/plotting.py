@@ -8,8 +8,8 @@ import pathlib
 import sys
 
 # The colours of Okabe and Ito, which colour-blind readers can tell apart, with grey for yellow, which is too pale for
-# lines on white.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#888888"]
+# lines on white, and brown as a ninth colour.
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#888888", "#8B5A2B"]
 
 
 def fail(status, text):

@@ -99,6 +99,32 @@ TYPED_TEST(stream_codec, that_rounds_gives_all_ranks_the_same_and_loses_nothing_
   }
 }
 
+/// Disjoint contributions of 4 ranks, as evenly spread as possible, with `entries` entries of 3200 together.
+allreduce_case<float, std::uint32_t> spread_evenly(std::uint32_t entries) {
+  allreduce_case<float, std::uint32_t> all{pattern::disjoint, 3200, {}, {}};
+  all.inputs.resize(4);
+  for (auto& input : all.inputs) input.n = 3200;
+  for (std::uint32_t e = 0; e < entries; ++e) {
+    all.inputs[e % 4].indices.push_back(e * 3200 / entries);
+    all.inputs[e % 4].values.push_back(1.0F);
+  }
+  return all;
+}
+
+// Delta is 3100 of 3200 entries, where that of coordinates is 1600.
+TYPED_TEST(stream_codec, turns_dense_at_its_own_delta) {
+  using algorithm = TypeParam;
+  if constexpr (std::same_as<algorithm, spar::cheapest>) return; // chooses by the model
+  const bool always = std::same_as<algorithm, spar::dsar_split> || std::same_as<algorithm, early_dense_doubling>;
+  const bool never = std::same_as<algorithm, spar::gather_and_merge>;
+  std::vector<allreduce_case<float, std::uint32_t>> cases;
+  cases.push_back(spread_evenly(3096));
+  cases.push_back(spread_evenly(3104));
+  const auto results = results_of<spar::storage::coded<>, algorithm>(mode::sim, 4, cases);
+  EXPECT_EQ(results[0].sums[0].is_dense(), always);
+  EXPECT_EQ(results[1].sums[0].is_dense(), !never);
+}
+
 TYPED_TEST(stream_codec, finds_damaged_bytes) {
   this->template expect_found<damage::short_by_a_byte>();
   this->template expect_found<damage::long_by_a_byte>();

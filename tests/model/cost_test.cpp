@@ -76,6 +76,22 @@ TEST(cost_model, more_entries_never_cost_less) {
   }
 }
 
+TEST(cost_model, counts_the_time_of_coding) {
+  const spar::network_model wire{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0};
+  const double coding = 1e-8;
+  const spar::call_shape plain{16, 1e12, 100, 4, 4}, coded{16, 1e12, 100, 4, 4, coding}; // entries hardly overlap
+  const auto more = [&](auto seconds) { return seconds(coded) - seconds(plain); };
+  EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_recursive_doubling(wire, p); }), 1500 * coding, 1e-12);
+  // Each rank encodes and decodes 15/16 of its entries; it encodes a sixteenth of the result and decodes the rest.
+  EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_ssar_split(wire, p); }),
+              (100 * 15 / 16.0 + 1600 * (1 / 16.0 + 15 / 16.0) / 2) * coding, 1e-12);
+  EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_dsar_split(wire, p, 4); }), 100 * 15 / 16.0 * coding,
+              1e-12);
+  // Where coding takes long, sums turn dense earlier, and nothing dense is encoded.
+  EXPECT_LT((spar::call_shape{8, 1000, 100, 4, 0.2, 1e-6}.dense_limit(network)), 10);
+  EXPECT_EQ((spar::call_shape{8, 1000, 900, 4, 4, 1e-6}.stream_seconds(network, 900)), 4000 * network.beta);
+}
+
 TEST(cost_model, chooses_what_the_paper_recommends) {
   // With few entries latency decides, with more entries bandwidth; with so many entries that the sum is dense, dense
   // wins.

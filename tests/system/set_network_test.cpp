@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ranks agree on the network model by which algorithms are chosen.
 #include <spar/sim.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -61,6 +62,7 @@ TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
   for (const double bad : {nan, -1.0, std::numeric_limits<double>::infinity()}) {
     spar::thread_group alone(1);
     EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_sparse = bad}), spar::invalid_argument);
+    EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_coded = bad}), spar::invalid_argument);
     EXPECT_EQ(alone.rank(0).network().gamma_sparse, spar::network_model{}.gamma_sparse);
   }
 }
@@ -99,12 +101,42 @@ TEST(set_network, dense_values_take_the_cheapest_and_the_ring_where_latency_hard
   EXPECT_EQ(messages(5e-7), 6); // the ring, 2 (P - 1) messages; in the model it is 1 us of 150 slower
 }
 
+// The cost of coding against that of bytes decides, and all ranks decide alike although they bring different models.
+TEST(set_network, streams_are_coded_where_that_is_faster) {
+  using spar::storage::coded;
+  const auto bytes = [](const spar::network_model& model, const auto& storage) {
+    std::uint64_t sent = 0;
+    spar::thread_group group(3);
+    group.run([&](spar::threads& net) {
+      spar::set_network(net, net.rank() == 0 ? model : models[0]);
+      std::vector<std::uint32_t> indices(2000);
+      for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 50 * i + static_cast<std::uint32_t>(net.rank());
+      const std::vector<float> values(indices.size(), 1.0F);
+      const auto sum = spar::allreduce(net, spar::sparse_view(100'000, indices, values), storage);
+      EXPECT_EQ(sum.count(), 6000U);
+      if (net.rank() == 2) sent = net.last_call().bytes_sent;
+    });
+    return sent;
+  };
+  for (const double alpha : {0.0, 1.0}) { // SSAR, and recursive doubling
+    spar::network_model model{.alpha = alpha, .beta = 8e-9, .gamma_sparse = 2e-9, .gamma_coded = 1e-8};
+    const std::uint64_t plain = bytes(model, spar::storage::coo{});
+    EXPECT_LT(2 * bytes(model, coded{}), plain);
+    model.gamma_coded = 1e-7;
+    EXPECT_EQ(bytes(model, coded{}), plain);
+    model.gamma_coded = 5e-8; // costs more than it saves, unless it is fast
+    EXPECT_EQ(bytes(model, coded{}), plain);
+    EXPECT_LT(bytes(model, coded{.fast = true}), plain);
+  }
+}
+
 TEST(set_network, a_simulator_knows_its_own) {
   spar::simulator engine{2, {.latency = 3e-6, .bandwidth = 4e9, .overhead = 1e-6, .compute = 5e-9}};
   EXPECT_DOUBLE_EQ(engine.rank(1).network().alpha, 4e-6);
   EXPECT_DOUBLE_EQ(engine.rank(1).network().beta, 0.25e-9);
   EXPECT_EQ(engine.rank(1).network().gamma_sparse, 5e-9);
   EXPECT_EQ(engine.rank(1).network().gamma_dense, 5e-9);
+  EXPECT_EQ(engine.rank(1).network().gamma_coded, 1e-8); // encoding and decoding an entry
 }
 
 } // namespace

@@ -61,12 +61,13 @@ TEST(calibrate, what_is_written_is_read) {
   const std::string path = testing::TempDir() + "spar_calibrate_test";
   spar::perf::options o;
   o.transport = "mpi";
-  std::ofstream(path) << spar::perf::to_file({1.25e-6, 3e-10, 2e-9, 0}, o, "a library");
+  std::ofstream(path) << spar::perf::to_file({1.25e-6, 3e-10, 2e-9, 0, 7.5e-9}, o, "a library");
   const spar::network_model network = spar::read_network(path);
   EXPECT_EQ(network.alpha, 1.25e-6);
   EXPECT_EQ(network.beta, 3e-10);
   EXPECT_EQ(network.gamma_sparse, 2e-9);
   EXPECT_EQ(network.gamma_dense, 0);
+  EXPECT_EQ(network.gamma_coded, 7.5e-9);
 }
 
 TEST(calibrate, measures_on_ranks) {
@@ -82,6 +83,8 @@ TEST(calibrate, measures_on_ranks) {
     EXPECT_LT(network.gamma_sparse, 1e-5);
     EXPECT_GT(network.gamma_dense, 1e-12);
     EXPECT_LT(network.gamma_dense, network.gamma_sparse);
+    EXPECT_GT(network.gamma_coded, 1e-10);
+    EXPECT_LT(network.gamma_coded, 1e-5);
   });
 }
 

@@ -17,7 +17,7 @@ import tempfile
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
 header_bytes compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min
 seconds_max ratio_to_mpi alpha beta gamma_sparse
-gamma_dense max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
+gamma_dense gamma_coded bits_entry max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
 skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
 against_before machine words_bound phases memory""".split()
 
@@ -273,6 +273,12 @@ for (system, _), r in found.items():
     lowest, highest = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4)}.get(
         system.partition("+")[2], (1, 1))
     expect(lowest <= part <= highest, f"{system} sends {part} of the words of coordinates")
+    bits = r["bits_entry"]
+    expect((bits is None) == ("+" not in system), f"{system} has {bits} bits an entry")
+    expect(bits is None or 62 * lowest <= bits <= 66 * highest, f"{system} sends {bits} bits an entry")
+fast = "--transport sim --bandwidth 100Gbit/s --compute 2ns --count 100K --density 0.01 --ranks 4 --systems"
+sent = {r["words_sent"] for r in rows(*fast.split(), "sparcml,sparcml+coded,sparcml+coded:fast").values()}
+expect(len(sent) == 1, f"on a fast network, where coding costs more than bytes, the three send {sent}")
 run(*"--systems ring+coded".split(), status=2, says="ring+coded: coded is for streams")
 run(*"--systems ok_topk+half".split(), status=2, says="a codec for vectors is only for dense ring")
 

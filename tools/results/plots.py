@@ -8,7 +8,7 @@ from plotting import COLOURS
 from raw import only, rows, select
 
 PLOTS = {}
-MARKERS = "osv^D*PX"
+MARKERS = "osv^D*PX<"
 GREY = "#555555"
 
 

@@ -227,6 +227,18 @@ def scaling_many_ranks():
 
 
 @value
+def scaling_coded():
+    return f"{milliseconds('sparcml+coded', 4096)}"
+
+
+@value
+def scaling_coded_16():
+    found = raw.read_json("choosing_ranks.json")
+    return " and ".join(f"{1e3 * only(found, system=system, ranks=16)['seconds']:.1f} ms"
+                        for system in ("sparcml+coded", "sparcml"))
+
+
+@value
 def scaling_entries():
     r = scaling_row("sparcml", 4096)
     return f"{100 * r['nnz_out'] / r['n']:.0f} %"

@@ -40,10 +40,10 @@ double median(std::vector<double> x) {
 
 std::string to_file(const spar::network_model& network, const options& o, const std::string& library) {
   return fmt::format("# spar_perf --calibrate: {}{}, {}; seconds\n"
-                     "alpha {:.4g}\nbeta {:.4g}\ngamma_sparse {:.4g}\ngamma_dense {:.4g}\n",
+                     "alpha {:.4g}\nbeta {:.4g}\ngamma_sparse {:.4g}\ngamma_dense {:.4g}\ngamma_coded {:.4g}\n",
                      o.transport, library.empty() ? "" : " (" + library + ")",
                      o.transport == "sim" ? "as given" : fmt::format("median of {} iterations", o.iterations),
-                     network.alpha, network.beta, network.gamma_sparse, network.gamma_dense);
+                     network.alpha, network.beta, network.gamma_sparse, network.gamma_dense, network.gamma_coded);
 }
 
 } // namespace spar::perf

@@ -4,9 +4,12 @@
 #include "patterns.hpp"
 #include "units.hpp"
 
+#include <spar/core/util/splitmix.hpp>
 #include <spar/spar.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -57,6 +60,21 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
   };
   const std::vector<std::uint32_t> left = contribution(o.seed), right = contribution(o.seed + 1);
   const std::vector<float> ones(k, 1.0F);
+  // Values behind a threshold, of which most are close to the smallest.
+  std::vector<float> heavy(k);
+  for (std::size_t e = 0; e < k; ++e) {
+    const double uniform = static_cast<double>(spar::detail::splitmix(e) >> 11) * 0x1p-53; // in [0, 1)
+    heavy[e] = static_cast<float>((e % 2 == 0 ? 0.01 : -0.01) / std::sqrt(1 - uniform));
+  }
+  const spar::coo_span<float, std::uint32_t> entries{left, heavy};
+  const spar::storage::coded<> code;
+  std::vector<std::byte> bytes(code.bound<float, std::uint32_t>({0, n}, k));
+  std::vector<std::uint32_t> decoded_indices(k);
+  std::vector<float> decoded_values(k);
+  const auto code_entries = [&] {
+    const std::size_t encoded = code.encode(entries, {0, n}, std::span(bytes));
+    code.decode<float, std::uint32_t>(std::span(bytes).first(encoded), {0, n}, {decoded_indices, decoded_values});
+  };
   const auto stream_of = [&](const auto& indices) { return spar::sparse_view(n, indices, ones); };
 
   struct quantity {
@@ -68,7 +86,7 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
   for (std::size_t values = 2; values <= largest; values *= 4) {
     messages.push_back({values, static_cast<int>(std::clamp<std::size_t>((largest / 8) / values, 1, 32))});
   }
-  std::vector<double> merging, adding;
+  std::vector<double> merging, adding, coding;
   const auto timed = [&](auto work, double amount, std::vector<double>& seconds, bool keep) {
     double nothing = 0;
     spar::allreduce(net, std::span(&nothing, 1), spar::recursive_doubling{}); // a barrier
@@ -91,6 +109,7 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
     timed([&] { (void)spar::merge(stream_of(left), stream_of(right), {0, n}, n, spar::sum{}, net.memory()); },
           static_cast<double>(2 * k), merging, i >= 0);
     timed([&] { spar::kernel::reduce(in.data(), out.data(), n, spar::sum{}); }, static_cast<double>(n), adding, i >= 0);
+    timed(code_entries, static_cast<double>(k), coding, i >= 0);
   }
 
   spar::network_model network;
@@ -99,6 +118,7 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
   fit_line(times, network);
   network.gamma_sparse = median(merging);
   network.gamma_dense = median(adding);
+  network.gamma_coded = median(coding);
   return network;
 }
 

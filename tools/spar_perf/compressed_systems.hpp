@@ -29,15 +29,19 @@ void register_coded(Registry& all, const std::string& name, const compressed_nam
   const spar::selector::threshold_reuse select{
       .k = k, .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
   const spar::balanced_owners owners{.tau = o.tau};
+  const bool feedback = its.algorithm == "gtopk" || its.algorithm == "ok_topk";
   if (its.algorithm == "gtopk")
-    return all.add_feedback(name, compose(spar::selector::exact_topk{.k = k}, code, spar::tree_of_topk{}));
-  if (its.algorithm == "ok_topk") return all.add_feedback(name, compose(select, code, owners));
+    all.add_feedback(name, compose(spar::selector::exact_topk{.k = k}, code, spar::tree_of_topk{}));
+  if (its.algorithm == "ok_topk") all.add_feedback(name, compose(select, code, owners));
   if (its.algorithm == "sparcml") all.add_streams(name, compose(code, spar::cheapest{}));
   if (its.algorithm == "ssar_split") all.add_streams(name, compose(code, spar::ssar_split{}));
   if (its.algorithm == "rec_doubling") all.add_streams(name, compose(code, spar::recursive_doubling{}));
+  all.codes_streams();
   // No algorithm encodes a contribution more often than P + 2 times, each time with half a unit in the eighth place.
   const double encodings = all.topology().ranks() + 2;
-  if constexpr (!Codec::exact) all.is_lossy(std::pow(1 + 0x1p-8, encodings) - 1, true);
+  if constexpr (!Codec::exact) {
+    if (!feedback) all.is_lossy(std::pow(1 + 0x1p-8, encodings) - 1, true);
+  }
 }
 
 /// Adds the compressed systems that `--systems` names, also inside partial systems. Throws `missing` for types for

@@ -39,6 +39,11 @@ double sent_mean(const row& r) {
          (r.work.ranks * static_cast<double>(r.measured.seconds.size()));
 }
 
+/// Whether the bits of an encoded entry are known.
+bool has_entry_bits(const row& r) { return r.measured.counted && r.entry_bits > 0 && r.measured.total.bytes_sent > 0; }
+/// Bits of payload for each entry that a rank sends, the mean over ranks and calls.
+double sent_entry_bits(const row& r) { return r.entry_bits / r.measured.total.compression_ratio(); }
+
 std::string correct_text(const row& r, const options& o) {
   if (!o.check) return "-";
   if (r.correct()) return "yes";
@@ -170,6 +175,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
   }
   const std::string& to = rows.front().compared_to;
   const bool again = std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.against_before.has_value(); });
+  const bool coded = std::any_of(rows.begin(), rows.end(), has_entry_bits);
+  const auto bits_text = [&](const std::string& bits) { return coded ? fmt::format("{:>12}", bits) : ""; };
   const auto memory_text = [&](const std::string& memory) { return o.on_device ? fmt::format("{:<8}", memory) : ""; };
   if (o.on_device) {
     fmt::format_to(
@@ -182,14 +189,15 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
       "rank\n"
       "# that sends most; x bound: mean payload sent / words_bound; bus GB/s: as nccl-tests defines it; / {}: "
-      "median of the ratios, with its {:g} % interval{}\n",
+      "median of the ratios, with its {:g} % interval{}{}\n",
       rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
-      again ? "; / before: the ratio to the earlier run" : "");
-  fmt::format_to(out, "{:<{}}{}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
-                 "system", name_width(rows), memory_text("memory"), "n", "density", "nnz_in", "nnz_out", "messages",
-                 "MB sent", "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)",
-                 "verdict", again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "",
-                 "correct");
+      again ? "; / before: the ratio to the earlier run" : "",
+      coded ? "\n# bits/entry: payload that a system with a stream codec sends for an entry" : "");
+  fmt::format_to(
+      out, "{:<{}}{}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n", "system",
+      name_width(rows), memory_text("memory"), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent",
+      bits_text("bits/entry"), "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)",
+      "verdict", again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
@@ -199,10 +207,11 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     };
     const bool itself = r.system == to;
     fmt::format_to(
-        out, "{:<{}}{}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
+        out, "{:<{}}{}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
         r.system, name_width(rows), memory_text(r.memory), r.work.n, r.density, r.work.k, m.nnz_out,
         m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
-        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-", bound_text(r),
+        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-",
+        bits_text(has_entry_bits(r) ? fmt::format("{:.1f}", sent_entry_bits(r)) : "-"), bound_text(r),
         bus_bandwidth(r) / 1e9, time_text(s.median),
         fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.against_reference.ratio,
         ratio_width(to), itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
@@ -297,6 +306,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["header_bytes"] = if_counted(m.largest.header_bytes_sent);
   x["compressions"] = if_counted(m.largest.compressions);
   x["decompressions"] = if_counted(m.largest.decompressions);
+  x["bits_entry"] = has_entry_bits(r) ? json(sent_entry_bits(r)) : json();
   x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
   const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
   x["root_link_bytes"] =
@@ -334,6 +344,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["beta"] = o.model.beta;
   x["gamma_sparse"] = o.model.gamma_sparse;
   x["gamma_dense"] = o.model.gamma_dense;
+  x["gamma_coded"] = o.model.gamma_coded;
   x["max_error"] = o.check ? json(m.max_error) : json();
   x["error_bound"] = o.check ? json(m.error_bound) : json();
   x["correct"] = o.check ? json(r.correct()) : json();

@@ -66,6 +66,7 @@ struct row {
   std::optional<double> model_seconds; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls; ///< if the system has a plan
   double vector_bytes = 0;                                ///< size of a dense vector
+  int entry_bits = 0;                ///< bits of an entry in memory, if a stream codec encodes the entries; otherwise 0
   std::optional<double> bound_bytes; ///< least payload that a rank sends, the mean over ranks; see least_bytes
   bool is_mpi = false;               ///< whether the system is MPI_Allreduce
   bool compared_to_mpi = false;

@@ -14,6 +14,7 @@ struct network_model {
   double beta = 1e-10;        ///< seconds per byte
   double gamma_sparse = 2e-9; ///< seconds per merged entry; adding an entry to a dense vector costs a third as much
   double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector
+  double gamma_coded = 8e-9;  ///< seconds to encode and then decode an entry of a sparse stream by `storage::coded`
 };
 
 /// Whether `x` is a valid duration: finite and not negative.

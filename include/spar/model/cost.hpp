@@ -17,6 +17,7 @@ struct call_shape {
   double k = 0;           ///< the largest number of entries on any rank
   double value_bytes = 4; ///< bytes of a value
   double index_bytes = 4; ///< bytes of an index
+  double coding = 0;      ///< seconds to encode and then decode an entry; 0 if entries are sent as they are in memory
 
   /// Bytes of an entry: of its value and its index.
   [[nodiscard]] double entry_bytes() const noexcept { return value_bytes + index_bytes; }
@@ -38,21 +39,25 @@ struct call_shape {
     }
     return all;
   }
-  /// Number of entries above which a sum is cheaper as a dense vector: delta, or fewer if the work of merging makes a
-  /// byte of entries more expensive than a byte of dense values.
+  /// Number of entries above which a sum is cheaper as a dense vector: delta, or fewer if the work of merging and
+  /// coding makes a byte of entries more expensive than a byte of dense values.
   [[nodiscard]] double dense_limit(const network_model& net) const noexcept {
     return n * value_bytes / entry_bytes() * dense_fraction(net);
   }
   /// `dense_limit` as a fraction of delta, the number of entries above which a stream is longer than a dense vector; at
   /// most 1.
   [[nodiscard]] double dense_fraction(const network_model& net) const noexcept {
-    const double dense = net.beta + net.gamma_dense / value_bytes;     // seconds per byte of dense values
-    const double sparse = net.beta + net.gamma_sparse / entry_bytes(); // seconds per byte of entries
+    const double dense = net.beta + net.gamma_dense / value_bytes;                // seconds per byte of dense values
+    const double sparse = net.beta + (net.gamma_sparse + coding) / entry_bytes(); // seconds per byte of entries
     return std::min(1.0, dense / sparse);
   }
   /// Bytes of a stream with `entries` entries; a stream with more than `dense_limit` entries is stored dense.
   [[nodiscard]] double stream_bytes(const network_model& net, double entries) const noexcept {
     return entries <= dense_limit(net) ? entries * entry_bytes() : n * value_bytes;
+  }
+  /// Seconds to send a stream with `entries` entries, to encode it and to decode it on its arrival.
+  [[nodiscard]] double stream_seconds(const network_model& net, double entries) const noexcept {
+    return net.beta * stream_bytes(net, entries) + (entries <= dense_limit(net) ? entries * coding : 0);
   }
   /// Seconds to merge two streams that have `entries` entries in total.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
@@ -66,34 +71,35 @@ struct call_shape {
 };
 
 /// Expected seconds of a call of the shape `p` by sparse recursive doubling. In round t (counted from 0), a rank sends
-/// its sum over 2^t ranks. The round takes alpha, plus beta for each byte of the sum, plus the time to merge two sums.
+/// its sum over 2^t ranks. The round takes alpha, plus beta for each byte of the sum, plus the time to encode and
+/// decode the sum, plus the time to merge two sums.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
-    seconds += net.alpha + net.beta * p.stream_bytes(net, entries) + p.merge_seconds(net, 2 * entries);
+    seconds += net.alpha + p.stream_seconds(net, entries) + p.merge_seconds(net, 2 * entries);
   }
   if (!p.power_of_two()) { // the fold: a message with k entries before the rounds, and one with the result after them
     const double result = p.expected_union(p.ranks);
-    seconds += 2 * net.alpha + net.beta * (p.stream_bytes(net, p.k) + p.stream_bytes(net, result)) +
-               p.merge_seconds(net, 2 * p.k);
+    seconds +=
+        2 * net.alpha + p.stream_seconds(net, p.k) + p.stream_seconds(net, result) + p.merge_seconds(net, 2 * p.k);
   }
   return seconds;
 }
 
 /// Expected seconds of the split phase of a call of the shape `p`: a rank sends P - 1 messages, which together contain
-/// (P - 1) / P of its entries.
+/// (P - 1) / P of its entries, and receives as many.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
-  return static_cast<double>(p.ranks - 1) * net.alpha + net.beta * p.others() * p.k * p.entry_bytes();
+  return static_cast<double>(p.ranks - 1) * net.alpha + p.others() * p.k * (net.beta * p.entry_bytes() + p.coding);
 }
 
 /// Expected seconds of a call of the shape `p` by the SSAR split-allgather. In the split phase, each rank merges P k /
-/// P = k entries of its block, in ceil(log2 P) levels. In the allgather, each rank copies and checks the entries of the
-/// result as they arrive.
+/// P = k entries of its block, in ceil(log2 P) levels. In the allgather, each rank encodes its own block, and decodes,
+/// copies and checks the entries of the others' blocks as they arrive.
 inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
   const double result = p.expected_union(p.ranks);
   return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
-         net.beta * p.others() * result * p.entry_bytes() + result * net.gamma_sparse / 2;
+         net.beta * p.others() * result * p.entry_bytes() + result * (net.gamma_sparse + p.coding) / 2;
 }
 
 /// Expected seconds of a call of the shape `p` by the DSAR split-allgather. In its second phase, each value takes

@@ -17,9 +17,9 @@
 namespace spar {
 
 /// Reads the file `path` of lines such as `alpha 1.5e-6`: one line, in any order, for each of alpha, beta, gamma_sparse
-/// and gamma_dense, in seconds. Skips empty lines and lines that begin with #. Throws `invalid_argument` if the file
-/// cannot be read, contains an invalid or repeated line, or lacks a parameter; the message names the file and the
-/// invalid line.
+/// and gamma_dense, in seconds. A line for gamma_coded may be missing: then it keeps its default. Skips empty lines and
+/// lines that begin with #. Throws `invalid_argument` if the file cannot be read, contains an invalid or repeated line,
+/// or lacks another parameter; the message names the file and the invalid line.
 inline network_model read_network(const std::string& path) {
   const struct opened {
     std::FILE* get;
@@ -32,12 +32,14 @@ inline network_model read_network(const std::string& path) {
   struct parameter {
     const char* name;
     double* value;
+    bool optional = false;
     bool given = false;
   };
   parameter parameters[] = {{"alpha", &network.alpha},
                             {"beta", &network.beta},
                             {"gamma_sparse", &network.gamma_sparse},
-                            {"gamma_dense", &network.gamma_dense}};
+                            {"gamma_dense", &network.gamma_dense},
+                            {"gamma_coded", &network.gamma_coded, true}};
   std::array<char, 256> line{};
   for (int number = 1; std::fgets(line.data(), line.size(), file.get) != nullptr; ++number) {
     constexpr std::string_view blank = " \t\r\n";
@@ -48,8 +50,8 @@ inline network_model read_network(const std::string& path) {
     parameter* found = nullptr;
     for (parameter& p : parameters) found = p.name == name ? &p : found;
     if (found == nullptr) {
-      raise<invalid_argument>(
-          {path, ":", number, ": expected alpha, beta, gamma_sparse or gamma_dense, got '", std::string(name), "'"});
+      raise<invalid_argument>({path, ":", number, ": expected alpha, beta, gamma_sparse, gamma_dense or gamma_coded, ",
+                               "got '", std::string(name), "'"});
     }
     if (found->given)
       raise<invalid_argument>(
@@ -65,7 +67,7 @@ inline network_model read_network(const std::string& path) {
   }
   if (std::ferror(file.get) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
   for (const parameter& p : parameters) {
-    if (!p.given)
+    if (!p.given && !p.optional)
       raise<invalid_argument>(
           {path, " has no line for the parameter ", p.name, "; expected alpha, beta, gamma_sparse and gamma_dense"});
   }

@@ -49,6 +49,8 @@ struct coded {
     else
       return index + 8 * sizeof(T);
   }
+  /// The time to encode and then decode an entry, as a multiple of gamma_coded.
+  [[nodiscard]] double cost() const noexcept { return fast ? 0.375 : 1; }
   /// The number of entries above which `n` plain values take fewer bytes: a bit for each index, and all bits of the
   /// values, are n values at 1 - 1 / (bits of a value) of n entries.
   template <element T, index_type Index>

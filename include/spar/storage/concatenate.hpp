@@ -46,11 +46,4 @@ sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts
   return out;
 }
 
-/// Joins `parts` like the overload with `limit`; the limit is the delta of `range`, `dense_threshold(range.size())`.
-template <element T, index_type Index>
-sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range range,
-                                    T absent, pool& memory) {
-  return concatenate(parts, n, range, absent, memory, dense_threshold<T, Index>(range.size()));
-}
-
 } // namespace spar

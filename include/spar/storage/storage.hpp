@@ -87,6 +87,15 @@ template <class Storage>
 template <class Storage>
 using slices_type = decltype(slices_of(std::declval<const Storage&>()));
 
+/// Returns the storage `store` with coordinates in place of its stream codec.
+template <class Storage>
+[[nodiscard]] constexpr auto with_coordinates(const Storage& store) {
+  if constexpr (requires { store.blocks; })
+    return then<coo, decltype(store.blocks)>{{}, store.blocks};
+  else
+    return coo{};
+}
+
 /// The type that `streams_of` returns.
 template <class Storage>
 using streams_type = decltype(streams_of(std::declval<const Storage&>()));

@@ -259,7 +259,7 @@ inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const poo
       [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
   const simulator_options& o = engine.options_;
   const auto [alpha, beta] = engine.network_.message();
-  set_network({alpha + o.overhead, beta, o.compute, o.compute});
+  set_network({alpha + o.overhead, beta, o.compute, o.compute, 2 * o.compute});
 }
 
 inline void sim_port::complete(operation_record& ended) {

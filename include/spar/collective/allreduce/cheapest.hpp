@@ -11,6 +11,7 @@
 #include <spar/collective/basic/largest.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/model/compressed_cost.hpp>
 #include <spar/model/cost.hpp>
 #include <spar/storage/storage.hpp>
@@ -39,9 +40,18 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
   return ssar <= dsar ? sparcml_choice::ssar : sparcml_choice::dsar;
 }
 
+/// The expected seconds of a call of the shape `p` by the algorithm that `choose_sparcml` returns for the model `net`,
+/// the same `p` and the same `second_phase_bytes`.
+inline double seconds_sparcml(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
+  const double split = std::min(seconds_ssar_split(net, p), seconds_dsar_split(net, p, second_phase_bytes));
+  return std::min(seconds_recursive_doubling(net, p), split);
+}
+
 /// Runs the algorithm that the network model expects to be the fastest:
 /// - Streams: recursive doubling, SSAR or DSAR. All ranks make the same choice, because they first agree on the largest
 ///   number of entries of any rank. A block codec encodes only the blocks of DSAR's second phase.
+/// - Streams with `storage::coded`, or another stream codec that states its `cost`: the same with or without the codec,
+///   which is left out if the model expects coordinates to be at least as fast.
 /// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring. The ranks need not agree on anything
 ///   first, because all ranks know n.
 /// - Dense values with a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling,
@@ -69,7 +79,7 @@ struct cheapest {
   /// Throws `invalid_argument` if a parameter of the model `pin` is negative, infinite or NaN.
   void validate(std::uint64_t) const {
     if (!pin) return;
-    for (const double x : {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense}) {
+    for (const double x : {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense, pin->gamma_coded}) {
       if (!is_duration(x))
         raise<invalid_argument>({"cheapest: expected a finite, non-negative number of seconds for each parameter of "
                                  "the network model `pin`, got ",
@@ -80,7 +90,7 @@ struct cheapest {
   void options(F&& f) const {
     if (!pin) return;
     f("alpha", pin->alpha), f("beta", pin->beta);
-    f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense);
+    f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense), f("gamma_coded", pin->gamma_coded);
   }
 
   /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
@@ -90,26 +100,39 @@ struct cheapest {
     std::uint64_t k = mine.count();
     co_await find_largest(net.on_host().template with_element<std::uint64_t>(), k);
 
-    const auto entries_alone = storage::streams_of(store);
-    const double entry_bytes = entries_alone.template entry_bits<T, Index>(mine.dimension(), k) / 8;
-    const auto n = static_cast<double>(mine.dimension());
-    const call_shape call{net.size(), n, static_cast<double>(k), sizeof(T), entry_bytes - sizeof(T)};
     const network_model model = model_of(net);
+    const auto codec = storage::streams_of(store);
+    constexpr bool may_leave_out = requires { codec.cost(); };
+    const double second_phase_bytes = block_bytes<T>(store);
+    call_shape call = shape_of<T, Index>(codec, model, net.size(), mine.dimension(), k);
+    bool codes = true;
+    if constexpr (may_leave_out) {
+      const call_shape plain = shape_of<T, Index>(storage::coo{}, model, net.size(), mine.dimension(), k);
+      codes = seconds_sparcml(model, call, second_phase_bytes) < seconds_sparcml(model, plain, second_phase_bytes);
+      if (!codes) call = plain;
+    }
     const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model)};
     const ssar_split ssar;
     const dsar_split dsar;
-    const auto chosen = choose_sparcml(model, call, block_bytes<T>(store));
-    const auto start = [&] {
+    const auto chosen = choose_sparcml(model, call, second_phase_bytes);
+    const auto start_with = [&](const auto& storage) {
       switch (chosen) {
       case sparcml_choice::doubling:
-        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, entries_alone, residual);
+        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, storage::streams_of(storage),
+                               residual);
       case sparcml_choice::ssar:
-        return ssar(net.with_algorithm("ssar"), mine, op, entries_alone, residual);
+        return ssar(net.with_algorithm("ssar"), mine, op, storage::streams_of(storage), residual);
       default:
-        return dsar(net.with_algorithm("dsar"), mine, op, store, residual);
+        return dsar(net.with_algorithm("dsar"), mine, op, storage, residual);
       }
     };
-    auto running = start(); // one co_await, not three, as each adds to the compile time of every program
+    const auto start = [&] {
+      if constexpr (may_leave_out) {
+        if (!codes) return start_with(storage::with_coordinates(store));
+      }
+      return start_with(store);
+    };
+    auto running = start(); // one co_await, as each adds to the compile time of every program
     co_return co_await std::move(running);
   }
 
@@ -148,6 +171,15 @@ struct cheapest {
   void operator()(Args&&...) && = delete;
 
  private:
+  /// A call with at most k of n entries on each rank, whose streams `codec` encodes.
+  template <element T, index_type Index, class Codec>
+  static call_shape shape_of(const Codec& codec, const network_model& model, rank_t ranks, std::uint64_t n,
+                             std::uint64_t k) {
+    const double index_bytes = codec.template entry_bits<T, Index>(n, k) / 8 - sizeof(T);
+    call_shape call{ranks, static_cast<double>(n), static_cast<double>(k), sizeof(T), index_bytes};
+    if constexpr (requires { codec.cost(); }) call.coding = codec.cost() * model.gamma_coded;
+    return call;
+  }
   template <transport Net>
   [[nodiscard]] network_model model_of(const channel<Net>& net) const {
     return pin ? *pin : net.net().node().network();

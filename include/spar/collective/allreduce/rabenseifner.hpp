@@ -167,8 +167,9 @@ struct rabenseifner {
       const bool lower = first < theirs_first;
       const stream_view<T, Index> parts[] = {lower ? have : other, lower ? other : have};
       first &= ~blocks;
-      auto next = concatenate(std::span<const stream_view<T, Index>>(parts), n, owner.range(first, first + 2 * blocks),
-                              absent, net.memory());
+      const index_range both = owner.range(first, first + 2 * blocks);
+      auto next = concatenate(std::span<const stream_view<T, Index>>(parts), n, both, absent, net.memory(),
+                              storage::delta<T, Index>(store, both.size()));
       theirs.release();
       co_await sending;
       sum = std::move(next);

@@ -145,8 +145,9 @@ struct ring_allgather : algorithm_defaults {
       in.release();
       co_await sending;
     }
-    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), mine.dimension(), {0, mine.dimension()},
-                          absent, net.memory());
+    const std::uint64_t n = mine.dimension();
+    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), n, {0, n}, absent, net.memory(),
+                          storage::delta<T, Index>(store, n));
   }
 
   template <class... Args>

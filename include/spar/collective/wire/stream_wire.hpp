@@ -7,6 +7,8 @@
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/network_model.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/storage.hpp>
@@ -28,6 +30,17 @@ constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
 
 namespace detail {
 
+/// Reports the time to encode `entries` entries, or to decode them.
+template <transport Net, class Codec>
+void compute_code(channel<Net> net, const Codec& codec, std::size_t entries) {
+  double merges = 1; // that take as long as encoding or decoding an entry
+  if constexpr (requires { codec.cost(); }) {
+    const network_model& model = net.net().node().network();
+    if (model.gamma_sparse > 0) merges = std::min(100.0, codec.cost() * model.gamma_coded / 2 / model.gamma_sparse);
+  }
+  net.compute(static_cast<std::uint64_t>(merges * static_cast<double>(entries)));
+}
+
 /// Encodes `entries`, whose indices lie in `range`, to `room`, which grows if it is too small. Returns a message that
 /// refers to `room`.
 template <transport Net, class Codec, element T, index_type Index>
@@ -38,7 +51,7 @@ payload encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> 
   const double begin = net.net().now();
   const std::size_t bytes = codec.encode(entries, range, room.span());
   spar::ensure(bytes <= most, "encode() of a stream codec wrote more bytes than bound() allows");
-  net.compute(entries.size());
+  compute_code(net, codec, entries.size());
   net.note_compression(net.net().now() - begin);
   return {wire_format::coded,
           entries.size(),
@@ -59,7 +72,7 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
                     entry_room<T, Index> to) {
   const double begin = net.net().now();
   codec.decode(bytes, range, to);
-  net.compute(to.indices.size());
+  compute_code(net, codec, to.indices.size());
   net.note_decompression(net.net().now() - begin);
 }
 

@@ -392,7 +392,9 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
     using U = detail::number_of<T>;
     if (values.empty()) return in;
     if (static_cast<std::size_t>(end - in) < 1 + sizeof(T)) return nullptr;
-    const U turn = U{} - static_cast<U>(static_cast<unsigned>(*in++) & 1);
+    const auto counts_from_most = static_cast<unsigned>(*in++);
+    if (counts_from_most > 1) return nullptr;
+    const U turn = U{} - U{counts_from_most};
     detail::bits_of<T> base_bits;
     std::memcpy(&base_bits, in, sizeof base_bits);
     in += sizeof base_bits;

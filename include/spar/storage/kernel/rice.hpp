@@ -141,7 +141,9 @@ std::byte* write_unary(const U* __restrict x, std::size_t count, unsigned bits, 
   std::uint64_t word = 0, at = 0;
   for (std::size_t e = 0; e < count; ++e) {
     at += x[e] >> bits;
-    for (; at >= 64; at -= 64, word = 0, out += 8) store(out, word);
+    if (at >= 64) [[unlikely]] { // a loop alone takes 0.25 ns longer for each number
+      for (; at >= 64; at -= 64, word = 0, out += 8) store(out, word);
+    }
     word |= std::uint64_t{1} << at;
     ++at;
   }
