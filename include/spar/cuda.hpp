@@ -16,10 +16,10 @@
 
 namespace spar {
 
-/// Runs collectives on values in device memory over any transport, through page-locked host memory: copies the values
-/// to the host, runs the collective there, and copies the result back. Every algorithm may be used, and ranks with and
-/// without a GPU may take part in the same call. One object for each rank and device, used by one thread at a time,
-/// while the device is the current one; `net` must outlive it.
+/// Runs collectives on values in device memory over any transport but the simulator, whose programs must not block,
+/// through page-locked host memory: copies the values to the host, runs the collective there, and copies the result
+/// back. Every algorithm may be used, and ranks with and without a GPU may take part in the same call. One object for
+/// each rank and device, used by one thread at a time, while the device is the current one; `net` must outlive it.
 template <communicates Net>
 class staged {
  public:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels that scatter, search, count and divide entries, against the host's functions or plain loops.
+// The kernels that add, scatter, search, count and divide values and entries, against the host's functions or plain
+// loops.
 #include "kernel_test.hpp"
 #include "support/extent.hpp"
 
@@ -11,6 +12,7 @@
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/selector/keep_largest.hpp>
+#include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/slice.hpp>
@@ -113,6 +115,87 @@ TEST(device_scatter, of_every_size_type_and_operation_has_the_bits_of_the_host) 
   compare_scatter<double, std::uint64_t>(900, std::uint64_t{5} << 32, spar::product{});
   compare_scatter<std::int32_t, std::uint64_t>(900, 1, spar::product{});
   compare_scatter<std::int64_t, std::uint32_t>(900, 1, spar::sum{});
+}
+
+/// A result that is not written keeps the value 77.
+template <class T>
+void compare_add(std::size_t n) {
+  SCOPED_TRACE(testing::Message() << n << " values");
+  const vector<T> a = random_entries<T, std::uint32_t>(n, 0, 1, n).values;
+  vector<T> b = random_entries<T, std::uint32_t>(n, 0, 1, n + 1).values;
+  for (T& v : b) v = v != v ? T(1) : v; // which of two NaN is the sum of both depends on the compiler
+  vector<T> expected(n);
+  for (std::size_t i = 0; i < n; ++i) expected[i] = static_cast<T>(a[i] + b[i]);
+  unaligned<T> left(a), right(b), out(n, T(77));
+  start_add(left.data(), right.data(), n, out.data(), nullptr);
+  start_add<T>(left.data(), right.data(), n, left.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(out.copy(), expected));
+  EXPECT_TRUE(same_bits(left.copy(), expected)) << "in place";
+  start_add<T>(nullptr, right.data(), n, out.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(out.copy(), b)) << "without a residual";
+}
+
+TEST(device_add, of_every_size_and_type_has_the_bits_of_a_loop) {
+  for (const std::size_t n : {0U, 1U, 31U, 255U, 257U, 2047U, 2048U, 2049U, 5000U}) compare_add<float>(n);
+  compare_add<double>(2049);
+  compare_add<std::int32_t>(2049);
+  compare_add<std::int64_t>(2049);
+}
+
+struct is_nan {
+  __device__ bool operator()(float value) const { return value != value; }
+};
+
+TEST(device_find_any, finds_one_value_in_every_place) {
+  for (const std::size_t n : {0U, 1U, 31U, 257U, 2048U, 2049U, 5000U}) {
+    SCOPED_TRACE(n);
+    unaligned<float> x(n, 1);
+    unaligned<std::uint32_t> found(1);
+    const auto find = [&] {
+      start_find_any(x.data(), n, found.data(), is_nan{}, nullptr);
+      kernel_test::finish();
+      return found.copy()[0];
+    };
+    EXPECT_EQ(find(), 0U);
+    for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
+      if (n == 0) break;
+      *found.data() = 0;
+      x.data()[at] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_EQ(find(), 1U) << "at " << at;
+      x.data()[at] = 1;
+      EXPECT_EQ(find(), 1U) << "a search must not change what an earlier one has found";
+    }
+  }
+}
+
+template <class Index>
+void compare_scatter_difference(std::size_t count) {
+  SCOPED_TRACE(testing::Message() << count << " entries");
+  const auto sent = random_entries<float, Index>(count, 0, 3, count);
+  vector<float> decoded(count), before(3 * count + 1), expected;
+  for (std::size_t e = 0; e < count; ++e) decoded[e] = sent.values[e] * 0.7F; // rounded
+  for (std::size_t i = 0; i < before.size(); ++i) before[i] = 1e-3F * static_cast<float>(i + 1);
+  unaligned<Index> indices(sent.indices);
+  unaligned<float> exact(sent.values), received(decoded), dense(before);
+  start_scatter_difference(indices.data(), exact.data(), received.data(), count, dense.data(), nullptr);
+  kernel_test::finish();
+  expected = before;
+  spar::kernel::scatter_difference(expected.data(), sent.indices.data(), sent.values.data(), decoded.data(), count);
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+  start_scatter_difference(static_cast<const Index*>(nullptr), exact.data(), received.data(), count, dense.data(),
+                           nullptr);
+  kernel_test::finish();
+  spar::kernel::add_difference(expected.data(), sent.values.data(), decoded.data(), count);
+  EXPECT_TRUE(same_bits(dense.copy(), expected)) << "of a block";
+}
+
+/// The entries have infinities and NaN, which must not reach the residual.
+TEST(device_scatter_difference, of_every_size_has_the_bits_of_the_host) {
+  for (const std::size_t count : {0U, 1U, 31U, 257U, 2047U, 2048U, 2049U, 5000U})
+    compare_scatter_difference<std::uint32_t>(count);
+  compare_scatter_difference<std::uint64_t>(2049);
 }
 
 /// Bounds around indices, at the ends of the types, and at random, in any order.

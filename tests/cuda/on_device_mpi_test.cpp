@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allreduces on device memory over an MPI library that takes pointers to device memory, on doubles: see mpi_double.cpp.
+// Allreduces on device memory over MPI, also one whose library takes pointers to device memory, and over NCCL and MPI,
+// on doubles: see mpi_double.cpp and nccl_mpi_double.cpp.
 #include "mpi_double.hpp"
-#include "runtime_double.hpp"
-
-#include "on_host.hpp"
+#include "places.hpp"
+#include "support/failures.hpp"
 
 #include <spar/mpi.hpp>
 #include <spar/on_device.cuh>
@@ -16,7 +16,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <list>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace {
@@ -123,5 +126,144 @@ TEST(on_device_mpi, sends_large_messages_from_device_memory) { run(true, false);
 TEST(on_device_mpi, copies_messages_to_the_host_if_mpi_cannot_take_them) { run(false, false); }
 TEST(on_device_mpi, copies_messages_to_the_host_if_the_program_says_so) { run(true, false, false); }
 TEST(on_device_mpi, copies_messages_to_the_host_for_their_checksums) { run(true, true); }
+
+// --- failures, as in runtime/failure ---
+
+/// Large messages are sent from device memory and received there. The ranks are the processes, at least three.
+struct by_mpi {
+  template <class Program>
+  static void in_group(spar::rank_t ranks, bool synchronous, const Program& program) {
+    spar::mpi world(MPI_COMM_WORLD);
+    if (world.size() < 3 || synchronous) return; // MPI decides when a send ends
+    spar::mpi net = world.split(world.rank() < ranks ? 0 : 1, world.rank());
+    if (world.rank() < ranks) program(net);
+    MPI_Barrier(MPI_COMM_WORLD); // messages to a failed rank stay in memory until it destroys the communicator
+  }
+  template <class Net, class Body>
+  static void on(Net& net, const Body& body) {
+    spar_test::device_rank<Net> gpu(net, net);
+    body(gpu);
+  }
+};
+
+struct device_failures_over_mpi : testing::Test {
+  void SetUp() override {
+    on_host::put = cuda_double::put;
+    cuda_double::reset(1);
+    mpi_double::takes_device_memory = true;
+    mpi_double::sent = 0;
+  }
+  void TearDown() override {
+    on_host::put = nullptr;
+    EXPECT_EQ(cuda_double::device_allocations(), 0U);
+    EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
+  }
+};
+
+TEST_F(device_failures_over_mpi, name_a_silent_rank) { spar_test::a_silent_rank_is_named<by_mpi>(); }
+TEST_F(device_failures_over_mpi, are_not_of_a_late_rank) {
+  spar_test::the_deadline_is_not_over_for_a_rank_that_is_only_late<by_mpi>();
+}
+TEST_F(device_failures_over_mpi, reach_all_ranks) {
+  spar_test::an_abort_reaches_those_who_wait_and_those_who_call_later<by_mpi>();
+}
+TEST_F(device_failures_over_mpi, let_values_be_freed) {
+  spar_test::values_may_be_freed_once_their_call_has_failed<by_mpi>();
+}
+
+/// Each call of the runtime fails once, on one rank; later only some.
+TEST_F(device_failures_over_mpi, end_on_all_ranks_if_cuda_fails) {
+  spar::mpi world(MPI_COMM_WORLD);
+  int failures = 0, any = 1;
+  for (std::uint64_t at = 1; any != 0; at += 1 + at / 10, ++failures) {
+    SCOPED_TRACE(testing::Message() << "call " << at);
+    cuda_double::reset(at);
+    spar::mpi net = world.split(0, world.rank());
+    net.set_deadline(20);
+    std::string error = "no error";
+    {
+      const device_array<float> x(values_of(net.rank(), 4000));
+      try {
+        if (net.rank() == 0) cuda_double::fail_at(at);
+        spar::on_device gpu(net);
+        spar::allreduce(gpu, spar::device_span(x.data(), 4000), spar::compose(spar::storage::half{}, spar::ring{}));
+        spar::allreduce(gpu, spar::device_span(x.data(), 4000), spar::recursive_doubling{});
+        cuda_double::fail_at(1U << 30);
+        float all_have_ended = 1; // finds a late failure
+        spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{});
+      } catch (const std::exception& e) {
+        error = e.what();
+      }
+      cuda_double::fail_at(1U << 30);
+    }
+    const int failed = error != "no error" ? 1 : 0;
+    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD); // also a barrier, as in by_mpi
+    EXPECT_EQ(failed, any) << error;
+    EXPECT_EQ(error.find("failed: cudaErrorUnknown, a planned error") != std::string::npos, any != 0) << error;
+  }
+  EXPECT_GE(failures, 10);
+  EXPECT_EQ(mpi_double::sent > 0, world.size() > 1);
+}
+
+// --- staged, and NCCL ---
+
+TEST(staged_over_mpi, has_the_bits_and_the_messages_of_the_host) {
+  spar::mpi world(MPI_COMM_WORLD);
+  const auto compare_staged = [&](std::size_t n, const auto& algorithm) {
+    SCOPED_TRACE(testing::Message() << n << " values");
+    std::vector<float> expected = values_of(world.rank(), n);
+    spar::counting on_host(world);
+    spar::allreduce(on_host, std::span(expected), algorithm);
+    const stream work;
+    const device_array<float> x(values_of(world.rank(), n));
+    spar::counting counted(world);
+    spar::staged gpu(counted);
+    spar::allreduce(gpu, spar::device_span(x.data(), n, work), algorithm);
+    EXPECT_EQ(x.read(work), expected);
+    EXPECT_EQ(counted.sent(), on_host.sent());
+    EXPECT_EQ(counted.received(), on_host.received());
+  };
+  mpi_double::sent = mpi_double::received = 0;
+  for (const std::size_t n : {0U, 1U, 5000U}) {
+    compare_staged(n, spar::ring{});
+    compare_staged(n, spar::compose(spar::selector::exact_topk{.density = 0.1}, spar::recursive_doubling{}));
+  }
+  EXPECT_EQ(mpi_double::sent + mpi_double::received, 0); // no pointer to device memory reaches MPI
+}
+
+/// Calls on host memory and on device memory, of which all are in flight, and which ranks end in different orders.
+TEST(nccl_over_mpi, has_the_bits_of_mpi) {
+  on_host::put = cuda_double::put;
+  spar::mpi control(MPI_COMM_WORLD);
+  constexpr std::size_t n = 3000;
+  const auto by = spar::compose(spar::selector::exact_topk{.k = 400}, spar::split_allgather{});
+  std::vector<float> dense = values_of(control.rank(), n), sparse = dense;
+  spar::allreduce(control, std::span(dense), spar::ring{});
+  spar::allreduce(control, std::span(sparse), by);
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    cuda_double::reset(seed);
+    spar::nccl net(control, {.eager_bytes = seed % 3 * 1000});
+    spar::on_device gpu(net);
+    using device_handle = spar::pending_on_device<decltype(gpu)::port_type>;
+    std::vector<float> z = values_of(net.rank(), n);
+    const stream work;
+    const device_array<float> x(z), y(z);
+    {
+      auto first = spar::start_allreduce(net, std::span(z), spar::ring{});
+      std::list<device_handle> others;
+      others.push_back(spar::start_allreduce(gpu, spar::device_span(x.data(), n, work), spar::ring{}));
+      others.push_back(spar::start_allreduce(gpu, spar::device_span(y.data(), n, work), by));
+      if (net.rank() % 2 == 0) first.wait();
+      if (net.rank() % 3 == 0) others.reverse();
+      for (device_handle& call : others) call.wait();
+      first.wait();
+    }
+    EXPECT_EQ(z, dense);
+    EXPECT_EQ(x.read(work), dense);
+    EXPECT_EQ(y.read(work), sparse);
+  }
+  on_host::put = nullptr;
+}
 
 } // namespace

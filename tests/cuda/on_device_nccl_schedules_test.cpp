@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls on device memory and calls on host memory in flight at the same time, over NCCL, in random schedules: each rank
-// is late at other times, polls and ends its calls in another order, and the streams of the double advance at random.
+// Calls on device memory and calls on host memory in flight at the same time, in random schedules, for each way in
+// which messages travel: each rank is late at other times, polls and ends its calls in another order, and the streams
+// of the double advance at random.
 #include "over_nccl.hpp"
 
 #include <spar/cuda.hpp>
@@ -53,9 +54,13 @@ struct call {
   std::uint64_t hosts = 0; // bit r: whether rank r has its values in host memory
 };
 
+/// How messages in device memory travel.
+enum class way { by_nccl, lent, through_the_host };
+
 /// The calls of a schedule. Every second one has payloads as large as the limit for small ones, or one value more or
-/// less. A quarter of the calls are on host memory, a quarter on the host memory of some ranks.
-std::vector<call> calls_of(random_source& random, rank_t ranks, std::size_t eager_bytes) {
+/// less. A quarter of the calls are on host memory, a quarter on the host memory of some ranks, except over threads,
+/// where all ranks of an `on_device` must have their values on devices.
+std::vector<call> calls_of(random_source& random, rank_t ranks, std::size_t eager_bytes, way messages) {
   std::vector<call> calls(3 + up_to(random, 3));
   for (call& c : calls) {
     c.what = static_cast<kind>(up_to(random, static_cast<std::size_t>(kind::sparse)));
@@ -65,7 +70,8 @@ std::vector<call> calls_of(random_source& random, rank_t ranks, std::size_t eage
     c.n = random() % 2 == 0 ? up_to(random, 400)
                             : (payload > 0 ? payload - 1 : 0) * (divides ? static_cast<std::size_t>(ranks) : 1);
     const std::uint64_t where = random() % 4;
-    c.hosts = c.what == kind::sparse || where == 0 ? UINT64_MAX : where == 1 ? random() : 0;
+    const bool may_differ = messages == way::by_nccl || c.what == kind::staged;
+    c.hosts = c.what == kind::sparse || where == 0 ? UINT64_MAX : where == 1 && may_differ ? random() : 0;
   }
   return calls;
 }
@@ -94,6 +100,7 @@ auto start_by(kind what, Start start) {
 }
 
 /// A call of one rank.
+template <class Net>
 class own_call {
  public:
   /// Allocates the memory of the call, which must not happen while NCCL works.
@@ -101,11 +108,12 @@ class own_call {
       : call_(c), on_host_(on_host || (c.hosts >> rank & 1) != 0), x_(values_of(rank, c.n)) {
     if (!on_host_) on_device_.emplace(std::vector<float>(c.n, 1));
   }
-  void start(net_type& net, spar::on_device<net_type>& gpu, spar::staged<net_type>& staged, bool late) {
+  void start(Net& net, spar::on_device<Net>& gpu, spar::staged<Net>& staged, bool late) {
     if (call_.what == kind::sparse) {
-      handle_.emplace<stream_handle>(spar::start_allreduce(net, spar::dense_view(x_), spar::split_allgather{}));
+      handle_.template emplace<stream_handle>(
+          spar::start_allreduce(net, spar::dense_view(x_), spar::split_allgather{}));
     } else if (on_host_) {
-      handle_.emplace<host_handle>(
+      handle_.template emplace<host_handle>(
           start_by(call_.what, [&](auto by) { return spar::start_allreduce(net, std::span(x_), by); }));
     } else {
       if (late && call_.what != kind::staged)
@@ -115,7 +123,7 @@ class own_call {
       if (call_.what == kind::staged)
         spar::allreduce(staged, x, spar::ring{});
       else
-        handle_.emplace<device_handle>(
+        handle_.template emplace<device_handle>(
             start_by(call_.what, [&](auto by) { return spar::start_allreduce(gpu, x, by); }));
     }
   }
@@ -130,15 +138,15 @@ class own_call {
     if (auto* call = std::get_if<stream_handle>(&handle_)) call->wait().to_dense(std::span(x_));
     if (auto* call = std::get_if<host_handle>(&handle_); call != nullptr && !drops) call->wait();
     if (auto* call = std::get_if<device_handle>(&handle_); call != nullptr && !drops) call->wait();
-    handle_.emplace<std::monostate>();
+    handle_.template emplace<std::monostate>();
     if (on_device_) x_ = on_device_->read(work_);
   }
   [[nodiscard]] const std::vector<float>& values() const { return x_; }
 
  private:
-  using host_handle = spar::pending<net_type, void>;
-  using stream_handle = spar::pending<net_type, spar::sparse_stream<float>>;
-  using device_handle = spar::pending_on_device<spar::on_device<net_type>::port_type>;
+  using host_handle = spar::pending<Net, void>;
+  using stream_handle = spar::pending<Net, spar::sparse_stream<float>>;
+  using device_handle = spar::pending_on_device<typename spar::on_device<Net>::port_type>;
 
   call call_;
   bool on_host_;
@@ -158,12 +166,13 @@ void be_late(random_source& random) {
 }
 
 /// Runs the calls of a schedule, of which all may be in flight. If `on_host`, on host memory alone.
-std::vector<float> run_schedule(net_type& net, spar::on_device<net_type>& gpu, spar::staged<net_type>& staged,
+template <class Net>
+std::vector<float> run_schedule(Net& net, spar::on_device<Net>& gpu, spar::staged<Net>& staged,
                                 const std::vector<call>& calls, random_source& random, bool on_host) {
-  std::list<own_call> all;
+  std::list<own_call<Net>> all;
   for (const call& c : calls) all.emplace_back(c, net.rank(), on_host);
-  std::vector<own_call*> in_flight;
-  for (own_call& own : all) {
+  std::vector<own_call<Net>*> in_flight;
+  for (own_call<Net>& own : all) {
     be_late(random);
     own.start(net, gpu, staged, random() % 4 == 0);
     in_flight.push_back(&own);
@@ -171,7 +180,7 @@ std::vector<float> run_schedule(net_type& net, spar::on_device<net_type>& gpu, s
       (void)in_flight[up_to(random, in_flight.size() - 1)]->done();
   }
   std::shuffle(in_flight.begin(), in_flight.end(), random);
-  for (own_call* own : in_flight) {
+  for (own_call<Net>* own : in_flight) {
     be_late(random);
     if (random() % 4 == 0) {
       while (!own->done()) sched_yield();
@@ -179,15 +188,40 @@ std::vector<float> run_schedule(net_type& net, spar::on_device<net_type>& gpu, s
     own->end(random() % 4 == 0);
   }
   std::vector<float> values;
-  for (const own_call& own : all) values.insert(values.end(), own.values().begin(), own.values().end());
+  for (const own_call<Net>& own : all) values.insert(values.end(), own.values().begin(), own.values().end());
   return values;
 }
 
-/// Ten schedules on each communicator: 2000, in the quick set 60.
-TEST_F(on_device_nccl, mixes_host_and_device_in_every_schedule) {
+/// Runs schedules on each rank of a communicator of its own. If `on_host`, on host memory alone.
+std::vector<outcome> run_schedules(way messages, rank_t ranks, std::uint64_t seed, std::size_t eager_bytes,
+                                   const std::vector<std::vector<call>>& schedules, bool on_host) {
+  const auto program = [&](auto& net) {
+    net.set_checksums(seed % 8 == 7);
+    random_source random(seed * 100 + static_cast<std::uint64_t>(net.rank()));
+    spar::on_device gpu(net);
+    EXPECT_EQ(gpu.lends(), messages == way::lent);
+    spar::staged staged(net);
+    std::vector<float> all;
+    for (const auto& calls : schedules) {
+      const auto values = run_schedule(net, gpu, staged, calls, random, on_host);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  cuda_double::let_peers_reach_each_other(messages == way::lent);
+  if (messages == way::by_nccl) return outcomes(ranks, seed, {.eager_bytes = eager_bytes}, program);
+  return outcomes_on_devices(ranks, seed, [&](spar::threads& net, outcome&) { return program(net); });
+}
+
+class schedules_by : public on_device_nccl, public testing::WithParamInterface<way> {};
+INSTANTIATE_TEST_SUITE_P(each_way, schedules_by, testing::Values(way::by_nccl, way::lent, way::through_the_host));
+
+/// Ten schedules on each communicator: with SPAR_FULL 2000 over NCCL and 1000 for each other way, otherwise 60.
+TEST_P(schedules_by, mix_host_and_device_in_every_schedule) {
   constexpr std::uint64_t on_one_communicator = 10;
-  const std::uint64_t communicators = spar_test::is_shortened ? 4 : spar_test::is_full() ? 200 : 6;
-  std::uint64_t device_bytes = 0;
+  const bool by_nccl = GetParam() == way::by_nccl;
+  const std::uint64_t communicators = spar_test::is_shortened ? 4 : !spar_test::is_full() ? 6 : by_nccl ? 200 : 100;
+  std::uint64_t nccl_bytes = 0;
   for (std::uint64_t seed = 1; seed <= communicators && !HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const auto ranks = static_cast<rank_t>(2 + seed % 4);
@@ -195,30 +229,18 @@ TEST_F(on_device_nccl, mixes_host_and_device_in_every_schedule) {
     const std::size_t eager_bytes = limits[seed % 3];
     std::vector<std::vector<call>> schedules;
     random_source common(seed);
-    for (std::uint64_t i = 0; i < on_one_communicator; ++i) schedules.push_back(calls_of(common, ranks, eager_bytes));
-    const auto run = [&](std::size_t eager, bool on_host) {
-      return outcomes(ranks, seed, {.eager_bytes = eager}, [&](net_type& net) {
-        net.set_checksums(seed % 8 == 7);
-        random_source random(seed * 100 + static_cast<std::uint64_t>(net.rank()));
-        spar::on_device gpu(net);
-        spar::staged staged(net);
-        std::vector<float> all;
-        for (const auto& calls : schedules) {
-          const auto values = run_schedule(net, gpu, staged, calls, random, on_host);
-          all.insert(all.end(), values.begin(), values.end());
-        }
-        return all;
-      });
-    };
-    const auto expected = run(SIZE_MAX, true), got = run(eager_bytes, false);
+    for (std::uint64_t i = 0; i < on_one_communicator; ++i)
+      schedules.push_back(calls_of(common, ranks, eager_bytes, GetParam()));
+    const auto expected = run_schedules(GetParam(), ranks, seed, SIZE_MAX, schedules, true);
+    const auto got = run_schedules(GetParam(), ranks, seed, eager_bytes, schedules, false);
     for (std::size_t r = 0; r < got.size(); ++r) {
       EXPECT_EQ(expected[r].error, "");
       EXPECT_EQ(got[r].error, "") << "rank " << r;
       EXPECT_TRUE(got[r].values == expected[r].values) << "rank " << r;
-      device_bytes += got[r].did.bytes_sent;
+      nccl_bytes += got[r].did.bytes_sent;
     }
   }
-  EXPECT_GT(device_bytes, 0U);
+  EXPECT_EQ(nccl_bytes > 0, by_nccl);
 }
 
 } // namespace

@@ -5,6 +5,9 @@
 #include "runtime_double.hpp"
 
 #include <spar/cuda.hpp>
+#if SPAR_ALL_CASES
+#include <spar/sim.hpp>
+#endif
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
@@ -149,6 +152,25 @@ TEST(staged, lets_ranks_without_a_gpu_take_part) {
   EXPECT_EQ(got[0], got[1]);
   EXPECT_EQ(got[1], got[2]);
 }
+
+#if SPAR_ALL_CASES
+/// One thread runs all simulated ranks, so that a call that blocks could not end.
+TEST(staged, is_refused_by_the_simulator) {
+  spar::simulator engine(2);
+  std::string error;
+  try {
+    engine.run([](spar::sim& net) -> spar::task<void> {
+      const device_array<float> x({1, 2});
+      spar::staged gpu(net);
+      spar::allreduce(gpu, spar::device_span(x.data(), 2), spar::ring{});
+      co_return;
+    });
+  } catch (const spar::error& e) {
+    error = e.what();
+  }
+  EXPECT_NE(error.find(" blocks inside a simulated program"), std::string::npos) << error;
+}
+#endif
 
 TEST(staged, uses_a_pinned_buffer_again_after_its_copy) {
   cuda_double::reset(1);
