@@ -115,15 +115,14 @@ struct cheapest {
     const ssar_split ssar;
     const dsar_split dsar;
     const auto chosen = choose_sparcml(model, call, second_phase_bytes);
-    const auto start_with = [&](const auto& storage) {
+    const auto start_with = [&](const auto& used) {
       switch (chosen) {
       case sparcml_choice::doubling:
-        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, storage::streams_of(storage),
-                               residual);
+        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, storage::streams_of(used), residual);
       case sparcml_choice::ssar:
-        return ssar(net.with_algorithm("ssar"), mine, op, storage::streams_of(storage), residual);
+        return ssar(net.with_algorithm("ssar"), mine, op, storage::streams_of(used), residual);
       default:
-        return dsar(net.with_algorithm("dsar"), mine, op, storage, residual);
+        return dsar(net.with_algorithm("dsar"), mine, op, used, residual);
       }
     };
     const auto start = [&] {
