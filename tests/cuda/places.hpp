@@ -73,6 +73,7 @@ class staged_rank : public spar::staged<Net> {
  public:
   using spar::staged<Net>::staged;
   [[nodiscard]] spar::rank_t rank() const { return this->net().rank(); }
+  [[nodiscard]] spar::rank_t size() const { return this->net().size(); }
   [[nodiscard]] bool dead() const { return this->net().dead(); }
   void set_deadline(double seconds) { this->net().set_deadline(seconds); }
 };
