@@ -46,8 +46,8 @@ int main() {
     if (same != sum) throw spar::error("the sums differ");
     add(net, "rows, coded, 7 bits", spar::rows<width>(rounded), spar::storage::coded<7>{});
 
-    const auto top_k =
-        spar::compose(spar::selector::exact_topk{.k = 100}, spar::storage::coded<>{}, spar::ssar_split{});
+    const spar::selector::exact_topk select{.k = 100};
+    const auto top_k = spar::compose(select, spar::storage::coded<>{}, spar::ssar_split{});
     auto reduce = spar::with_error_feedback<row>(top_k);
     const auto chosen = reduce.reduce(net, spar::rows<width>(std::as_const(largest)));
     print(net, "100 rows of each rank");
