@@ -35,6 +35,7 @@ struct row {
 /// The number of values of the row T, or 0 if T is not a row.
 template <class T>
 inline constexpr std::size_t width_of = 0;
+/// The number of values of a row.
 template <class T, std::size_t W>
 inline constexpr std::size_t width_of<row<T, W>> = W;
 

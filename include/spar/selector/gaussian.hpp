@@ -45,6 +45,8 @@ struct gaussian {
     f("k", k), f("density", density);
   }
 
+  /// Moves entries from `x`, whose values are not rows, to a stream with memory of `memory`. Throws `invalid_argument`
+  /// like `validate`.
   template <index_type Index = std::uint32_t, kernel::ranked T>
     requires(!is_row<T>)
   sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
