@@ -396,9 +396,9 @@ std::string mismatch_of(First first, Second second) {
 }
 
 TEST(rows, of_another_width_on_another_rank_are_a_mismatch) {
-  const auto call = []<std::size_t W>(std::integral_constant<std::size_t, W>) {
-    return [](spar::threads& net) {
-      std::vector<float> x(80);
+  const auto call = []<std::size_t W>(std::integral_constant<std::size_t, W>, std::size_t values) {
+    return [values](spar::threads& net) {
+      std::vector<float> x(values);
       spar::allreduce(net, spar::rows<W>(x), spar::ring{});
     };
   };
@@ -406,11 +406,13 @@ TEST(rows, of_another_width_on_another_rank_are_a_mismatch) {
     std::vector<float> x(80);
     spar::allreduce(net, x, spar::ring{});
   };
-  const auto eight = call(std::integral_constant<std::size_t, 8>{});
-  const auto four = call(std::integral_constant<std::size_t, 4>{});
-  const std::string widths = mismatch_of(eight, four);
-  EXPECT_NE(widths.find("sum of rows of 8 values"), widths.npos) << widths;
-  EXPECT_NE(widths.find("sum of rows of 4 values"), widths.npos) << widths;
+  const auto eight = call(std::integral_constant<std::size_t, 8>{}, 80);
+  const std::integral_constant<std::size_t, 4> four{};
+  for (const std::size_t values : {40U, 80U}) { // as many rows, or as many values
+    const std::string widths = mismatch_of(eight, call(four, values));
+    EXPECT_NE(widths.find("sum of rows of 8 values"), widths.npos) << widths;
+    EXPECT_NE(widths.find("sum of rows of 4 values"), widths.npos) << widths;
+  }
   const std::string types = mismatch_of(eight, plain);
   EXPECT_NE(types.find("has rows of float"), types.npos) << types;
   const std::string dimensions = mismatch_of(eight, [](spar::threads& net) {
