@@ -9,6 +9,7 @@
 
 #include <spar/mpi.hpp>
 #include <spar/spar.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -34,17 +35,18 @@ double step_with_mpi(gradient& step, classifier& model) {
   return seconds;
 }
 
-/// The same step with spar, which sends and subtracts only the entries that some rank's batch touched.
+/// The same step with spar, which sends and subtracts only the rows that some rank's batch touched.
 double step_with_spar(spar::mpi& world, gradient& step, classifier& model) {
   std::vector<std::uint32_t> indices;
-  std::vector<float> values;
+  std::vector<row> values;
   step.move_to(indices, values);
 
   const double start = MPI_Wtime();
-  const auto sum = spar::allreduce(world, spar::sparse_view(step.dense.size(), indices, values));
+  const auto sum =
+      spar::allreduce(world, spar::sparse_view(step.dense.size() / width, indices, values), spar::storage::coded<7>{});
   const double seconds = MPI_Wtime() - start;
 
-  sum.for_each([&](auto index, float value) { model.weights[index] -= value; });
+  spar::descend(spar::rows<width>(model.weights), sum); // weights -= sum
   return seconds;
 }
 

@@ -4,6 +4,8 @@
 
 #include "corpus.hpp"
 
+#include <spar/core/row.hpp>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,7 +33,11 @@ inline std::vector<std::uint32_t> n_grams(std::u32string_view word, unsigned bit
   return buckets;
 }
 
-/// A row of `languages` weights per bucket; the weight of (bucket, language) has the index bucket * languages +
+/// Eight adjacent weights, or their gradient, which travel under one index: a bucket of the default word lists.
+using row = spar::row<float, 8>;
+constexpr std::size_t width = spar::width_of<row>;
+
+/// `languages` weights per bucket; the weight of (bucket, language) has the index bucket * languages +
 /// language.
 struct classifier {
   std::size_t languages;
@@ -61,36 +67,38 @@ struct classifier {
   }
 };
 
-/// The gradient of the loss over a batch: a dense vector, nonzero only in the rows of the batch's n-grams.
+/// The gradient of the loss over a batch: a dense vector, nonzero only in the weights of the batch's n-grams.
 struct gradient {
   std::vector<float> dense;
-  std::vector<std::uint64_t> touched; // one bit per row
+  std::vector<std::uint64_t> touched; // one bit per row of the dense vector
   std::size_t languages;
 
   explicit gradient(const classifier& model)
-      : dense(model.weights.size()), touched((std::size_t{1} << model.bits) / 64), languages(model.languages) {}
+      : dense(model.weights.size()), touched((dense.size() / width + 63) / 64), languages(model.languages) {}
 
-  /// Adds `scale` times the gradient of -log p(language | word), which touches only the rows of the word's n-grams.
+  /// Adds `scale` times the gradient of -log p(language | word), which touches only the weights of the word's n-grams.
   void add(const classifier& model, const labelled_word& word, float scale) {
     const std::vector<std::uint32_t> buckets = n_grams(word.text, model.bits);
     std::vector<float> error = model.probabilities(buckets);
     error[word.language] -= 1;
     scale /= std::sqrt(static_cast<float>(buckets.size()));
     for (const std::uint32_t bucket : buckets) {
-      touched[bucket / 64] |= std::uint64_t{1} << bucket % 64;
-      for (std::size_t l = 0; l < languages; ++l) dense[bucket * languages + l] += scale * error[l];
+      for (std::size_t l = 0; l < languages; ++l) {
+        const std::size_t i = bucket * languages + l;
+        dense[i] += scale * error[l];
+        touched[i / width / 64] |= std::uint64_t{1} << i / width % 64;
+      }
     }
   }
 
   /// Moves the touched rows into the two vectors in ascending order of indices, and sets the gradient to zero.
-  void move_to(std::vector<std::uint32_t>& indices, std::vector<float>& values) {
+  void move_to(std::vector<std::uint32_t>& indices, std::vector<row>& values) {
+    const auto rows = spar::rows<width>(dense);
     for (std::size_t block = 0; block < touched.size(); ++block) {
       for (; touched[block] != 0; touched[block] &= touched[block] - 1) {
-        const std::size_t row = 64 * block + static_cast<std::size_t>(std::countr_zero(touched[block]));
-        for (std::size_t i = row * languages; i < (row + 1) * languages; ++i) {
-          indices.push_back(static_cast<std::uint32_t>(i));
-          values.push_back(std::exchange(dense[i], 0.0f));
-        }
+        const std::size_t i = 64 * block + static_cast<std::size_t>(std::countr_zero(touched[block]));
+        indices.push_back(static_cast<std::uint32_t>(i));
+        values.push_back(std::exchange(rows[i], row{}));
       }
     }
   }

@@ -60,15 +60,15 @@ inline std::string best_three(const classifier& model, const options& chosen, co
 
 /// Prints the table and writes the JSON file. Seconds are means per epoch; bytes are per rank and step.
 inline void report(const training& mpi, const training& spar, const options& chosen) {
-  const auto row = [](const char* what, double a, double b, const char* unit) {
+  const auto print = [](const char* what, double a, double b, const char* unit) {
     fmt::print("{:30}{:>12.2f} {:2}{:>14.2f} {}\n", what, a, unit, b, unit);
   };
   const double epochs = chosen.epochs;
   fmt::print("\n{:30}{:>15}{:>17}\n", "", "MPI_Allreduce", "spar::allreduce");
-  row("test accuracy", 100 * mpi.accuracy, 100 * spar.accuracy, "%");
-  row("time per epoch", mpi.seconds / epochs, spar.seconds / epochs, "s");
-  row("  in communication", mpi.communication / epochs, spar.communication / epochs, "s");
-  row("bytes sent per rank and step", mpi.bytes_a_step / 1e6, spar.bytes_a_step / 1e6, "MB");
+  print("test accuracy", 100 * mpi.accuracy, 100 * spar.accuracy, "%");
+  print("time per epoch", mpi.seconds / epochs, spar.seconds / epochs, "s");
+  print("  in communication", mpi.communication / epochs, spar.communication / epochs, "s");
+  print("bytes sent per rank and step", mpi.bytes_a_step / 1e6, spar.bytes_a_step / 1e6, "MB");
   if (!chosen.words.empty()) fmt::print("\n");
   for (const std::string& word : chosen.words) fmt::print("{}\n", best_three(spar.model, chosen, word));
   if (chosen.json.empty()) return;

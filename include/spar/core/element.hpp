@@ -53,11 +53,26 @@ template <>
 inline constexpr element_code code_of<bfloat16> = element_code::bfloat16;
 #endif
 
-/// Size in bytes of a value of the element type with this code; 0 for `bytes` and for the codes of user-defined types.
+/// Size in bytes of a value of the element type with this code; 0 for `bytes` and for the codes of rows and of
+/// user-defined types.
 constexpr std::size_t size_of(element_code code) noexcept {
   constexpr std::array<std::uint8_t, 9> sizes{0, 4, 8, 4, 8, 4, 8, 2, 2};
   return static_cast<std::size_t>(code) < sizes.size() ? sizes[static_cast<std::size_t>(code)] : 0;
 }
+
+namespace detail {
+
+/// The code of rows (core/row.hpp) of values with the code `value`, which is that of a type of the library.
+constexpr element_code rows_of(element_code value) noexcept {
+  return static_cast<element_code>(static_cast<unsigned>(value) + 32);
+}
+/// Whether `code` is the code of rows of a type of the library.
+constexpr bool are_rows(element_code code) noexcept {
+  const unsigned number = static_cast<unsigned>(code);
+  return number > 32 && size_of(static_cast<element_code>(number - 32)) != 0;
+}
+
+} // namespace detail
 
 /// A type of values that messages can contain. Such a type is trivially copyable, because messages contain the bytes of
 /// the values, and has a code in `code_of`. Rejects std::string (not trivially copyable) and long double (no code,

@@ -6,8 +6,10 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/host_device.hpp>
+#include <spar/core/row.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -28,6 +30,24 @@ SPAR_HOST_DEVICE constexpr T wrapping(T a, T b, F f) {
     return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
   } else {
     return static_cast<T>(f(a, b));
+  }
+}
+
+/// Returns the row of the values op(a[w], b[w]).
+template <class Row, class Op>
+SPAR_HOST_DEVICE constexpr Row of_rows(Row a, const Row& b, const Op& op) {
+  for (std::size_t w = 0; w < width_of<Row>; ++w) a.values[w] = op(a.values[w], b.values[w]);
+  return a;
+}
+/// Returns `value` or, if T is a row, a row of such values.
+template <class T>
+constexpr T repeated(component_of<T> value) {
+  if constexpr (is_row<T>) {
+    T all{};
+    for (auto& each : all.values) each = value;
+    return all;
+  } else {
+    return value;
   }
 }
 
@@ -66,7 +86,10 @@ struct sum {
   static constexpr std::string_view name = "sum";
   template <class T>
   SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
-    return detail::wrapping(a, b, [](auto x, auto y) { return x + y; });
+    if constexpr (is_row<T>)
+      return detail::of_rows(a, b, sum{});
+    else
+      return detail::wrapping(a, b, [](auto x, auto y) { return x + y; });
   }
   template <class T>
   static constexpr T neutral() {
@@ -79,11 +102,14 @@ struct product {
   static constexpr std::string_view name = "product";
   template <class T>
   SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
-    return detail::wrapping(a, b, [](auto x, auto y) { return x * y; });
+    if constexpr (is_row<T>)
+      return detail::of_rows(a, b, product{});
+    else
+      return detail::wrapping(a, b, [](auto x, auto y) { return x * y; });
   }
   template <class T>
   static constexpr T neutral() {
-    return static_cast<T>(1);
+    return detail::repeated<T>(static_cast<component_of<T>>(1));
   }
 };
 
@@ -92,11 +118,14 @@ struct minimum {
   static constexpr std::string_view name = "minimum";
   template <class T>
   SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
-    return a < b || a != a ? a : b;
+    if constexpr (is_row<T>)
+      return detail::of_rows(a, b, minimum{});
+    else
+      return a < b || a != a ? a : b;
   }
   template <class T>
   static constexpr T neutral() {
-    return detail::highest<T>();
+    return detail::repeated<T>(detail::highest<component_of<T>>());
   }
 };
 
@@ -105,11 +134,14 @@ struct maximum {
   static constexpr std::string_view name = "maximum";
   template <class T>
   SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
-    return a > b || a != a ? a : b;
+    if constexpr (is_row<T>)
+      return detail::of_rows(a, b, maximum{});
+    else
+      return a > b || a != a ? a : b;
   }
   template <class T>
   static constexpr T neutral() {
-    return detail::lowest<T>();
+    return detail::repeated<T>(detail::lowest<component_of<T>>());
   }
 };
 
@@ -121,8 +153,13 @@ struct average : sum {
   /// The result, given the sum `total` over `ranks` ranks.
   template <class T>
   SPAR_HOST_DEVICE static constexpr T finish(T total, std::int64_t ranks) {
-    using quotient = std::conditional_t<is_floating<T> && sizeof(T) == 2, float, T>;
-    return static_cast<T>(static_cast<quotient>(total) / static_cast<quotient>(ranks));
+    if constexpr (is_row<T>) {
+      for (auto& value : total.values) value = finish(value, ranks);
+      return total;
+    } else {
+      using quotient = std::conditional_t<is_floating<T> && sizeof(T) == 2, float, T>;
+      return static_cast<T>(static_cast<quotient>(total) / static_cast<quotient>(ranks));
+    }
   }
 };
 

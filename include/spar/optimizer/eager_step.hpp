@@ -21,12 +21,12 @@ namespace spar {
 /// average includes. Throws `invalid_argument` if `weights` and `gradient` have different lengths.
 template <class Values, transport Net, class Held, participation Participation, class Algorithm,
           class T = detail::value_of<Values>>
-participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradient, std::type_identity_t<T> rate,
+participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradient, component_of<T> rate,
                       partial<Net, Held, Participation, Algorithm, average>& reduce) {
   const std::span<T> x(gradient);
   detail::scale_gradient<T>(weights, x, rate);
   participants by = reduce(x);
-  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - x[i]);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
   return by;
 }
 

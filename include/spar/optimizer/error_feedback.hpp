@@ -132,7 +132,7 @@ class error_feedback {
   /// `x` contains NaN and `reject_nan` is set.
   void check_values(std::span<const T> x) const {
     check_length(x.size());
-    if constexpr (is_floating<T>) {
+    if constexpr (is_floating<component_of<T>>) {
       if (options_.reject_nan) check_numbers(x);
     }
   }

@@ -104,9 +104,11 @@ struct saved_header {
   std::uint64_t magic; // `version_1` or `version_2`
   std::uint64_t names; // length of the names in bytes, a multiple of 8; zeros pad the last name
   element_code element;
-  std::array<std::uint8_t, 7> reserved; // zeros
-  std::uint64_t length;                 // number of values of the residual
-  std::uint64_t words;                  // number of 64-bit words of the state
+  std::uint8_t reserved; // 0
+  std::uint16_t width;   // number of values of a row of the residual; 0 if its values are not rows
+  std::uint32_t zero;    // 0
+  std::uint64_t length;  // number of values of the residual
+  std::uint64_t words;   // number of 64-bit words of the state
 };
 
 template <element T>
@@ -123,6 +125,7 @@ std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<
   head.magic = saved_header::version_2;
   head.names = names.size();
   head.element = code_of<T>;
+  head.width = width_of<T>;
   head.length = residual.size();
   head.words = words.size();
   std::vector<std::byte> out;
@@ -149,14 +152,17 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
   std::memcpy(&head, saved.data(), sizeof head);
   const std::size_t body = saved.size() - sizeof checksum;
   std::memcpy(&checksum, saved.data() + body, sizeof checksum);
-  if ((head.magic != saved_header::version_1 && head.magic != saved_header::version_2) ||
-      head.reserved != saved_header{}.reserved || checksum != crc32c(saved.data(), body)) {
+  if ((head.magic != saved_header::version_1 && head.magic != saved_header::version_2) || head.reserved != 0 ||
+      head.zero != 0 || checksum != crc32c(saved.data(), body)) {
     raise<invalid_argument>({"the saved state of ", saved.size(),
                              " bytes is damaged: its magic number, its reserved bytes or its checksum is wrong"});
   }
   if (head.element != code_of<T>)
     raise<invalid_argument>({"the saved residual has values of type ", name_of(head.element),
                              ", but the type of this reducer's values is ", name_of(code_of<T>)});
+  if (head.width != width_of<T>)
+    raise<invalid_argument>(
+        {"the saved residual has rows of ", head.width, " values, but this reducer has rows of ", width_of<T>});
   const std::size_t names = head.magic == saved_header::version_2 ? head.names : 0;
   const std::size_t rest = body - sizeof head;
   if (names > rest || head.words > rest / sizeof(std::uint64_t) || head.length > rest / sizeof(T) ||

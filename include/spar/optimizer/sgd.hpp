@@ -18,6 +18,19 @@
 
 namespace spar {
 
+namespace detail {
+
+/// Returns a - b; for rows, the differences of their values.
+template <element T>
+constexpr T difference(T a, const T& b) {
+  if constexpr (is_row<T>)
+    return of_rows(a, b, [](auto x, auto y) { return difference(x, y); });
+  else
+    return static_cast<T>(a - b);
+}
+
+} // namespace detail
+
 /// Subtracts `update` from the weights. A program that starts the reduction itself calls `descend` as the second half
 /// of a step of SGD:
 ///
@@ -30,7 +43,7 @@ void descend(std::type_identity_t<std::span<T>> weights, const sparse_stream<T, 
     raise<invalid_argument>(
         {"there are ", weights.size(), " weights, but the update has dimension ", update.dimension()});
   }
-  update.for_each([&](Index i, T u) { weights[i] = static_cast<T>(weights[i] - u); });
+  update.for_each([&](Index i, const T& u) { weights[i] = detail::difference(weights[i], u); });
 }
 
 namespace detail {
@@ -41,12 +54,12 @@ using value_of = typename decltype(std::span(std::declval<Values&>()))::element_
 /// Multiplies the gradient by `rate` in place, so that the mean of the gradients over all ranks is the update of the
 /// weights. Throws `invalid_argument` if the lengths of `weights` and `gradient` differ.
 template <element T>
-  requires is_floating<T>
-void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
+  requires is_floating<component_of<T>>
+void scale_gradient(std::span<const T> weights, std::span<T> gradient, component_of<T> rate) {
   if (weights.size() != gradient.size()) {
     raise<invalid_argument>({"there are ", weights.size(), " weights, but the gradient has length ", gradient.size()});
   }
-  for (T& g : gradient) g = static_cast<T>(rate * g);
+  for (auto& g : components(gradient)) g = static_cast<component_of<T>>(rate * g);
 }
 
 } // namespace detail
@@ -62,7 +75,7 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, T rate) {
 /// length differs from that of `gradient`.
 template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
-                                std::type_identity_t<std::span<T>> gradient, std::type_identity_t<T> rate,
+                                std::type_identity_t<std::span<T>> gradient, component_of<T> rate,
                                 error_feedback<T, Algorithm, Index>& reduce) {
   detail::scale_gradient<T>(weights, gradient, rate);
   auto update = reduce.reduce(net, std::span<const T>(gradient), average{});
@@ -77,7 +90,7 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
 template <communicates Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
   requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), detail::port_type_of<Net>, T,
                            average>
-void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, std::type_identity_t<T> rate,
+void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, component_of<T> rate,
               const Given& given) {
   const std::span<T> x(gradient);
   const auto algorithm = detail::as_algorithm(given);
@@ -85,7 +98,7 @@ void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& g
   detail::scale_gradient<T>(weights, x, rate);
   run_collective(net, signature_of<T, no_indices, average>(x.size(), algorithm),
                  detail::with_finalize<average, T>(algorithm), x, average{});
-  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - x[i]);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
 }
 
 } // namespace spar

@@ -6,6 +6,7 @@
 #include <spar/core/error.hpp>
 #include <spar/core/policy/option_difference.hpp>
 #include <spar/core/policy/policy.hpp>
+#include <spar/core/row.hpp>
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/core/util/splitmix.hpp>
@@ -24,8 +25,9 @@ struct no_indices {};
 
 namespace detail {
 
-template <class Algorithm, class Op, bool Dense>
-inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, splitmix(fnv1a(Op::name) + (Dense ? 1 : 0))};
+template <class Algorithm, class Op, bool Dense, std::size_t Width>
+inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, Width,
+                                   splitmix(fnv1a(Op::name) + 2 * Width + (Dense ? 1 : 0))};
 
 /// The digest by which ranks compare their calls. `name` is the hash of the algorithm's name, and `form` is the hash of
 /// the operation and of the kind of vectors, dense or sparse (see `call_form`). `option` combines the options of the
@@ -43,7 +45,7 @@ constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, st
 template <element T, class Index, class Op, policy Algorithm>
   requires index_type<Index> || std::same_as<Index, no_indices>
 constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algorithm, std::uint64_t option = 0) {
-  constexpr const call_form& form = detail::form_of<Algorithm, Op, std::same_as<Index, no_indices>>;
+  constexpr const call_form& form = detail::form_of<Algorithm, Op, std::same_as<Index, no_indices>, width_of<T>>;
   constexpr std::uint64_t name = detail::fnv1a(Algorithm::name);
   signature agreed{detail::call_digest(name, digest_of(algorithm) + option, form.hash, dimension), code_of<T>,
                    element_code::uint32, dimension, &form};
@@ -88,6 +90,11 @@ struct call_view {
   call_view own{rank, agreed};
   const bool named = agreed.form != nullptr;
   own.operation.add(named ? agreed.form->operation : "an unnamed operation");
+  if (named && agreed.form->width != 0) {
+    own.operation.add(" of rows of ");
+    own.operation.add_part(agreed.form->width);
+    own.operation.add(" values");
+  }
   if (describe.write != nullptr)
     describe.write(describe.object, own.algorithm);
   else
@@ -104,6 +111,7 @@ struct call_view {
   constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
                                    "uint32", "uint64", "half",   "bfloat16", "bytes"};
   const auto number = static_cast<unsigned>(code);
+  if (are_rows(code)) return std::string("rows of ") + names[number - 32];
   return number < sizeof(names) / sizeof(names[0]) ? names[number]
                                                    : sentence("a user-defined type (code ", number, ")");
 }
@@ -124,11 +132,12 @@ struct call_view {
   if (h.sequence != ours.sequence) {
     throw_mismatch("the number of the collective", peer, number(h), rank, number(ours));
   }
-  if (h.dimension != header::unknown_dimension && h.dimension != ours.dimension) {
-    throw_mismatch("the dimension n", peer, h.dimension, rank, ours.dimension);
-  }
   if (h.element != ours.element) {
     throw_mismatch("the element type", peer, name_of(h.element), rank, name_of(ours.element));
+  }
+  // Two vectors of rows may have different dimensions because their rows have different widths.
+  if (h.dimension != header::unknown_dimension && h.dimension != ours.dimension && !are_rows(h.element)) {
+    throw_mismatch("the dimension n", peer, h.dimension, rank, ours.dimension);
   }
   if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
 }
@@ -141,12 +150,12 @@ struct call_view {
                      "; rank ", theirs.rank,
                      " differs, but did not report its values: it has left the call or did not answer within 1 s"});
   }
-  if (theirs.agreed.dimension != own.agreed.dimension) {
-    throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
-  }
   const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
   if (same_algorithm && theirs.operation.view() != own.operation.view()) {
     throw_mismatch("the operation", theirs.rank, theirs.operation.c_str(), own.rank, own.operation.c_str());
+  }
+  if (theirs.agreed.dimension != own.agreed.dimension) {
+    throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
   }
   if (!same_algorithm) {
     const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());

@@ -19,7 +19,7 @@ namespace spar::selector {
 /// Selects the entries whose magnitude reaches a threshold t = |mean| + z * deviation. The factor z is chosen such that
 /// a normal variable is farther than z deviations from its mean with probability k/n. If t selects fewer than 3/4 k
 /// entries, the selector repeatedly divides t by 1.02 until t selects at least 3/4 k entries, or all nonzeros. The
-/// number of selected entries has no upper bound.
+/// number of selected entries has no upper bound. Does not select rows, whose norms are not normal.
 ///
 /// The mean and the standard deviation are those of the finite entries, and are computed in double precision; NaN and
 /// infinity are always selected. The result is sorted by index, and deterministic.
@@ -45,7 +45,10 @@ struct gaussian {
     f("k", k), f("density", density);
   }
 
+  /// Moves entries from `x`, whose values are not rows, to a stream with memory of `memory`. Throws `invalid_argument`
+  /// like `validate`.
   template <index_type Index = std::uint32_t, kernel::ranked T>
+    requires(!is_row<T>)
   sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
     const std::uint64_t wanted = detail::amount(k, density, x.size());
     if (wanted == 0) return sparse_stream<T, Index>::sparse(memory, x.size(), 0);

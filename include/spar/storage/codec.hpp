@@ -7,6 +7,7 @@
 #include <spar/core/error.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
+#include <spar/core/row.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 
@@ -93,10 +94,15 @@ using wider = std::conditional_t<sizeof(T) < 8, double, long double>;
 template <element T>
 [[gnu::noinline]] void add_difference(T* __restrict residual, const T* __restrict exact, const T* __restrict decoded,
                                       std::size_t n) {
-  using W = detail::wider<T>;
-  for (std::size_t e = 0; e < n; ++e) {
-    const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
-    if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
+  if constexpr (is_row<T>) {
+    const auto of = [n](auto* rows) { return components(std::span(rows, n)).data(); };
+    add_difference(of(residual), of(exact), of(decoded), n * width_of<T>);
+  } else {
+    using W = detail::wider<T>;
+    for (std::size_t e = 0; e < n; ++e) {
+      const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
+      if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
+    }
   }
 }
 /// Adds the rounding errors of sparse entries to the residual: `residual[indices[e]] += exact[e] - decoded[e]`, rounded
@@ -104,11 +110,15 @@ template <element T>
 template <element T, class Index>
 [[gnu::noinline]] void scatter_difference(T* __restrict residual, const Index* __restrict indices,
                                           const T* __restrict exact, const T* __restrict decoded, std::size_t n) {
-  using W = detail::wider<T>;
-  for (std::size_t e = 0; e < n; ++e) {
-    const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
-    T& kept = residual[indices[e]];
-    if (lost - lost == 0) kept = static_cast<T>(static_cast<W>(kept) + lost);
+  if constexpr (is_row<T>) {
+    for (std::size_t e = 0; e < n; ++e) add_difference(residual + indices[e], exact + e, decoded + e, 1);
+  } else {
+    using W = detail::wider<T>;
+    for (std::size_t e = 0; e < n; ++e) {
+      const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
+      T& kept = residual[indices[e]];
+      if (lost - lost == 0) kept = static_cast<T>(static_cast<W>(kept) + lost);
+    }
   }
 }
 

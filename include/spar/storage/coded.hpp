@@ -21,8 +21,9 @@ namespace spar::storage {
 ///
 /// `Mantissa` is the number of bits of the mantissa that floating-point values keep, rounded to nearest, ties to even,
 /// from 1 to 52: 7 gives the precision of bfloat16. A type with fewer bits keeps them all, and so do integers. The
-/// default preserves all values. All ranks, the sender included, continue with the rounded values, which stay finite if
-/// they were; give a residual to the call to keep the differences.
+/// default preserves all values. The values of rows are encoded like a vector of as many values. All ranks, the sender
+/// included, continue with the rounded values, which stay finite if they were; give a residual to the call to keep the
+/// differences.
 template <unsigned Mantissa = 52>
 struct coded {
   static_assert(Mantissa >= 1 && Mantissa <= 52, "storage::coded<Mantissa> keeps 1 to 52 bits of each mantissa");
@@ -44,8 +45,10 @@ struct coded {
   [[nodiscard]] double entry_bits(std::uint64_t n, std::uint64_t count) const noexcept {
     const double gap = count == 0 ? 1 : static_cast<double>(n) / static_cast<double>(count);
     const double index = std::min<double>(8 * sizeof(Index), __builtin_log2(std::max(1.0, gap)) + (fast ? 3 : 1.5));
-    if constexpr (is_floating<T>)
-      return index + kernel::detail::mantissa_digits<T> - dropped<T> + (fast ? 4.5 : 3);
+    using value = component_of<T>;
+    constexpr std::size_t width = sizeof(T) / sizeof(value);
+    if constexpr (is_floating<value>)
+      return index + width * (kernel::detail::mantissa_digits<value> - dropped<value> + (fast ? 4.5 : 3));
     else
       return index + 8 * sizeof(T);
   }
@@ -61,14 +64,14 @@ struct coded {
   /// more, than the entries take in memory.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
-    return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + kernel::coded_values_bound<T>(count);
+    return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + values_bound<T>(count);
   }
   /// Encodes `entries`, which lie in `range`, to `out`, and returns the number of bytes.
   template <element T, index_type Index>
   std::size_t encode(coo_span<T, Index> entries, index_range range, std::span<std::byte> out) const noexcept {
     const auto how = fast ? kernel::coding::fastest : kernel::coding::smallest;
     std::byte* end = kernel::encode_indices(entries.indices, range.begin, how, out.data());
-    end = kernel::encode_values<dropped<T>>(entries.values, how, end);
+    end = kernel::encode_values<dropped<component_of<T>>>(components(entries.values), how, end);
     return static_cast<std::size_t>(end - out.data());
   }
   /// Decodes the entries in the bytes `in` to `to`. Throws `corrupt_message` if the bytes do not contain exactly as
@@ -79,7 +82,7 @@ struct coded {
     const std::byte* const end = in.data() + in.size();
     const std::byte* at = kernel::decode_indices(in.data(), end, range, to.indices);
     if (at == nullptr) reject("indices", in.size(), range, to.indices.size());
-    at = kernel::decode_values<dropped<T>>(at, end, to.values);
+    at = kernel::decode_values<dropped<component_of<T>>>(at, end, components(to.values));
     if (at != end) reject("values", in.size(), range, to.indices.size());
   }
 
@@ -88,6 +91,10 @@ struct coded {
   static constexpr unsigned dropped =
       is_floating<T> && kernel::detail::mantissa_digits<T> > Mantissa ? kernel::detail::mantissa_digits<T> - Mantissa
                                                                       : 0;
+  template <class T>
+  static constexpr std::size_t values_bound(std::size_t count) {
+    return kernel::coded_values_bound<component_of<T>>(count * (sizeof(T) / sizeof(component_of<T>)));
+  }
 
   [[noreturn]] static void reject(const char* what, std::size_t bytes, index_range range, std::size_t count) {
     raise<corrupt_message>({"the ", what, " in a coded stream of ", count, " entries in ", bytes,

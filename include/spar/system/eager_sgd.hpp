@@ -38,7 +38,7 @@ class eager_sgd {
   /// allreduce computes, and returns the ranks whose gradients the update includes (see `sgd_step` in
   /// optimizer/eager_step.hpp). Throws `invalid_argument`, before anything is sent, if the lengths of `weights` and
   /// `gradient` differ.
-  participants step(std::span<T> weights, std::span<T> gradient, T rate) {
+  participants step(std::span<T> weights, std::span<T> gradient, component_of<T> rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
     if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});
     return by;
@@ -49,7 +49,7 @@ class eager_sgd {
   participants finish(std::span<T> weights) {
     buffer<T> rest(net_->memory(), weights.size());
     participants by = reduce_.drain(rest.span());
-    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(weights[i] - rest.data()[i]);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], rest.data()[i]);
     return by;
   }
 

@@ -38,15 +38,16 @@ struct call_form {
   std::string_view algorithm; ///< name of the algorithm
   std::string_view operation; ///< name of the operation
   bool dense = false;         ///< true for dense vectors, false for sparse streams
-  std::uint64_t hash = 0;     ///< hash of `operation` and `dense`
+  std::size_t width = 0;      ///< number of values of a row; 0 if values are not rows
+  std::uint64_t hash = 0;     ///< hash of `operation`, `dense` and `width`
 };
 
 /// The properties of a call on which all ranks must agree. Every header contains the digest and the types.
 struct signature {
-  std::uint64_t digest = 0;    ///< hash of the algorithm, its options, the operation, `form->dense` and the dimension
-  element_code element{};      ///< the type of the values
-  element_code index{};        ///< the type of the indices; none for dense values
-  std::uint64_t dimension = 0; ///< the dimension n
+  std::uint64_t digest = 0;        ///< hash of the algorithm, its options, the dimension, and `form->hash`
+  element_code element{};          ///< the type of the values
+  element_code index{};            ///< the type of the indices; none for dense values
+  std::uint64_t dimension = 0;     ///< the dimension n
   const call_form* form = nullptr; ///< names of algorithm and operation, for error messages; null if unknown
 };
 

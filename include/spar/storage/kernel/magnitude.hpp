@@ -4,6 +4,7 @@
 
 #include <spar/core/coo_span.hpp>
 #include <spar/core/host_device.hpp>
+#include <spar/core/row.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
 
@@ -12,24 +13,63 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace spar::kernel {
 
-/// An element type with a magnitude, that is, a floating-point or integer type. Rejects types defined by the program,
-/// because the bits of a struct have no order.
+/// An element type with a magnitude, that is, a floating-point or integer type, or a row of such values. Rejects types
+/// defined by the program, because the bits of a struct have no order.
 template <class T>
-concept ranked = element<T> && (is_floating<T> || std::integral<T>);
+concept ranked = element<T> && (is_floating<component_of<T>> || std::integral<component_of<T>>);
 
-/// The type of the magnitude of a T: an unsigned integer with the size of T.
+namespace detail {
+
+/// The type of the number by which a T is ranked: T itself, or the type of the squared norm of a row of two values or
+/// more.
+template <class T>
+using norm_of = std::conditional_t<(width_of<T> > 1), double, component_of<T>>;
+
+} // namespace detail
+
+/// The type of the magnitude of a T: an unsigned integer with the size of T; of 64 bits for rows of two values or more.
 template <ranked T>
-using magnitude = detail::bits_of<T>;
+using magnitude = detail::bits_of<detail::norm_of<T>>;
+
+template <ranked T>
+SPAR_HOST_DEVICE constexpr magnitude<T> magnitude_of(T x) noexcept;
+
+namespace detail {
+
+/// The magnitude of a row of two values or more. Not inlined, so that all passes over the rows round in the same way:
+/// compilers contract products and sums in some places, but not in others.
+template <class T, std::size_t W>
+[[gnu::noinline]] std::uint64_t magnitude_of_row(const row<T, W>& x) noexcept {
+  double sum = 0;
+  bool zero = true;
+  for (const T value : x.values) {
+    const auto wide = static_cast<double>(value);
+    sum += wide * wide;
+    zero = zero && value == T{};
+  }
+  if (zero) return 0;
+  if (sum != sum) return static_cast<std::uint64_t>(-1) >> 1;
+  return std::max<std::uint64_t>(magnitude_of(sum), 1);
+}
+
+} // namespace detail
 
 /// Returns the magnitude of x as an integer that is ordered like |x|; only zeros have magnitude 0. The magnitude of a
-/// floating-point number is its bits without the sign, so NaN ranks highest.
+/// floating-point number is its bits without the sign, so NaN ranks highest. The magnitude of a row of two values or
+/// more is that of its squared Euclidean norm in double precision, and ranks highest if a value is NaN. Squares of
+/// doubles that are too large count as infinite; those that are too small, as the smallest magnitude, 1.
 template <ranked T>
 SPAR_HOST_DEVICE constexpr magnitude<T> magnitude_of(T x) noexcept {
   using M = magnitude<T>;
-  if constexpr (is_floating<T>) {
+  if constexpr (width_of<T> == 1) {
+    return magnitude_of(x.values[0]);
+  } else if constexpr (is_row<T>) {
+    return detail::magnitude_of_row(x);
+  } else if constexpr (is_floating<T>) {
     return static_cast<M>(static_cast<M>(__builtin_bit_cast(M, x) << 1) >> 1);
   } else if constexpr (std::unsigned_integral<T>) {
     return x;
@@ -46,6 +86,8 @@ inline constexpr auto greatest_magnitude =
     static_cast<magnitude<T>>(is_floating<T>            ? static_cast<magnitude<T>>(-1) >> 1
                               : std::signed_integral<T> ? magnitude<T>{1} << (8 * sizeof(T) - 1)
                                                         : static_cast<magnitude<T>>(-1));
+template <class T, std::size_t W>
+inline constexpr auto greatest_magnitude<row<T, W>> = greatest_magnitude<detail::norm_of<row<T, W>>>;
 
 namespace detail {
 
@@ -171,25 +213,32 @@ template <class T, class Found>
   threshold = std::max<magnitude<T>>(threshold, 1);
   // A range has 256 values, few enough to be processed before the next values arrive from memory.
   constexpr std::size_t words = 4;
-  // Prefetches 4 KiB ahead, because the hardware stops prefetching when `found` interrupts the reading of `x`.
-  constexpr std::size_t ahead = 4096 / sizeof(T);
-  constexpr std::size_t line = 64 / sizeof(T);
-  std::uint64_t mask[words];
   std::uint16_t positions[64 * words + 8];
   std::size_t e = 0;
-  for (; n - e >= 64 * words; e += 64 * words) {
-    if (n - e >= ahead + 64 * words) {
-      for (std::size_t l = 0; l < 64 * words; l += line) __builtin_prefetch(x + e + ahead + l);
+  if constexpr (!is_row<T>) {
+    // Prefetches 4 KiB ahead, because the hardware stops prefetching when `found` interrupts the reading of `x`.
+    constexpr std::size_t ahead = 4096 / sizeof(T);
+    constexpr std::size_t line = 64 / sizeof(T);
+    std::uint64_t mask[words];
+    for (; n - e >= 64 * words; e += 64 * words) {
+      if (n - e >= ahead + 64 * words) {
+        for (std::size_t l = 0; l < 64 * words; l += line) __builtin_prefetch(x + e + ahead + l);
+      }
+      for (std::size_t w = 0; w < words; ++w) mask[w] = at_least_mask(x + e + 64 * w, threshold);
+      if (!found(e, positions, few_positions<words>(mask, positions))) return e;
     }
-    for (std::size_t w = 0; w < words; ++w) mask[w] = at_least_mask(x + e + 64 * w, threshold);
-    if (!found(e, positions, few_positions<words>(mask, positions))) return e;
   }
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < n - e; ++i) {
-    positions[count] = static_cast<std::uint16_t>(i);
-    count += static_cast<std::size_t>(magnitude_of(x[e + i]) >= threshold);
-  }
-  return found(e, positions, count) ? n : e;
+  do {
+    const std::size_t length = std::min(64 * words, n - e);
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < length; ++i) {
+      positions[count] = static_cast<std::uint16_t>(i);
+      count += static_cast<std::size_t>(magnitude_of(x[e + i]) >= threshold);
+    }
+    if (!found(e, positions, count)) return e;
+    e += length;
+  } while (e < n);
+  return n;
 }
 
 } // namespace detail
