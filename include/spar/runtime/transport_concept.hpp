@@ -9,7 +9,6 @@
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
-#include <iterator>
 #include <string_view>
 
 namespace spar {

@@ -11,7 +11,6 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/ownership.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -41,7 +40,7 @@ namespace detail {
 /// P entries in a block, then c changes from call to call by sqrt(2 c), its standard deviation. The room of a rank
 /// is 2.8 times as large.
 inline std::uint64_t most_within_quotas(std::uint64_t most, std::size_t ranks) {
-  return most + 4 * static_cast<std::uint64_t>(std::sqrt(static_cast<double>(most) * static_cast<double>(ranks)));
+  return most + 4 * static_cast<std::uint64_t>(__builtin_sqrt(static_cast<double>(most) * static_cast<double>(ranks)));
 }
 
 /// Sets this rank's quota for each block: what the rank sent to the block in the last call, and a P-th of what its
