@@ -302,17 +302,5 @@ TEST(pruned_owners, drops_the_values_that_cannot_win) {
   EXPECT_EQ(both.pruned.results[0].sum.count(), 4U);
 }
 
-/// A rank damages the messages that it sends.
-TEST(pruned_owners, damaged_messages_are_found) {
-  vectors<float> x(3, std::vector<float>(300));
-  std::mt19937_64 random(3);
-  for (auto& its : x)
-    for (float& value : its) value = static_cast<float>(random() % 1000) / 100;
-  for (std::uint64_t message = 0; message < (is_full() ? 9U : 9U); ++message) {
-    SCOPED_TRACE(message);
-    (void)message;
-  }
-}
-
 } // namespace
 } // namespace spar_test

@@ -149,7 +149,7 @@ gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std
     const auto at = static_cast<std::size_t>(i - 1), block = static_cast<std::size_t>(peer);
     const auto its = slice[peer];
     const auto known_to_peer =
-        detail::known_entries(its, known.known.data() + (its.indices().data() - entries.indices().data()), memory);
+        detail::known_entries(its, known.is_known.data() + (its.indices().data() - entries.indices().data()), memory);
     co_await receiving[at];
     const auto sums = detail::decode_winners(net, codec, arrived[at], owner[peer], shares[block + 1] - shares[block],
                                              known_to_peer.view());

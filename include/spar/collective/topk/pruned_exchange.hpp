@@ -33,13 +33,13 @@ struct exchanged_slices {
   /// of this rank.
   fixed_vector<sparse_stream<T, Index>> parts;
   /// For each entry of this rank, whether its owner knows the value: 1, or else 0.
-  buffer<std::uint8_t> known;
+  buffer<std::uint8_t> is_known;
   kernel::magnitude<T> floor; ///< 0: no entry is small
   std::uint64_t asked = 0;    ///< the number of values that this rank, as an owner, has asked for
 
   /// For `ranks` ranks and `entries` entries of this rank.
   exchanged_slices(pool& memory, std::size_t ranks, std::size_t entries, kernel::magnitude<T> least)
-      : parts(memory, ranks), known(memory, entries), floor(least) {}
+      : parts(memory, ranks), is_known(memory, entries), floor(least) {}
   [[nodiscard]] bool is_small(T value) const noexcept { return kernel::magnitude_of(value) < floor; }
 };
 
@@ -110,11 +110,12 @@ sparse_stream<T, Index> decode_slice(channel<Net> net, const Codec& codec, const
         raise<corrupt_message>({"an entry with magnitude ", kernel::magnitude_of(value),
                                 " arrived with its value; expected at least magnitude ", floor});
     }
+    const auto most = static_cast<kernel::magnitude<T>>(floor - 1);
     for (const bool negative : {false, true}) {
       if (floor == 0) break;
       auto small = empty(read.read_number(block.size() - all.count()));
       read.read_set(block, small.indices());
-      std::fill_n(small.values().data(), small.count(), with_magnitude<T>(floor - 1, negative));
+      std::fill_n(small.values().data(), small.count(), with_magnitude<T>(most, negative));
       all = united(all.view(), small.view(), net.memory());
     }
     if (floor != 0) least = static_cast<kernel::magnitude<T>>(read.read_number(floor));
@@ -151,7 +152,8 @@ task<void> exchange_slices(channel<Net> net, stream_view<T, Index> mine, Ownersh
   for (rank_t r = 0; r < p; ++r) known.parts.emplace_back();
   const auto rank = static_cast<std::size_t>(net.rank());
   known.parts[rank] = sparse_stream<T, Index>::copy(net.memory(), slice[net.rank()]);
-  for (std::size_t e = 0; e < known.known.size(); ++e) known.known.data()[e] = known.is_small(mine.values()[e]) ? 0 : 1;
+  for (std::size_t e = 0; e < known.is_known.size(); ++e)
+    known.is_known.data()[e] = known.is_small(mine.values()[e]) ? 0 : 1;
   for (rank_t i = 1; i < p; ++i) {
     const auto at = static_cast<std::size_t>(i - 1), source = static_cast<std::size_t>((net.rank() + p - i) % p);
     co_await receiving[at];
@@ -267,7 +269,7 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
       if (!known.is_small(its.values()[e])) continue;
       if (places.data()[next] == small++) {
         magnitudes.data()[next++] = kernel::magnitude_of(its.values()[e]);
-        known.known.data()[first + e] = 1;
+        known.is_known.data()[first + e] = 1;
       }
     }
     mixed_message& answer = out.emplace_back();

@@ -124,7 +124,7 @@ struct pruned_owners {
   static kernel::magnitude<T> floor_of(std::uint64_t threshold) {
     if constexpr (detail::is_monotone<T, Op>) {
       const auto infinity = kernel::magnitude_of(spar::detail::highest<T>());
-      return threshold <= 1 ? 0 : std::min(static_cast<kernel::magnitude<T>>(threshold), infinity);
+      return threshold <= 1 ? kernel::magnitude<T>{} : std::min(static_cast<kernel::magnitude<T>>(threshold), infinity);
     } else {
       return 0;
     }

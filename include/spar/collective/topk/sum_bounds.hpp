@@ -47,10 +47,6 @@ struct sum_of_intervals {
   static constexpr std::string_view name = "sum of intervals";
   Op op;
 
-  template <class T>
-  constexpr interval<T> operator()(interval<T> a, interval<T> b) const {
-    return {op(a.low, b.low), op(a.high, b.high)};
-  }
   template <class Interval>
   constexpr Interval operator()(Interval a, Interval b) const {
     return {op(a.low, b.low), op(a.high, b.high)};
