@@ -255,7 +255,9 @@ TEST(pruned_owners, infinities_and_sums_that_overflow_are_not_pruned) {
   expect_same_bits_at(inf, {{inf, 0.9F * most, 1}, {1, 0.9F * most, 1}}, 2);
   // The threshold is the magnitude of a NaN: infinities are below, but no number bounds their sum.
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr std::uint32_t magnitude_of_infinity = spar::kernel::magnitude_of(inf);
   expect_same_bits_at(nan, {{nan, inf, 1, nan}, {1, -inf, 1, 1}}, 3);
+  expect_same_bits_at(std::bit_cast<float>(magnitude_of_infinity + 1), {{nan, inf, 1}, {1, -inf, 1}}, 2);
 }
 
 TEST(pruned_owners, the_lowest_threshold_is_found_without_a_round) {
