@@ -75,7 +75,9 @@ struct pruned_owners {
     f("tau", tau);
   }
 
-  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums (see balanced_owners).
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. The composition calls this function,
+  /// with its options `parts`, its state `state_now` and its report `report_now`; what a rank contributed to dropped
+  /// sums goes into `residual`.
   template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
   task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
                                                typename Composition::state* state_now,
