@@ -29,9 +29,9 @@ namespace spar {
 /// values that are missing there. At the end, an owner tells each rank which of that rank's entries won, and sends no
 /// sums to which only that rank contributed.
 ///
-/// In a call that finds a lower threshold, the ranks send their entries again, with all values. So do the ranks in the
-/// first call, which has no threshold, and in every call on integers or with an operation other than a sum, because
-/// sums of integers wrap around, and so have no bounds.
+/// In a call that finds a lower threshold, the ranks send their entries again, with all values. In the first call,
+/// which has no threshold, ranks send all values at once. They also do so in every call on integers, whose sums wrap
+/// around and so have no bounds, and with any operation other than `sum` and `average`.
 ///
 /// Entries travel in the code of the storage, which must keep all bits; index sets and values without indices always
 /// travel in code. A rank sends 4 (P - 1) + ceil(log2 P) messages, without those of searches and of counting entries
