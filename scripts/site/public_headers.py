@@ -26,12 +26,16 @@ INTERNAL = """
     collective/topk/balanced_ownership.hpp
     collective/topk/block_quotas.hpp
     collective/topk/flat_exchange.hpp
+    collective/topk/gather_winners.hpp
     collective/topk/global_threshold.hpp
+    collective/topk/pruned_exchange.hpp
+    collective/topk/sum_bounds.hpp
     collective/tree/compressed_flex.hpp
     collective/tree/flex_
     collective/wire/block_coder.hpp
     collective/wire/encode_pipeline.hpp
     collective/wire/encoded_parts.hpp
+    collective/wire/mixed_message.hpp
     core/host_device.hpp
     core/memory/fixed_vector.hpp
     core/memory/link.hpp

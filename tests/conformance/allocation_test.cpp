@@ -8,6 +8,7 @@
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
+#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
@@ -377,9 +378,10 @@ TEST(allocations_of_pieces, none_by_reduce) { expect_no_allocations_of_a_piece<p
 TEST(allocations_of_pieces, none_by_broadcast) { expect_no_allocations_of_a_piece<piece::broadcast>(); }
 
 /// Ok-Topk with its state. The nonzeros keep their places and all reach the result, so no call is larger than another.
+template <class Reducer>
 struct ok_topk_calls {
   vectors* x;
-  std::vector<std::unique_ptr<spar::ok_topk<float>>>* reducers;
+  std::vector<std::unique_ptr<Reducer>>* reducers;
   template <class Net>
   auto operator()(Net& net) const {
     const auto r = static_cast<std::size_t>(net.rank());
@@ -387,29 +389,27 @@ struct ok_topk_calls {
   }
 };
 
-TEST(allocations_of_ok_topk, none_after_the_first_call) {
+template <class Reducer>
+void expect_none_of_ok_topk(const typename Reducer::algorithm_type& options) {
   for (const spar::rank_t ranks : some_ranks()) {
     vectors x(static_cast<std::size_t>(ranks), std::vector<float>(6000));
     for (std::size_t r = 0; r < x.size(); ++r)
       for (std::size_t i = r % 3; i < x[r].size(); i += 20) x[r][i] = static_cast<float>(i % 7) + 1;
-    std::vector<std::unique_ptr<spar::ok_topk<float>>> reducers;
+    std::vector<std::unique_ptr<Reducer>> reducers;
     const auto anew = [&] {
       reducers.clear();
-      for (std::size_t r = 0; r < x.size(); ++r) {
-        const spar::ok_topk_allreduce<> options{.select = {.k = 1000, .period = 3}};
-        reducers.push_back(std::make_unique<spar::ok_topk<float>>(options));
-      }
+      for (std::size_t r = 0; r < x.size(); ++r) reducers.push_back(std::make_unique<Reducer>(options));
     };
-    const ok_topk_calls calls{&x, &reducers};
+    const ok_topk_calls<Reducer> calls{&x, &reducers};
     const auto expect_none = [&](auto& machine, const counting_resource& upstream) {
       anew();
-      machine.run(repeated<ok_topk_calls>{calls, 1});
+      machine.run(repeated<ok_topk_calls<Reducer>>{calls, 1});
       const std::uint64_t idle_before = global_allocations();
       machine.run(nothing{});
       const std::uint64_t idle = global_allocations() - idle_before;
       for (int call = 0; call < 7; ++call) {
         const taken before{upstream.allocations(), global_allocations()};
-        machine.run(repeated<ok_topk_calls>{calls, 1});
+        machine.run(repeated<ok_topk_calls<Reducer>>{calls, 1});
         const taken now{upstream.allocations() - before.pooled, global_allocations() - before.global - idle};
         EXPECT_EQ(now, (taken{0, 0})) << "call " << call << ", P = " << ranks;
       }
@@ -422,6 +422,17 @@ TEST(allocations_of_ok_topk, none_after_the_first_call) {
     expect_none(threads, of_threads);
   }
 }
+
+TEST(allocations_of_ok_topk, none_after_the_first_call) {
+  expect_none_of_ok_topk<spar::ok_topk<float>>({.select = {.k = 1000, .period = 3}});
+}
+#if SPAR_ALL_CASES
+TEST(allocations_of_ok_topk, none_after_the_first_call_with_pruning) {
+  using algorithm =
+      spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, spar::pruned_owners>;
+  expect_none_of_ok_topk<spar::error_feedback<float, algorithm>>({.select = {.k = 1000, .period = 3}});
+}
+#endif
 
 /// Every rank makes its calls through a decorator.
 template <class Algorithm>

@@ -8,10 +8,45 @@
 #include <cstddef>
 #include <cstdint>
 
+#if SPAR_ALL_CASES
+#include <spar/collective/topk/pruned_owners.hpp>
+#include <spar/storage/coded.hpp>
+#endif
+
 namespace spar_test {
+
+#if SPAR_ALL_CASES
+/// Two calls of Ok-Topk that sends only what can win: the second call has a threshold.
+struct pruned_feedback {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    using algorithm =
+        spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, spar::pruned_owners>;
+    spar::error_feedback<float, algorithm> reduce{{.select = {.density = 0.04}}};
+    bits both;
+    for (int call = 0; call < 2; ++call) {
+      auto pending = reduce.start_reduce(net, std::span(mine->dense));
+      const auto result = co_await std::move(pending);
+      const bits its = bits_of(result.sum);
+      both.insert(both.end(), its.begin(), its.end());
+    }
+    co_return both;
+  }
+};
+template <>
+inline constexpr bool empty_payloads<pruned_feedback> = true; // an answer to a request for nothing
+#endif
+
 namespace {
 
-TYPED_TEST_SUITE(faults, collectives);
+#if SPAR_ALL_CASES
+template <class... Others>
+testing::Types<Others..., pruned_feedback> with_pruned(testing::Types<Others...>);
+using tested = decltype(with_pruned(collectives{}));
+#else
+using tested = collectives;
+#endif
+TYPED_TEST_SUITE(faults, tested);
 
 #ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
 /// In the quick set every third fault.

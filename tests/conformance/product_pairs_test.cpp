@@ -162,6 +162,13 @@ TEST(product_pairs, threshold_reuse_by_balanced_owners) {
       4);
 }
 
+#if SPAR_ALL_CASES
+TEST(product_pairs, threshold_reuse_by_pruned_owners) {
+  meet_all("threshold_reuse, coo, flat, pruned_owners",
+           spar::compose(spar::selector::threshold_reuse{.density = 0.05}, spar::pruned_owners{}), 4);
+}
+#endif
+
 TEST(product_pairs, bucket_topk_by_a_tree_of_topk) {
   meet_all("bucket_topk, coo, flat, tree_of_topk",
            spar::compose(spar::selector::bucket_topk{.k = 6, .bucket = 100}, spar::tree_of_topk{}), 5);

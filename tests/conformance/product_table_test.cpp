@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -98,8 +99,9 @@ table make_table() {
   });
   out +=
       "\n*all*: the schedule works with this storage and each of the six selectors, over `flat` and over `on_tree`.\n"
-      "All stream codecs work where `coo` does, also those that round; the tests run one that rounds with each\n"
-      "schedule. *some*, *none*: the other combinations do not compile, for the reasons with these numbers:\n\n";
+      "Other stream codecs work where `coo` does, also those that round, except with `pruned_owners`; the tests run\n"
+      "one that rounds with each other schedule. *some*, *none*: the other combinations do not compile, for the "
+      "reasons with these numbers:\n\n";
   for (std::size_t r = 0; r < made.reasons.size(); ++r) {
     std::string line = std::to_string(r + 1) + ". " + made.reasons[r] + " (" +
                        std::to_string(made.times[made.reasons[r]]) + " combinations).";
@@ -114,6 +116,12 @@ table make_table() {
          std::to_string(made.meaningless) + "\ndo not compile; the tests run the other " +
          std::to_string(made.cells - made.meaningless) + ".\n";
   return made;
+}
+
+/// The words of a text, however its lines are wrapped.
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 TEST(product_table, stands_in_the_documentation) {
@@ -132,7 +140,7 @@ TEST(product_table, stands_in_the_documentation) {
     std::ofstream(path) << page;
     return;
   }
-  EXPECT_EQ(page.substr(first, to - first), "\n" + made.text + "\n")
+  EXPECT_EQ(words_of(page.substr(first, to - first)), words_of(made.text))
       << "rewrite the table: SPAR_WRITE_TABLE=1 " << "conformance_product_table_test";
 }
 
@@ -140,8 +148,14 @@ TEST(product_table, has_one_column_for_stream_codecs) {
   table made;
   for_each_of(product_schedules, [&]<class Schedule>(const model<Schedule>& by) {
     const entry plain = entry_of<Schedule, spar::storage::coo>(made);
-    for (const entry& other : {entry_of<Schedule, rounded>(made), entry_of<Schedule, spar::storage::coded<>>(made),
-                               entry_of<Schedule, spar::storage::coded<7>>(made)}) {
+    const entry exact = entry_of<Schedule, spar::storage::coded<>>(made);
+    EXPECT_EQ(plain.works, exact.works) << by.name;
+    EXPECT_EQ(plain.against, exact.against) << by.name;
+    for (const entry& other : {entry_of<Schedule, rounded>(made), entry_of<Schedule, spar::storage::coded<7>>(made)}) {
+      if (std::is_same_v<Schedule, spar::pruned_owners>) {
+        EXPECT_EQ(other.works, 0U) << "a codec that rounds";
+        continue;
+      }
       EXPECT_EQ(plain.works, other.works) << by.name;
       EXPECT_EQ(plain.against, other.against) << by.name;
     }

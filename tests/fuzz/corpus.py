@@ -224,6 +224,60 @@ def ok_topk_of_four(value, index):
     )
 
 
+def index_set(indices):
+    """A set of indices in the code of storage::coded; all gaps are below 128."""
+    gaps = [i - (indices[e - 1] + 1 if e else 0) for e, i in enumerate(indices)]
+    return b"\1" + block(gaps, 7) if indices else b""
+
+
+def number(code, x):
+    """One value, or the magnitude of one value with a code of unsigned numbers, in the code of storage::coded."""
+    return bytes([0]) + array(code, [x]) + block([0], 0)
+
+
+def pruned_slice(value, index, large=(5,), positive=(0,), negative=(2,), least=1.0, more=b""):
+    """Entries with values, and the signs of others with at least the magnitude `least`."""
+    counts = array("Q", [len(positive), len(negative)]) + array(value, [least]).ljust(8, b"\0")
+    small = index_set(positive) + index_set(negative)
+    return message(CODED, len(large), coded_bytes(value, large), counts, small + more)
+
+
+def pruned_calls(value, index):
+    """Of 2 ranks: the other rank's slice, its request, its answer, and the largest sums that it owns."""
+    bits = {"f": "I", "d": "Q"}[value]
+    pattern = struct.unpack(bits, array(value, [1.1]))[0]
+
+    def winners(others=(9,), alone=(), shared=(0,), more=b""):
+        return message(CODED, len(others), coded_bytes(value, others, 8), array("Q", [len(alone), len(shared)]),
+                       index_set(alone) + index_set(shared) + number(value, 3.0) * len(shared) + more)
+
+    def request(places=(1,), more=b""):
+        return message(CODED, 0, b"", array("Q", [len(places)]), index_set(places) + more)
+
+    def answer(magnitude=pattern, more=b""):
+        return message(CODED, 0, b"", b"", number(bits, magnitude) + more)
+
+    first, more = pruned_slice(value, index), b"\0"
+    yield "", first + request() + answer() + winners()
+    yield "_alone", first + request() + answer() + winners((9,), (0,), ())
+    yield "bad_twice", pruned_slice(value, index, positive=(0, 5))
+    yield "bad_below", pruned_slice(value, index, large=(8,))
+    yield "bad_least", pruned_slice(value, index, least=1.5)
+    yield "bad_long_slice", pruned_slice(value, index, more=more)
+    yield "bad_place", first + request((2,))
+    yield "bad_places", first + request((0, 1, 2))
+    yield "bad_long_request", first + request((1,), more)
+    yield "bad_answer", first + request() + answer(pattern // 2)
+    yield "bad_high_answer", first + request() + answer(pattern * 2)
+    yield "bad_long_answer", first + request() + answer(pattern, more)
+    yield "bad_no_answer", first + request() + message(CODED, 0, b"", b"", b"")
+    yield "bad_winner_place", first + request() + answer() + winners((9,), (), (1,))
+    yield "bad_own_winner", first + request() + answer() + winners((12,), (), (0,))
+    yield "bad_number_of_winners", first + request() + answer() + winners((), (), (0,))
+    yield "bad_long_winners", first + request() + answer() + winners(more=more)
+    yield "bad_format", first + request() + answer() + sparse(value, index, [9])
+
+
 def collectives():
     def call(which, kind, first, second, root=0, rank=0):  # 2 ranks, n = 16, an entry at every fourth index
         return bytes([2 * which + kind, 1, rank, root, 16, 3]) + first + second
@@ -263,6 +317,10 @@ def collectives():
         yield f"bad_call_20_{kind}", call(20, kind, dense(value, 8), another)
         yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")
         yield f"bad_call_1_{kind}", call(1, kind, low, parts(value, index, [1, 2]))
+        for name, messages in pruned_calls(value, index):
+            if kind == 0 or not name:
+                prefix = "bad_" if "bad_" in name else ""
+                yield f"{prefix}call_28_{kind}{name.replace('bad', '')}", call(28, kind, messages, b"")
     yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)
     yield "doubling_of_three", bytes([0, 2, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) * 3
 

@@ -371,7 +371,7 @@ TEST(rows, are_encoded_like_as_many_values) {
   const spar::index_range range{0, 100000};
   const spar::storage::coded<10> codec;
   std::vector<std::byte> bytes(codec.bound<eight, std::uint32_t>(range, 300));
-  bytes.resize(codec.encode(spar::kernel::coo_span<eight, std::uint32_t>{indices, spar::rows<8>(x)}, range, bytes));
+  bytes.resize(codec.encode(spar::coo_span<eight, std::uint32_t>{indices, spar::rows<8>(x)}, range, bytes));
   EXPECT_LT(bytes.size(), 300 * (8 * (1 + 10 + 5) + 13) / 8U); // sign, mantissa and a part of the exponent; index
   std::vector<std::uint32_t> same_indices(300);
   std::vector<eight> same(300);

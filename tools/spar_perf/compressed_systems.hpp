@@ -7,6 +7,7 @@
 #include "systems.hpp"
 
 #include <spar/collective/compressed/p2p_compressed.hpp>
+#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/flexreduce.hpp>
@@ -20,19 +21,24 @@
 
 namespace spar::perf {
 
+/// The selector of Ok-Topk, with the options of the user.
+template <class Registry>
+spar::selector::threshold_reuse selector_of_ok_topk(const Registry& all) {
+  const options& o = all.given();
+  return {.k = all.k(), .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
+}
+
 /// Adds the sparse system `its` with the stream codec `code`.
 template <class Registry, class Codec>
 void register_coded(Registry& all, const std::string& name, const compressed_name& its, const Codec& code) {
   using spar::compose;
-  const options& o = all.given();
   const std::uint64_t k = all.k();
-  const spar::selector::threshold_reuse select{
-      .k = k, .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
-  const spar::balanced_owners owners{.tau = o.tau};
   const bool feedback = its.algorithm == "gtopk" || its.algorithm == "ok_topk";
   if (its.algorithm == "gtopk")
     all.add_feedback(name, compose(spar::selector::exact_topk{.k = k}, code, spar::tree_of_topk{}));
-  if (its.algorithm == "ok_topk") all.add_feedback(name, compose(select, code, owners));
+  if (its.algorithm == "ok_topk")
+    all.add_feedback(name,
+                     compose(selector_of_ok_topk(all), code, spar::balanced_owners{.tau = all.given().tau}));
   if (its.algorithm == "sparcml") all.add_streams(name, compose(code, spar::cheapest{}));
   if (its.algorithm == "ssar_split") all.add_streams(name, compose(code, spar::ssar_split{}));
   if (its.algorithm == "rec_doubling") all.add_streams(name, compose(code, spar::recursive_doubling{}));
@@ -42,6 +48,13 @@ void register_coded(Registry& all, const std::string& name, const compressed_nam
   if constexpr (!Codec::exact) {
     if (!feedback) all.is_lossy(std::pow(1 + 0x1p-8, encodings) - 1, true);
   }
+}
+
+/// Adds Ok-Topk that sends only what can win.
+template <class Registry>
+void register_pruned(Registry& all, const std::string& name) {
+  const spar::pruned_owners owners{.tau = all.given().tau};
+  all.add_feedback(name, spar::compose(selector_of_ok_topk(all), spar::storage::coded{}, owners));
 }
 
 /// Adds the compressed systems that `--systems` names, also inside partial systems. Throws `missing` for types for
@@ -57,7 +70,9 @@ void register_compressed(Registry& all) {
     if (!its) continue;
     if constexpr (has_partial<T, typename Registry::index_type>) {
       if (its->codes_streams()) {
-        if (its->codec != "coded:bf16")
+        if (its->prunes())
+          register_pruned(all, name);
+        else if (its->codec != "coded:bf16")
           register_coded(all, name, *its, spar::storage::coded{.fast = its->codec == "coded:fast"});
         else
 #ifdef SPAR_PERF_FEW_TYPES

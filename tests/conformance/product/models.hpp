@@ -3,6 +3,7 @@
 // table in docs/guide/composing.md is made of them.
 #pragma once
 
+#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/tree.hpp>
 #ifdef SPAR_HAS_ZFP
@@ -68,6 +69,7 @@ inline constexpr auto product_schedules = std::tuple{
     named_model("gather_and_merge", spar::gather_and_merge{}),
     named_model("tree_of_topk", spar::tree_of_topk{}),
     named_model("balanced_owners", spar::balanced_owners{}),
+    named_model("pruned_owners", spar::pruned_owners{}),
     named_model("quantile_owners", spar::quantile_owners{}),
     named_model("chains", spar::chains{}),
 };
@@ -75,6 +77,7 @@ inline constexpr auto product_schedules = std::tuple{
 /// Whether the sum holds only the k largest entries of what the ranks contributed.
 template <class Schedule>
 inline constexpr bool keeps_k =
-    std::is_same_v<Schedule, spar::tree_of_topk> || std::is_same_v<Schedule, spar::balanced_owners>;
+    std::is_same_v<Schedule, spar::tree_of_topk> || std::is_same_v<Schedule, spar::balanced_owners> ||
+    std::is_same_v<Schedule, spar::pruned_owners>;
 
 } // namespace spar_test

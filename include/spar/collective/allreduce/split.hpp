@@ -21,6 +21,9 @@
 
 namespace spar {
 
+/// A split phase merges the slices of so many consecutive ranks, and then the sums of these buckets of ranks.
+inline constexpr std::size_t split_bucket = 16;
+
 /// How many entries this rank may send to each owner in a split phase, and what the split phase has counted.
 struct split_quotas {
   std::span<const std::uint64_t> quotas{}; ///< the largest slice for each owner; if empty, slices may have any length
@@ -29,6 +32,21 @@ struct split_quotas {
   std::uint64_t received = 0;              ///< result: the number of all ranks' entries in this rank's block
   bool exceeded = false; ///< result: whether this rank has exceeded a quota in this split phase or before
   bool withheld = false; ///< result: whether a rank has sent flags; if so, no rank gets sums
+
+  /// Counts the `slices` of this rank for `ranks` owners, and returns whether this rank withholds them.
+  template <class Slices>
+  bool count(const Slices& slices, std::size_t ranks) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      sent[r] = slices[static_cast<rank_t>(r)].count();
+      exceeded = exceeded || (!quotas.empty() && sent[r] > quotas[r]);
+    }
+    return withheld = enforced && exceeded;
+  }
+  /// Notes that `in` has arrived. Returns whether the slices are void because a rank has sent flags.
+  bool note(const message_buffer& in) {
+    withheld = withheld || (enforced && is_flag(in));
+    return withheld;
+  }
 
   /// The message of a rank that sends no slices.
   static payload flag() noexcept { return {wire_format::parts, 0, {}}; }
@@ -57,7 +75,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
                                           T* dense, Storage store = {}, residual_view<T> residual = {},
                                           split_quotas* within = nullptr) {
   using codec = storage::slices_type<Storage>;
-  constexpr std::size_t bucket = 16;
+  constexpr std::size_t bucket = split_bucket;
   pool& memory = net.memory();
   sparse_stream<T, Index> sparse_copy;
   if (dense == nullptr && mine.is_dense()) {
@@ -92,14 +110,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   fixed_vector<sparse_stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
 
-  if (within != nullptr) {
-    for (std::size_t r = 0; r < ranks; ++r) {
-      within->sent[r] = slice[static_cast<rank_t>(r)].count();
-      within->exceeded = within->exceeded || (!within->quotas.empty() && within->sent[r] > within->quotas[r]);
-    }
-    within->withheld = within->enforced && within->exceeded;
-  }
-  const bool withholds = within != nullptr && within->withheld;
+  const bool withholds = within != nullptr && within->count(slice, ranks);
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
   // Every rank sends to its peers in a different order, so that no rank gets the messages of all others at once.
   for (rank_t i = 1; i < p; ++i) {
@@ -116,8 +127,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   for (std::size_t i = 0; i + 1 < ranks; ++i) {
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
-    if (within != nullptr && within->enforced && split_quotas::is_flag(arrived[i])) within->withheld = true;
-    if (within != nullptr && within->withheld) continue; // all slices are void
+    if (within != nullptr && within->note(arrived[i])) continue; // all slices are void
     const auto part = co_await arrived[i].view(net, slices, block);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
       raise<corrupt_message>(

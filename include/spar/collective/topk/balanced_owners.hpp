@@ -125,9 +125,11 @@ struct balanced_owners {
     buffer<std::uint64_t> riders(net.memory(), has_quotas<Topology, Storage> ? ranks : 0);
     sparse_stream<T, Index> reduced;
     if constexpr (has_quotas<Topology, Storage>) {
-      reduced = co_await reduce_within_quotas(net, parts->over, mine.view(), owners, now.boundaries, anew, most,
-                                              now.counts, last, op, parts->store, errors,
-                                              riders.span()[static_cast<std::size_t>(net.rank())]);
+      const auto reduce = [&](split_quotas& within) {
+        return reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors, &within);
+      };
+      reduced = co_await reduce_within_quotas(net, mine.view(), owners, now.boundaries, anew, most, now.counts, last,
+                                              riders.span()[static_cast<std::size_t>(net.rank())], reduce);
     } else {
       last = {{.counted_first = true}};
       last.boundary_rounds =
@@ -137,8 +139,9 @@ struct balanced_owners {
     if (reduced.is_dense()) reduced = co_await local::to_sparse(net, reduced.view(), op);
     // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
     buffer<std::uint64_t> shares(net.memory(), ranks + 1);
-    last.threshold_rounds = co_await keep_global_topk(net, reduced, bounds, now.calls % period_of(parts->select) == 0,
-                                                      now.global_threshold, shares.span(), riders.span());
+    last.threshold_rounds =
+        co_await keep_global_topk(net, reduced, bounds, now.calls % detail::period_of(parts->select) == 0,
+                                  now.global_threshold, shares.span(), riders.span());
     if constexpr (has_quotas<Topology, Storage>) keep_counts(riders.span(), now.counts);
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, parts->store, residual);
@@ -160,15 +163,6 @@ struct balanced_owners {
     std::size_t count = 0; // the indices ascend, so no value is overwritten before it is read
     for (const Index i : indices) lost[count++] = lost[i];
     residual.add(coo_span<T, Index>{indices, lost.first(count)});
-  }
-  /// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`,
-  /// because such a selector also computes its own threshold in every call.
-  template <class Selector>
-  static std::uint64_t period_of(const Selector& select) {
-    if constexpr (requires { select.period; })
-      return select.period;
-    else
-      return 1;
   }
 };
 

@@ -5,7 +5,6 @@
 
 #include <spar/collective/allreduce/split.hpp>
 #include <spar/collective/topk/balanced_ownership.hpp>
-#include <spar/collective/topk/flat_exchange.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
@@ -66,24 +65,23 @@ std::uint64_t to_rider(std::uint64_t received, bool exceeded) noexcept {
 
 } // namespace detail
 
-/// Sends each owner its slice of `mine`, and returns the sums at the indices that this rank owns. If possible, the
-/// ranks send their entries at once, each within its quotas, which add up to at most most_within_quotas(most, P)
-/// entries for an owner. A rank that would exceed a quota sends only flags; all ranks then add up the entries of each
-/// block, balance the blocks if one has more than `most` entries, and send their entries again. The ranks count first,
-/// and send once, if `anew` is true, if the last call has left no quotas, or if a rank would have exceeded its quotas
-/// in the last call.
+/// Sends each owner its slice of `mine`, and returns the sums at the indices that this rank owns: `reduce(within)` is
+/// the exchange that counts entries, and enforces quotas, as split_phase does. If possible, the ranks send their
+/// entries at once, each within its quotas, which add up to at most most_within_quotas(most, P) entries for an owner. A
+/// rank that would exceed a quota sends only flags; all ranks then add up the entries of each block, balance the blocks
+/// if one has more than `most` entries, and send their entries again. The ranks count first, and send once, if `anew`
+/// is true, if the last call has left no quotas, or if a rank would have exceeded its quotas in the last call.
 ///
 /// Changes the `bounds` like balance_ownership. Sets `rider` to a number that all ranks must pass to keep_counts at the
 /// end of the call. The arguments `anew`, `most`, `bounds` and the shared part of `counts` are equal on all ranks.
 ///
-/// A rank sends P - 1 messages; in a call that counts first, also those of balance_ownership; in a call in which a rank
-/// exceeds a quota, both, and P - 1 messages more.
-template <transport Net, straight_topology Topology, element T, index_type Index, class Ownership, reduction<T> Op,
-          class Storage>
-task<sparse_stream<T, Index>> reduce_within_quotas(channel<Net> net, const Topology& over, stream_view<T, Index> mine,
-                                                   Ownership target, std::span<std::uint64_t> bounds, bool anew,
-                                                   std::uint64_t most, block_counts& counts, block_report& did, Op op,
-                                                   Storage store, residual_view<T> residual, std::uint64_t& rider) {
+/// A rank sends the messages of `reduce`; in a call that counts first, also those of balance_ownership; in a call in
+/// which a rank exceeds a quota, both, and P - 1 flags or slices more.
+template <transport Net, element T, index_type Index, class Ownership, class Reduce>
+task<sparse_stream<T, Index>> reduce_within_quotas(channel<Net> net, stream_view<T, Index> mine, Ownership target,
+                                                   std::span<std::uint64_t> bounds, bool anew, std::uint64_t most,
+                                                   block_counts& counts, block_report& did, std::uint64_t& rider,
+                                                   const Reduce& reduce) {
   const auto ranks = static_cast<std::size_t>(net.size());
   buffer<std::uint64_t> quotas(net.memory(), ranks);
   const bool known = detail::set_quotas(counts, detail::most_within_quotas(most, ranks), quotas.span());
@@ -94,12 +92,12 @@ task<sparse_stream<T, Index>> reduce_within_quotas(channel<Net> net, const Topol
   within.enforced = !did.counted_first;
   if (did.counted_first)
     did.boundary_rounds = co_await balance_ownership(net, mine.indices(), target, bounds, anew, most);
-  sparse_stream<T, Index> reduced = co_await reduce_to_owners(net, over, mine, bounds, op, store, residual, &within);
+  sparse_stream<T, Index> reduced = co_await reduce(within);
   if (within.withheld) {
     did.repeated = true;
     within.enforced = false;
     did.boundary_rounds = co_await balance_ownership(net, mine.indices(), target, bounds, false, most);
-    reduced = co_await reduce_to_owners(net, over, mine, bounds, op, store, residual, &within);
+    reduced = co_await reduce(within);
   }
   rider = detail::to_rider<Index>(within.received, within.exceeded);
   co_return reduced;

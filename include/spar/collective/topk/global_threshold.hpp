@@ -98,6 +98,14 @@ class threshold_search {
       return local::ready<std::span<std::uint64_t>>(add_up(reached));
     }
   }
+  /// Whether the counts, which the caller has summed over all ranks, do not decide how the search goes on, because they
+  /// lack values whose magnitude is below `from`. Counts that lack values are too small, but if k values reach a probe
+  /// from `from` on, then k values reach all probes below, and none of these is nearer to k.
+  [[nodiscard]] bool depends_on_values_below(key from) const noexcept {
+    bool decided = low_ >= from;
+    for (std::size_t i = 0; i < probes; ++i) decided = decided || (probes_[i] >= from && counts_[i] >= bounds_.k);
+    return !decided;
+  }
   /// Narrows the range of the search. Before this call, the caller must replace each counter from `count` with the sum
   /// of that counter over all ranks.
   void narrow() {
@@ -196,7 +204,25 @@ local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T,
     return keep_from(entries, threshold, ties), local::ready<>();
 }
 
+/// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`, because
+/// such a selector also computes its own threshold in every call.
+template <class Selector>
+std::uint64_t period_of(const Selector& select) {
+  if constexpr (requires { select.period; })
+    return select.period;
+  else
+    return 1;
+}
+
 } // namespace detail
+
+/// The sums that a block lacks: maybe those with a magnitude below `from`. `co_await add()` replaces the block by one
+/// that has all sums. By default, a block lacks none.
+template <class Add = local::ready<> (*)()>
+struct missing_sums {
+  std::uint64_t from = 0;
+  Add add{};
+};
 
 /// Removes from `mine`, the sums of this rank's block, every sum that is not among the largest sums of all ranks by
 /// magnitude. The number of sums that all ranks keep together is within `bounds`; if fewer than `bounds.least` sums are
@@ -210,14 +236,16 @@ local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T,
 /// or 4 (P - 1) words with 64-bit indices. A search adds rounds, and repeats these messages if the threshold changes.
 /// If `riders` is not empty, one number of each rank travels in the same messages, which then have half as many words
 /// again: riders[rank] is this rank's number, which must fit `Index`, and on return riders[r] is the number of rank r.
+/// `mine` may lack sums with small magnitudes, as `missing` says. These sums do not matter unless the search goes below
+/// the magnitude `missing.from`; then all ranks await `missing.add()` and repeat a round of the search.
 /// Each round is an allreduce by recursive doubling, with messages of 62 words. For values of 4 bytes, a search adds at
 /// most 8 rounds, and fewer if the threshold changes little or if `bounds` do not require exactly k sums. Returns the
 /// number of added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
 /// impossible.
-template <transport Net, element T, index_type Index>
+template <transport Net, element T, index_type Index, class Missing = missing_sums<>>
 task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
                                      bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares,
-                                     std::span<std::uint64_t> riders = {}) {
+                                     std::span<std::uint64_t> riders = {}, Missing missing = {}) {
   const auto ranks = static_cast<std::size_t>(net.size());
   auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
   // A block has at most as many entries as there are indices, so counters of the width of an index suffice.
@@ -259,9 +287,15 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
     for (; !search.done(); ++rounds) {
       const std::span<std::uint64_t> own = co_await search.count(net, mine.values());
       co_await allreduce(net.on_host().template with_element<std::uint64_t>(), own, sum{});
-      search.narrow();
+      if (search.depends_on_values_below(static_cast<kernel::magnitude<T>>(missing.from))) {
+        co_await missing.add();
+        missing.from = 0;
+      } else {
+        search.narrow();
+      }
     }
     if (threshold != search.threshold()) {
+      if (search.threshold() < missing.from) co_await missing.add(); // the only lower threshold, without a round
       last_threshold = threshold = search.threshold();
       set_own(co_await count_own());
       co_await allgather(counters, counts.span());

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An allgather of sums that tells each rank only what it does not know: not the indices of its own entries, and not the
+// sums to which no other rank has contributed.
+#pragma once
+
+#include <spar/collective/topk/pruned_exchange.hpp>
+#include <spar/collective/wire/mixed_message.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// Calls `f(l, r)` for each r whose right[r] is in `left`, at left[l], and `f(left.size(), r)` for every other r.
+template <index_type Index, class F>
+void for_each_match(std::span<const Index> left, std::span<const Index> right, F f) {
+  std::size_t l = 0;
+  for (std::size_t r = 0; r < right.size(); ++r) {
+    while (l < left.size() && left[l] < right[r]) ++l;
+    f(l < left.size() && left[l] == right[r] ? l : left.size(), r);
+  }
+}
+
+/// Tells one rank, whose entries are at the indices `its`, the sums `mine`, all in `block`; contributors[e] is the
+/// number of ranks that have contributed to sum e. The message has the sums at other indices as entries, the positions
+/// in `its` of the sums to which only this rank has contributed, the positions of its other sums, and the values of the
+/// latter.
+template <transport Net, class Codec, element T, index_type Index>
+payload encode_winners(channel<Net> net, const Codec& codec, const stream_view<T, Index>& mine, index_range block,
+                       std::span<const Index> its, std::span<const std::uint32_t> contributors, mixed_message& out) {
+  auto others = sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), mine.count());
+  auto shared = sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), mine.count());
+  buffer<Index> alone(net.memory(), mine.count());
+  std::size_t others_count = 0, shared_count = 0, alone_count = 0;
+  for_each_match(its, mine.indices(), [&](std::size_t at, std::size_t e) {
+    const bool is_its = at < its.size(), is_alone = is_its && contributors[e] == 1;
+    others.indices()[others_count] = mine.indices()[e];
+    shared.indices()[shared_count] = alone.data()[alone_count] = static_cast<Index>(at);
+    others.values()[others_count] = shared.values()[shared_count] = mine.values()[e];
+    others_count += static_cast<std::size_t>(!is_its);
+    shared_count += static_cast<std::size_t>(is_its && !is_alone);
+    alone_count += static_cast<std::size_t>(is_alone);
+  });
+  others.shrink(others_count);
+  shared.shrink(shared_count);
+  const std::size_t room = kernel::coded_indices_bound<Index>(alone_count) +
+                           kernel::coded_indices_bound<Index>(shared_count) +
+                           kernel::coded_values_bound<T>(shared_count);
+  out.begin(net, codec, others.view().entries(), block, room);
+  out.add_set(std::as_const(alone).span().first(alone_count), 0);
+  out.add_set(std::as_const(shared).indices(), 0);
+  out.add_values(std::as_const(shared).values());
+  return out.message();
+}
+
+/// Returns the `count` sums of `block` in the message of its owner; `mine` are the entries of this rank in the block
+/// whose values the owner knows.
+template <transport Net, class Codec, element T, index_type Index>
+sparse_stream<T, Index> decode_winners(channel<Net> net, const Codec& codec, const message_buffer& in,
+                                       index_range block, std::uint64_t count, const stream_view<T, Index>& mine) {
+  const auto empty = [&](std::size_t entries) {
+    return sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), entries);
+  };
+  mixed_reader read(in, 2, block);
+  auto others = empty(read.entries());
+  read.read_entries(net, codec, block, entry_room<T, Index>{others.indices(), others.values()});
+  auto alone = empty(read.read_number(mine.count()));
+  auto shared = empty(read.read_number(mine.count() - alone.count()));
+  if (others.count() + alone.count() + shared.count() != count)
+    raise<corrupt_message>(
+        {"an owner sent ", others.count() + alone.count() + shared.count(), " of the largest sums; expected ", count});
+  read.read_set({0, mine.count()}, alone.indices());
+  read.read_set({0, mine.count()}, shared.indices());
+  read.read_values(shared.values());
+  read.finish();
+  for (std::size_t e = 0; e < alone.count(); ++e) {
+    const std::size_t at = alone.indices()[e];
+    alone.indices()[e] = mine.indices()[at];
+    alone.values()[e] = mine.values()[at];
+  }
+  for (Index& at : shared.indices()) at = mine.indices()[at];
+  const auto own = united(alone.view(), shared.view(), net.memory());
+  return united(own.view(), others.view(), net.memory());
+}
+
+/// Returns the entries of `slice` for which `known` is 1.
+template <element T, index_type Index>
+sparse_stream<T, Index> known_entries(const stream_view<T, Index>& slice, const std::uint8_t* known, pool& memory) {
+  auto all = sparse_stream<T, Index>::sparse(memory, slice.dimension(), slice.count());
+  std::size_t kept = 0;
+  for (std::size_t e = 0; e < slice.count(); ++e) {
+    all.indices()[kept] = slice.indices()[e];
+    all.values()[kept] = slice.values()[e];
+    kept += known[e];
+  }
+  all.shrink(kept);
+  return all;
+}
+
+} // namespace detail
+
+/// Returns, on every rank, the sums of all owners. This rank owns the sums `mine`, in its block of `owner`, of its own
+/// entries `entries` and those of other ranks, as `known` says (see prune_and_reduce). The owner of block r has
+/// shares[r + 1] - shares[r] sums; all ranks pass the same P + 1 `shares`.
+///
+/// A rank sends P - 1 messages. In place of the indices at which the receiver has an entry with a known value, a
+/// message has the positions of these entries, and no values of sums to which only the receiver has contributed. Throws
+/// `corrupt_message` if a message is malformed.
+template <transport Net, element T, index_type Index, class Ownership, class Codec>
+task<sparse_stream<T, Index>>
+gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std::uint64_t> shares, Ownership owner,
+               stream_view<T, Index> entries, const exchanged_slices<T, Index>& known, Codec codec) {
+  const rank_t p = net.size();
+  const auto others = static_cast<std::size_t>(p - 1);
+  pool& memory = net.memory();
+  fixed_vector<mixed_message> out(memory, others);
+  fixed_vector<decltype(net.send(0, payload{}))> sending(memory, others);
+  fixed_vector<message_buffer> arrived(memory, others);
+  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, others);
+  for (rank_t i = 1; i < p; ++i)
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
+
+  buffer<std::uint32_t> contributors(memory, mine.count());
+  std::fill_n(contributors.data(), contributors.size(), 0U);
+  for (const auto& part : known.parts) {
+    detail::for_each_match(part.indices(), mine.indices(), [&](std::size_t at, std::size_t e) {
+      contributors.data()[e] += at < part.count() ? 1U : 0U;
+    });
+  }
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + i) % p;
+    const auto& its = known.parts[static_cast<std::size_t>(peer)];
+    sending.push_back(net.send(peer, detail::encode_winners(net, codec, mine, owner[net.rank()], its.indices(),
+                                                            std::as_const(contributors).span(), out.emplace_back())));
+  }
+  auto all = sparse_stream<T, Index>::sparse(memory, mine.dimension(), shares.back());
+  all.write(shares[static_cast<std::size_t>(net.rank())], mine);
+  const local::slices<Net, T, Index, Ownership> slice(entries, owner);
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + p - i) % p;
+    const auto at = static_cast<std::size_t>(i - 1), block = static_cast<std::size_t>(peer);
+    const auto its = slice[peer];
+    const auto known_to_peer =
+        detail::known_entries(its, known.is_known.data() + (its.indices().data() - entries.indices().data()), memory);
+    co_await receiving[at];
+    const auto sums = detail::decode_winners(net, codec, arrived[at], owner[peer], shares[block + 1] - shares[block],
+                                             known_to_peer.view());
+    arrived[at].release();
+    all.write(shares[block], sums.view());
+  }
+  net.compute(all.count());
+  for (auto& s : sending) co_await s;
+  co_return all;
+}
+
+} // namespace spar

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A split phase in which ranks send all their indices, but only the values that are large. The owners then ask for the
+// values that they need to know all large sums.
+#pragma once
+
+#include <spar/collective/allreduce/split.hpp>
+#include <spar/collective/topk/sum_bounds.hpp>
+#include <spar/collective/wire/mixed_message.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/magnitude.hpp>
+#include <spar/storage/kernel/merge.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// What the ranks know of each other's entries after a split phase with `prune_and_reduce`. An entry is *small* if its
+/// magnitude is below `floor`. An owner knows the values of all entries that are not small, and of the small entries
+/// that it has asked for; these entries are *known*.
+template <element T, index_type Index>
+struct exchanged_slices {
+  /// The entries of each rank in this rank's block. Those that are not known have been removed, except from the entries
+  /// of this rank.
+  fixed_vector<sparse_stream<T, Index>> parts;
+  /// For each entry of this rank, whether its owner knows the value: 1, or else 0.
+  buffer<std::uint8_t> is_known;
+  kernel::magnitude<T> floor; ///< 0: no entry is small
+  std::uint64_t asked = 0;    ///< the number of values that this rank, as an owner, has asked for
+
+  /// For `ranks` ranks and `entries` entries of this rank.
+  exchanged_slices(pool& memory, std::size_t ranks, std::size_t entries, kernel::magnitude<T> least)
+      : parts(memory, ranks), is_known(memory, entries), floor(least) {}
+  [[nodiscard]] bool is_small(T value) const noexcept { return kernel::magnitude_of(value) < floor; }
+};
+
+namespace detail {
+
+template <element T>
+bool is_negative(T value) noexcept {
+  return std::bit_cast<kernel::detail::bits_of<T>>(value) >> kernel::detail::top_bit<T> != 0;
+}
+
+/// The message of a slice: the entries that are not small, the indices of the positive and of the negative small ones,
+/// and the least magnitude of a small one.
+template <transport Net, class Codec, element T, index_type Index>
+payload encode_slice(channel<Net> net, const Codec& codec, const stream_view<T, Index>& slice, index_range block,
+                     kernel::magnitude<T> floor, mixed_message& out) {
+  if (floor == 0) {
+    out.begin(net, codec, slice.entries(), block, 0);
+    return out.message();
+  }
+  auto large = sparse_stream<T, Index>::sparse(net.memory(), slice.dimension(), slice.count());
+  buffer<Index> small[2] = {{net.memory(), slice.count()}, {net.memory(), slice.count()}}; // positive, negative
+  std::size_t larges = 0, smalls[2] = {0, 0};
+  kernel::magnitude<T> least = floor;
+  slice.for_each([&](Index i, T value) {
+    const auto m = kernel::magnitude_of(value);
+    large.indices()[larges] = i;
+    large.values()[larges] = value;
+    larges += static_cast<std::size_t>(m >= floor);
+    for (const bool negative : {false, true}) {
+      small[negative].data()[smalls[negative]] = i;
+      smalls[negative] += static_cast<std::size_t>(m < floor && is_negative(value) == negative);
+    }
+    least = std::min(least, m);
+  });
+  large.shrink(larges);
+  const std::size_t room =
+      kernel::coded_indices_bound<Index>(smalls[0]) + kernel::coded_indices_bound<Index>(smalls[1]);
+  out.begin(net, codec, large.view().entries(), block, room);
+  for (const bool negative : {false, true})
+    out.add_set(std::as_const(small[negative]).span().first(smalls[negative]), block.begin);
+  out.add(least);
+  return out.message();
+}
+
+/// Returns the entries of `left` and `right`. Throws `corrupt_message` if both have an entry at an index.
+template <element T, index_type Index>
+sparse_stream<T, Index> united(const stream_view<T, Index>& left, const stream_view<T, Index>& right, pool& memory) {
+  auto all = sparse_stream<T, Index>::sparse(memory, left.dimension(), left.count() + right.count());
+  const std::size_t count =
+      kernel::merge(left.entries(), right.entries(), all.indices().data(), all.values().data(), sum{});
+  if (count != all.count())
+    raise<corrupt_message>({"of ", all.count(), " indices in the sets of a message, only ", count, " are different"});
+  return all;
+}
+
+/// Returns the entries in the message of a slice, the small ones with the largest magnitude below `floor`, and sets
+/// `least` to the least magnitude that these may have.
+template <transport Net, class Codec, element T, index_type Index>
+sparse_stream<T, Index> decode_slice(channel<Net> net, const Codec& codec, const message_buffer& in, std::uint64_t n,
+                                     index_range block, kernel::magnitude<T> floor, kernel::magnitude<T>& least) {
+  const auto empty = [&](std::size_t count) { return sparse_stream<T, Index>::sparse(net.memory(), n, count); };
+  mixed_reader read(in, floor == 0 ? 0 : 3, block);
+  auto all = empty(read.entries());
+  read.read_entries(net, codec, block, entry_room<T, Index>{all.indices(), all.values()});
+  if constexpr (is_floating<T>) {
+    for (const T value : std::as_const(all).values()) {
+      if (kernel::magnitude_of(value) < floor)
+        raise<corrupt_message>({"an entry with magnitude ", kernel::magnitude_of(value),
+                                " arrived with its value; expected at least magnitude ", floor});
+    }
+    const auto most = static_cast<kernel::magnitude<T>>(floor - 1);
+    for (const bool negative : {false, true}) {
+      if (floor == 0) break;
+      auto small = empty(read.read_number(block.size() - all.count()));
+      read.read_set(block, small.indices());
+      std::fill_n(small.values().data(), small.count(), with_magnitude<T>(most, negative));
+      all = united(all.view(), small.view(), net.memory());
+    }
+    if (floor != 0) least = static_cast<kernel::magnitude<T>>(read.read_number(floor));
+  }
+  read.finish();
+  return all;
+}
+
+/// Sends each owner the slice of `mine` in its block, without the values of small entries, and receives the slices of
+/// all ranks in this rank's block. Sets least[r] to the least magnitude of the small entries of rank r.
+template <transport Net, element T, index_type Index, class Ownership, class Codec>
+task<void> exchange_slices(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Codec codec,
+                           exchanged_slices<T, Index>& known, std::span<kernel::magnitude<T>> least,
+                           split_quotas* within) {
+  const rank_t p = net.size();
+  const auto ranks = static_cast<std::size_t>(p);
+  const index_range block = owner[net.rank()];
+  const local::slices<Net, T, Index, Ownership> slice(mine, owner);
+  fixed_vector<mixed_message> out(net.memory(), ranks - 1);
+  fixed_vector<decltype(net.send(0, payload{}))> sending(net.memory(), ranks - 1);
+  fixed_vector<message_buffer> arrived(net.memory(), ranks - 1);
+  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), ranks - 1);
+  for (rank_t i = 1; i < p; ++i)
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.memory())));
+  const bool withholds = within != nullptr && within->count(slice, ranks);
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + i) % p;
+    const payload message = withholds
+                                ? split_quotas::flag()
+                                : encode_slice(net, codec, slice[peer], owner[peer], known.floor, out.emplace_back());
+    sending.push_back(net.send(peer, message));
+  }
+  known.parts.clear();
+  for (rank_t r = 0; r < p; ++r) known.parts.emplace_back();
+  const auto rank = static_cast<std::size_t>(net.rank());
+  known.parts[rank] = sparse_stream<T, Index>::copy(net.memory(), slice[net.rank()]);
+  for (std::size_t e = 0; e < known.is_known.size(); ++e)
+    known.is_known.data()[e] = known.is_small(mine.values()[e]) ? 0 : 1;
+  for (rank_t i = 1; i < p; ++i) {
+    const auto at = static_cast<std::size_t>(i - 1), source = static_cast<std::size_t>((net.rank() + p - i) % p);
+    co_await receiving[at];
+    if (within == nullptr || !within->note(arrived[at]))
+      known.parts[source] = decode_slice<Net, Codec, T, Index>(net, codec, arrived[at], mine.dimension(), block,
+                                                               known.floor, least[source]);
+    arrived[at].release();
+  }
+  if (within != nullptr) {
+    within->received = 0;
+    for (const auto& part : known.parts) within->received += part.count();
+  }
+  for (auto& s : sending) co_await s;
+}
+
+/// Returns bounds of the sums at all indices at which a sum may reach the magnitude `known.floor`.
+template <transport Net, element T, index_type Index, class Op>
+sparse_stream<interval<T>, Index> sums_that_can_win(channel<Net> net, const exchanged_slices<T, Index>& known,
+                                                    std::span<const kernel::magnitude<T>> least, index_range block,
+                                                    Op op) {
+  const std::size_t ranks = known.parts.size();
+  const std::uint64_t n = known.parts[0].dimension();
+  std::size_t entries = 0;
+  for (const auto& part : known.parts) entries += part.count();
+  buffer<interval<T>> intervals(net.memory(), entries);
+  buffer<stream_view<interval<T>, Index>> views(net.memory(), ranks);
+  interval<T>* to = intervals.data();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const bool own = r == static_cast<std::size_t>(net.rank());
+    interval<T>* const first = to;
+    for (const T value : known.parts[r].values()) {
+      const auto most = static_cast<kernel::magnitude<T>>(known.floor - 1);
+      *to++ = own || !known.is_small(value) ? interval<T>{value, value}
+                                            : interval_of<T>(is_negative(value), least[r], most);
+    }
+    views.data()[r] = stream_view<interval<T>, Index>::sparse(n, known.parts[r].indices(), {first, to});
+  }
+  auto sums = sum_of_slices(std::span<const stream_view<interval<T>, Index>>(views.span()), n, block,
+                            sum_of_intervals<Op>{op}, net.memory());
+  net.compute(entries);
+  keep_reaching(sums, known.floor);
+  return sums;
+}
+
+/// Calls `f(e)` for each position e of a small entry of `part` whose index is in `listed`, in ascending order, and with
+/// the number of small entries of `part` before e.
+template <element T, index_type Index, class F>
+void for_small_at(const exchanged_slices<T, Index>& known, const stream_view<T, Index>& part,
+                  std::span<const Index> listed, F f) {
+  std::size_t small = 0, l = 0;
+  for (std::size_t e = 0; e < part.count(); ++e) {
+    if (!known.is_small(part.values()[e])) continue;
+    while (l < listed.size() && listed[l] < part.indices()[e]) ++l;
+    if (l < listed.size() && listed[l] == part.indices()[e]) f(e, small);
+    ++small;
+  }
+}
+
+/// Asks all ranks for the values of their small entries at the indices `listed`, and answers the owners of this rank's
+/// entries. Then removes the small entries that are not listed from the parts of other ranks. A request is the set of
+/// the positions of the entries among all small entries of the slice; an answer has their magnitudes.
+template <transport Net, element T, index_type Index, class Ownership>
+task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership owner, std::span<const Index> listed,
+                        exchanged_slices<T, Index>& known, std::span<const kernel::magnitude<T>> least) {
+  using number = kernel::detail::number_of<T>;
+  const rank_t p = net.size();
+  const auto others = static_cast<std::size_t>(p - 1);
+  pool& memory = net.memory();
+  const local::slices<Net, T, Index, Ownership> slice(mine, owner);
+  fixed_vector<mixed_message> out(memory, 2 * others);
+  fixed_vector<decltype(net.send(0, payload{}))> sending(memory, 2 * others);
+  fixed_vector<message_buffer> requests(memory, others), answers(memory, others);
+  fixed_vector<decltype(net.receive(0, requests[0]))> receiving(memory, 2 * others);
+  fixed_vector<buffer<Index>> asked(memory, others); // of each rank: the positions in its part
+  buffer<std::size_t> counts(memory, others);
+
+  for (rank_t i = 1; i < p; ++i)
+    receiving.emplace_back(net.receive((net.rank() + p - i) % p, requests.emplace_back(memory)));
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + i) % p;
+    const auto part = std::as_const(known.parts[static_cast<std::size_t>(peer)]).view();
+    Index* const at = asked.emplace_back(memory, part.count()).data();
+    buffer<Index> places(memory, part.count());
+    std::size_t count = 0;
+    for_small_at(known, part, listed, [&](std::size_t e, std::size_t small) {
+      at[count] = static_cast<Index>(e);
+      places.data()[count++] = static_cast<Index>(small);
+    });
+    counts.data()[i - 1] = count;
+    known.asked += count;
+    mixed_message& request = out.emplace_back();
+    request.begin(net, kernel::coded_indices_bound<Index>(count));
+    request.add_set(std::as_const(places).span().first(count), 0);
+    sending.push_back(net.send(peer, request.message()));
+    receiving.emplace_back(net.receive(peer, answers.emplace_back(memory)));
+  }
+  for (rank_t i = 1; i < p; ++i) {
+    const rank_t peer = (net.rank() + p - i) % p;
+    const auto its = slice[peer];
+    const auto first = static_cast<std::size_t>(its.indices().data() - mine.indices().data());
+    std::uint64_t smalls = 0;
+    for (const T value : its.values()) smalls += known.is_small(value) ? 1U : 0U;
+    const auto at = static_cast<std::size_t>(i - 1);
+    co_await receiving[at];
+    mixed_reader read(requests[at], 1, {});
+    buffer<Index> places(memory, read.read_number(smalls));
+    read.read_set({0, smalls}, places.span());
+    read.finish();
+    requests[at].release();
+    buffer<number> magnitudes(memory, places.size());
+    std::size_t small = 0, next = 0;
+    for (std::size_t e = 0; e < its.count() && next < places.size(); ++e) {
+      if (!known.is_small(its.values()[e])) continue;
+      if (places.data()[next] == small++) {
+        magnitudes.data()[next++] = kernel::magnitude_of(its.values()[e]);
+        known.is_known.data()[first + e] = 1;
+      }
+    }
+    mixed_message& answer = out.emplace_back();
+    answer.begin(net, kernel::coded_values_bound<number>(magnitudes.size()));
+    answer.add_values(std::as_const(magnitudes).span());
+    sending.push_back(net.send(peer, answer.message()));
+  }
+  for (rank_t i = 1; i < p; ++i) {
+    const auto at = static_cast<std::size_t>(i - 1), peer = static_cast<std::size_t>((net.rank() + i) % p);
+    co_await receiving[others + at];
+    const std::size_t count = std::as_const(counts).data()[at];
+    buffer<number> magnitudes(memory, count);
+    mixed_reader read(answers[at], 0, {});
+    read.read_values(magnitudes.span());
+    read.finish();
+    answers[at].release();
+    sparse_stream<T, Index>& part = known.parts[peer];
+    std::size_t kept = 0, next = 0;
+    for (std::size_t e = 0; e < part.count(); ++e) {
+      T value = part.values()[e];
+      bool keeps = !known.is_small(value);
+      if (next < count && asked[at].data()[next] == e) {
+        const number m = magnitudes.data()[next++];
+        if (m < least[peer] || m >= known.floor)
+          raise<corrupt_message>({"the magnitude ", m, " arrived in an answer; expected at least ", least[peer],
+                                  " and less than ", known.floor});
+        value = with_magnitude<T>(static_cast<kernel::magnitude<T>>(m), is_negative(value));
+        keeps = true;
+      }
+      part.indices()[kept] = part.indices()[e];
+      part.values()[kept] = value;
+      kept += static_cast<std::size_t>(keeps);
+    }
+    part.shrink(kept);
+  }
+  for (auto& s : sending) co_await s;
+}
+
+/// Keeps only the entries whose indices are `listed`, which must all be indices of `entries`.
+template <element T, index_type Index>
+void keep_listed(sparse_stream<T, Index>& entries, std::span<const Index> listed) {
+  std::size_t kept = 0;
+  for (std::size_t e = 0; e < entries.count() && kept < listed.size(); ++e) {
+    entries.indices()[kept] = entries.indices()[e];
+    entries.values()[kept] = entries.values()[e];
+    kept += static_cast<std::size_t>(entries.indices()[e] == listed[kept]);
+  }
+  entries.shrink(kept);
+}
+
+} // namespace detail
+
+/// Sends each owner the indices of the slice of `mine` in the owner's block, and the values that are not small. Returns
+/// all sums of this rank's block whose magnitude reaches `known.floor`, and maybe others, with the bits that
+/// split_phase gives them. If `known.floor` is 0, returns all sums; it must be 0 unless `detail::is_monotone<T, Op>`.
+///
+/// An owner first computes bounds of all sums (see detail::is_monotone) and then asks for the values that the sums that
+/// may reach the floor need. A rank sends P - 1 slices and, if `known.floor` is not 0, P - 1 requests and P - 1
+/// answers. With `within`, counts entries and may enforce quotas (see split_phase). Throws `corrupt_message` if a
+/// message is malformed, or asks for values that it cannot ask for.
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Codec>
+task<sparse_stream<T, Index>> prune_and_reduce(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
+                                               Codec codec, exchanged_slices<T, Index>& known,
+                                               split_quotas* within = nullptr) {
+  const auto ranks = static_cast<std::size_t>(net.size());
+  const index_range block = owner[net.rank()];
+  buffer<kernel::magnitude<T>> least(net.memory(), ranks);
+  co_await detail::exchange_slices(net, mine, owner, codec, known, least.span(), within);
+  if (within != nullptr && within->withheld) co_return sparse_stream<T, Index>();
+  sparse_stream<interval<T>, Index> winners;
+  if constexpr (detail::is_monotone<T, Op>) {
+    const std::span<const kernel::magnitude<T>> bounds(least.span());
+    if (known.floor > 0) {
+      winners = detail::sums_that_can_win(net, known, bounds, block, op);
+      co_await detail::fetch_values(net, mine, owner, std::as_const(winners).indices(), known, bounds);
+    }
+  }
+  buffer<stream_view<T, Index>> views(net.memory(), ranks);
+  std::size_t entries = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    views.data()[r] = std::as_const(known.parts[r]).view();
+    entries += known.parts[r].count();
+  }
+  auto sums = detail::sum_of_slices(std::span<const stream_view<T, Index>>(views.span()), mine.dimension(), block, op,
+                                    net.memory());
+  net.compute(entries);
+  if (known.floor > 0) detail::keep_listed(sums, std::as_const(winners).indices());
+  co_return sums;
+}
+
+} // namespace spar

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The schedule of Ok-Topk (algorithm 1), in which ranks send only the values of entries that can be in the result.
+#pragma once
+
+#include <spar/collective/selected_sum.hpp>
+#include <spar/collective/topk/balanced_owners.hpp>
+#include <spar/collective/topk/gather_winners.hpp>
+#include <spar/collective/topk/pruned_exchange.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+/// `balanced_owners` for slow networks: sums, residuals and thresholds have the same bits, but ranks send fewer bytes
+/// in more messages.
+///
+/// Only sums that reach the threshold of the last call are in the result, unless the call finds a lower threshold. So
+/// ranks send all their indices, but only the values whose magnitude reaches this threshold. From these values, and
+/// from bounds of the others, each owner computes at which indices a sum can reach the threshold, and asks for the
+/// values that are missing there. At the end, an owner tells each rank which of that rank's entries won, and sends no
+/// sums to which only that rank contributed.
+///
+/// In a call that finds a lower threshold, the ranks send their entries again, with all values. In the first call,
+/// which has no threshold, ranks send all values at once. They also do so in every call on integers, whose sums wrap
+/// around and so have no bounds, and with any operation other than `sum` and `average`.
+///
+/// Entries travel in the code of the storage, which must keep all bits; index sets and values without indices always
+/// travel in code. A rank sends 4 (P - 1) + ceil(log2 P) messages, without those of searches and of counting entries
+/// (see balanced_owners). The bounds of `balanced_owners` on entries hold, except that a call that sends its entries
+/// again sends twice as many.
+struct pruned_owners {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "pruned_owners";
+
+  std::uint64_t tau = 64; ///< the owners' boundaries are computed again every `tau` calls; at least 1
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    if constexpr (!selector_with_bounds<Selector>)
+      return needs_k();
+    else if constexpr (!straight_topology<Topology>)
+      return because<
+          "owners ask the ranks that have contributed for values, which needs a topology without a plan: use "
+          "flat, or the schedule balanced_owners">();
+    else if constexpr (!storage::streams_type<Storage>::exact)
+      return because<"this schedule bounds sums by values that no storage has rounded: use a storage that keeps all "
+                     "bits, or the schedule balanced_owners">();
+    else
+      return detail::accepts_entries_alone<Storage>();
+  }
+
+  /// The state that a call leaves for the next call.
+  using state = balanced_owners::state;
+  /// The statistics of the last call. `evened_out` is always false.
+  struct report : balanced_owners::report {
+    std::uint64_t asked = 0; ///< the number of values that this rank, as an owner, has asked for
+    bool sent_again =
+        false; ///< whether the threshold fell, so that the ranks sent their entries again, with all values
+  };
+
+  void validate(std::uint64_t) const {
+    if (tau == 0) raise<invalid_argument>({"tau of pruned_owners is 0 calls; expected at least 1"});
+  }
+  template <class F>
+  void options(F&& f) const {
+    f("tau", tau);
+  }
+
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. The composition calls this function,
+  /// with its options `parts`, its state `state_now` and its report `report_now`; what a rank contributed to dropped
+  /// sums goes into `residual`.
+  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
+                                               typename Composition::state* state_now,
+                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op) const& {
+    net = net.in_order(parts->over.order());
+    const auto ranks = static_cast<std::size_t>(net.size());
+    const selector::topk_bounds bounds = parts->select.bounds(mine.dimension());
+    const auto codec = storage::streams_of(parts->store);
+    state& now = state_now->by;
+    report& last = report_now->by;
+    last = {};
+
+    const auto owners = parts->over.owners(mine.dimension(), net.size());
+    now.boundaries.resize(ranks + 1);
+    const bounded_ownership owner{now.boundaries};
+    exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), floor_of<T, Op>(now.global_threshold));
+    const auto reduce = [&](split_quotas& within) {
+      return prune_and_reduce(net, mine.view(), owner, op, codec, known, &within);
+    };
+    buffer<std::uint64_t> riders(net.memory(), ranks);
+    sparse_stream<T, Index> reduced = co_await reduce_within_quotas(
+        net, mine.view(), owners, now.boundaries, now.calls % tau == 0, bounds.most + ranks, now.counts, last,
+        riders.span()[static_cast<std::size_t>(net.rank())], reduce);
+    last.asked = known.asked;
+    const auto send_again = [&]() -> task<void> {
+      return reduce_all(net, mine.view(), owner, op, codec, &known, &reduced, &last.sent_again);
+    };
+    const missing_sums<decltype(send_again)> missing{known.floor, send_again};
+    buffer<std::uint64_t> shares(net.memory(), ranks + 1);
+    last.threshold_rounds =
+        co_await keep_global_topk(net, reduced, bounds, now.calls % detail::period_of(parts->select) == 0,
+                                  now.global_threshold, shares.span(), riders.span(), missing);
+    keep_counts(riders.span(), now.counts);
+    sparse_stream<T, Index> sum =
+        co_await gather_winners(net, reduced.view(), shares.span(), owner, mine.view(), known, codec);
+    co_await put_back_dropped(net, mine, sum.view(), residual);
+    ++now.calls;
+    co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+  }
+
+ private:
+  /// The magnitude below which ranks keep values back, given the threshold of the last call, or 0. Infinities and NaN
+  /// are always sent.
+  template <element T, class Op>
+  static kernel::magnitude<T> floor_of(std::uint64_t threshold) {
+    if constexpr (detail::is_monotone<T, Op>) {
+      const auto infinity = kernel::magnitude_of(spar::detail::highest<T>());
+      return threshold <= 1 ? kernel::magnitude<T>{} : std::min(static_cast<kernel::magnitude<T>>(threshold), infinity);
+    } else {
+      return 0;
+    }
+  }
+  /// Replaces `reduced` by all sums of this rank's block.
+  template <transport Net, element T, index_type Index, class Ownership, class Op, class Codec>
+  static task<void> reduce_all(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, Codec codec,
+                               exchanged_slices<T, Index>* known, sparse_stream<T, Index>* reduced, bool* again) {
+    *again = true;
+    known->floor = 0;
+    *reduced = co_await prune_and_reduce(net, mine, owner, op, codec, *known);
+  }
+};
+
+} // namespace spar
