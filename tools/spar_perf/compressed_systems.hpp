@@ -37,8 +37,7 @@ void register_coded(Registry& all, const std::string& name, const compressed_nam
   if (its.algorithm == "gtopk")
     all.add_feedback(name, compose(spar::selector::exact_topk{.k = k}, code, spar::tree_of_topk{}));
   if (its.algorithm == "ok_topk")
-    all.add_feedback(name,
-                     compose(selector_of_ok_topk(all), code, spar::balanced_owners{.tau = all.given().tau}));
+    all.add_feedback(name, compose(selector_of_ok_topk(all), code, spar::balanced_owners{.tau = all.given().tau}));
   if (its.algorithm == "sparcml") all.add_streams(name, compose(code, spar::cheapest{}));
   if (its.algorithm == "ssar_split") all.add_streams(name, compose(code, spar::ssar_split{}));
   if (its.algorithm == "rec_doubling") all.add_streams(name, compose(code, spar::recursive_doubling{}));
