@@ -14,6 +14,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -34,7 +35,12 @@ if given.hosts:
     os.environ["SPAR_YIELD"] = "always"  # ranks and the kernel's network code share the cores
 
 
+def progress(text):
+    print(text, file=sys.stderr, flush=True)
+
+
 def built(name):
+    progress(f"building {name}, which takes some minutes the first time")
     command = [ROOT / "scripts/program", name, given.mpi]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -61,7 +67,10 @@ below = ["env", *([f"SPAR_MIN_BYTES={given.min_bytes}"] if given.min_bytes else 
 print(f"# {given.mpi}, {given.ranks} ranks{where}, {given.pairs} pairs: "
       "with / without, median (range); seconds without", flush=True)
 for count in given.count:
-    pairs = [(seconds(count), seconds(count, *below)) for _ in range(given.pairs)]
+    pairs = []
+    for pair in range(1, given.pairs + 1):
+        progress(f"{count} floats: pair {pair} of {given.pairs}")
+        pairs.append((seconds(count), seconds(count, *below)))
     ratios = [taken / own for own, taken in pairs]
     ratio, alone = statistics.median(ratios), statistics.median(own for own, _ in pairs)
     print(f"{count:>6} {ratio:6.2f} ({min(ratios):.2f} .. {max(ratios):.2f}) {alone:10.3g}", flush=True)

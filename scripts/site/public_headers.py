@@ -123,6 +123,7 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
 """.strip().split("\n")]
 
 COMMENT = re.compile(r"\s*///|\s*// ")
+GUIDE = re.compile(r"(///.*?)docs/(guide/\w+)\.md")
 LEFT_OUT = re.compile(r"(namespace (spar::)?(detail|kernel|storage::detail|selector::detail)) \{")
 PORT = re.compile(r"(?! )((\[\[[\w:]+\]\] )?(class|struct) (?!decorated|observing)\w+_port\b|"
                   r"[\w:<>, \[\]]*\b(\w+_port(<\w+>)?|detail::\w+)::)")
@@ -191,7 +192,8 @@ def with_comments(lines):
 
 
 def public_text(text):
-    lines = text.split("\n")
+    """The text of a header for the reference, in which pages of the guide are links."""
+    lines = [GUIDE.sub(r'\1<a href="../\2.html">docs/\2.md</a>', line) for line in text.split("\n")]
     if lines[0].startswith("// SPDX"):
         lines[0] = "/// \\file"
         for number in range(1, len(lines)):

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -50,48 +51,88 @@ TEST(Patterns, DependOnSeedAndRankAlone) {
   }
 }
 
-TEST(Patterns, DriftDependsOnSeedRankStepAndIndexAlone) {
+std::vector<double> gradient(const workload& w, int rank, int step, std::uint64_t first = 0) {
+  std::vector<double> x(w.n - first);
+  spar::perf::gradient(w, rank, step, first, x);
+  return x;
+}
+
+double product(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  return product(a, b) / std::sqrt(product(a, a) * product(b, b));
+}
+/// The fourth moment divided by the square of the second; a normal distribution has 3.
+double kurtosis(std::vector<double> x) {
+  for (double& v : x) v *= v;
+  const double squares = std::accumulate(x.begin(), x.end(), 0.0);
+  return product(x, x) * static_cast<double>(x.size()) / (squares * squares);
+}
+
+TEST(Patterns, GradientsDependOnSeedRankStepAndIndexAlone) {
+  for (const pattern_kind kind : {pattern_kind::drift, pattern_kind::gaussian, pattern_kind::heavy_0,
+                                  pattern_kind::heavy_50, pattern_kind::heavy_100}) {
+    const workload w{10000, 500, 4, kind, 1};
+    workload other = w;
+    other.seed = 2;
+    const auto x = gradient(w, 1, 7);
+    EXPECT_EQ(gradient(w, 1, 7), x);
+    EXPECT_NE(gradient(other, 1, 7), x);
+    EXPECT_NE(gradient(w, 2, 7), x);
+    EXPECT_NE(gradient(w, 1, 8), x);
+    const auto later = gradient(w, 1, 7, 777);
+    EXPECT_TRUE(std::equal(later.begin(), later.end(), x.begin() + 777));
+    EXPECT_TRUE(is_gradient(kind) && positions(w, 1).empty());
+  }
+  for (const pattern_kind kind : kinds) EXPECT_FALSE(is_gradient(kind));
+}
+
+TEST(Patterns, GaussianValuesAreNormalAndIndependent) {
   constexpr std::uint64_t n = 100000;
-  const workload w{n, 500, 4, pattern_kind::drift, 1};
-  const auto values = [&](const workload& of, int rank, int step, std::uint64_t first) {
-    std::vector<double> x(n - first);
-    spar::perf::drifting_values(of, rank, step, first, x);
-    return x;
+  const workload w{n, 500, 2, pattern_kind::gaussian, 1};
+  const auto x = gradient(w, 0, 0);
+  EXPECT_NEAR(std::accumulate(x.begin(), x.end(), 0.0) / n, 0, 0.015);
+  EXPECT_NEAR(product(x, x) / n, 1, 0.02);
+  EXPECT_NEAR(kurtosis(x), 3, 0.08);
+  EXPECT_NEAR(correlation(x, gradient(w, 1, 0)), 0, 0.015);
+  EXPECT_NEAR(correlation(x, gradient(w, 0, 1)), 0, 0.015);
+}
+
+TEST(Patterns, HeavyTailsHaveAboutKEntriesOfWhichRanksShareAPart) {
+  constexpr std::uint64_t n = 100000, k = 5000;
+  const auto shared = [&](pattern_kind kind, int step) {
+    const workload w{n, k, 2, kind, 1};
+    const auto a = gradient(w, 0, 0), b = gradient(w, 1, step);
+    std::uint64_t mine = 0, both = 0, signs = 0, large = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      mine += a[i] != 0 ? 1U : 0U;
+      both += a[i] != 0 && b[i] != 0 ? 1U : 0U;
+      signs += a[i] * b[i] > 0 ? 1U : 0U;
+      large += std::abs(a[i]) > 2 ? 1U : 0U;
+    }
+    EXPECT_NEAR(static_cast<double>(mine), k, 350); // 5 sigma of a binomial distribution
+    if (kind == pattern_kind::heavy_0) EXPECT_NEAR(static_cast<double>(large), k / 16.0, 90);
+    if (kind == pattern_kind::heavy_100 && step == 0) EXPECT_EQ(signs, both);
+    return static_cast<double>(both) / static_cast<double>(mine);
   };
-  workload other = w;
-  other.seed = 2;
-  const auto x = values(w, 1, 7, 0);
-  EXPECT_EQ(values(w, 1, 7, 0), x);
-  EXPECT_NE(values(other, 1, 7, 0), x);
-  EXPECT_NE(values(w, 2, 7, 0), x);
-  EXPECT_NE(values(w, 1, 8, 0), x);
-  const auto later = values(w, 1, 7, 777);
-  EXPECT_TRUE(std::equal(later.begin(), later.end(), x.begin() + 777));
+  EXPECT_NEAR(shared(pattern_kind::heavy_0, 0), 0.05, 0.02) << "by chance";
+  EXPECT_NEAR(shared(pattern_kind::heavy_50, 0), 0.5125, 0.04); // of the other half, 2.5 % by chance
+  EXPECT_EQ(shared(pattern_kind::heavy_100, 0), 1);
+  EXPECT_NEAR(shared(pattern_kind::heavy_100, 1), 0.05, 0.02) << "the shared indices change";
 }
 
 TEST(Patterns, DriftHasAHeavyTailAndASignalThatChangesSlowly) {
   constexpr std::uint64_t n = 100000;
   const workload w{n, 500, 2, pattern_kind::drift, 1};
-  const auto values = [&](int rank, int step) {
-    std::vector<double> x(n);
-    spar::perf::drifting_values(w, rank, step, 0, x);
-    return x;
-  };
-  const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
-    double ab = 0, aa = 0, bb = 0;
-    for (std::size_t i = 0; i < n; ++i) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
-    return ab / std::sqrt(aa * bb);
-  };
-  const auto x = values(0, 0);
+  const auto x = gradient(w, 0, 0);
   // The mean square of the signal, a wave, is a third of its amplitudes' mean square, so the signal has a quarter of
   // the power.
-  EXPECT_NEAR(correlation(x, values(1, 0)), 0.25, 0.05);
-  EXPECT_NEAR(correlation(x, values(0, 1)), 0.25, 0.05);
-  EXPECT_NEAR(correlation(x, values(0, 64)), 0, 0.05);
-  EXPECT_NEAR(correlation(x, values(0, 128)), -0.25, 0.05);
-  double squares = 0, fourth = 0;
-  for (const double v : x) squares += v * v, fourth += v * v * v * v;
-  EXPECT_GT(fourth * n / (squares * squares), 10) << "a normal distribution has 3";
+  EXPECT_NEAR(correlation(x, gradient(w, 1, 0)), 0.25, 0.05);
+  EXPECT_NEAR(correlation(x, gradient(w, 0, 1)), 0.25, 0.05);
+  EXPECT_NEAR(correlation(x, gradient(w, 0, 64)), 0, 0.05);
+  EXPECT_NEAR(correlation(x, gradient(w, 0, 128)), -0.25, 0.05);
+  EXPECT_GT(kurtosis(x), 10);
 }
 
 TEST(Patterns, DisjointRanksShareNoIndex) {

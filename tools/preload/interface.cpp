@@ -28,10 +28,25 @@ namespace preload {
 
 namespace {
 
+/// Why a call is passed on to the MPI library.
+enum class reason : std::uint8_t {
+  short_vector,    ///< fewer bytes than the limit
+  type,            ///< no arithmetic type that MPI predefines
+  operation,       ///< of the user, or not defined for the type
+  communicator,    ///< one rank, an intercommunicator, ranks of another MPI_COMM_WORLD, or too many communicators
+  device_memory,   ///< values may be in memory of a device
+  arguments,       ///< no values, or invalid arguments, which the MPI library reports
+  invalid_setting, ///< the settings are invalid, so every call is passed on
+  count
+};
+constexpr auto reasons = static_cast<std::size_t>(reason::count);
+constexpr std::array<const char*, reasons> reason_names{"short_vector",  "type",      "operation",      "communicator",
+                                                        "device_memory", "arguments", "invalid_setting"};
+
 /// Counts over all communicators of the process.
 struct totals {
   std::atomic<std::uint64_t> calls = 0;
-  std::atomic<std::uint64_t> calls_passed = 0;
+  std::array<std::atomic<std::uint64_t>, reasons> calls_passed{};
   std::atomic<std::int64_t> bytes_sent = 0;
   std::atomic<std::int64_t> bytes_saved = 0; // negative if encodings are longer than plain values
   std::atomic<double> seconds = 0;
@@ -51,8 +66,10 @@ process& here = *new process; // never destroyed: a program may finalise MPI aft
 
 /// Each communicator takes four context ids of the MPI library, which has about two thousand.
 constexpr std::size_t most_communicators = 64;
-/// The attribute of communicators that are not taken over points to this object.
-char refused;
+/// The attribute of a communicator that is not taken over points to one of these reasons.
+reason unsuitable = reason::communicator;
+reason beside_devices = reason::device_memory;
+bool is_refusal(const void* attribute) noexcept { return attribute == &unsuitable || attribute == &beside_devices; }
 
 /// Whether this thread is inside this library: calls from inside go to the MPI library directly.
 thread_local bool inside = false;
@@ -67,7 +84,7 @@ class guard {
 };
 
 int forget(MPI_Comm, int, void* attribute, void*) {
-  if (attribute == &refused) return MPI_SUCCESS;
+  if (is_refusal(attribute)) return MPI_SUCCESS;
   std::unique_ptr<communicator> gone; // destroyed after the mutex is unlocked, because the destructor calls MPI
   {
     const std::lock_guard mine(here.turn);
@@ -121,15 +138,16 @@ int agree(int mine, MPI_Comm comm) {
   return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS ? all : 0;
 }
 
-/// Takes over a communicator, or marks it as refused and returns null; all ranks decide alike. Collective.
-communicator* make(MPI_Comm comm) {
+/// Takes over a communicator or refuses it, and returns its new attribute; all ranks decide alike. Collective.
+void* make(MPI_Comm comm) {
+  const auto refuse = [&](reason& why) {
+    PMPI_Comm_set_attr(comm, here.attribute, &why); // also frees an attached communicator, through `forget`
+    return &why;
+  };
   int between = 0, size = 0;
   PMPI_Comm_test_inter(comm, &between);
   if (between == 0) PMPI_Comm_size(comm, &size);
-  if (size < 2 || !within_world(comm, size)) {
-    PMPI_Comm_set_attr(comm, here.attribute, &refused);
-    return nullptr;
-  }
+  if (size < 2 || !within_world(comm, size)) return refuse(unsuitable);
   const quiet_errors quiet(comm);
   const auto has_room = [] {
     const std::lock_guard mine(here.turn);
@@ -138,7 +156,9 @@ communicator* make(MPI_Comm comm) {
   // The ranks agree before and after: one rank may have more communicators than another, or too little memory.
   communicator* ours = nullptr;
   bool attached = false;
-  if (agree(has_room() && !has_unknown_devices() ? 1 : 0, comm) == 1) {
+  enum : int { full, devices_are_unknown, suitable };
+  const int verdict = agree(!has_room() ? full : has_unknown_devices() ? devices_are_unknown : suitable, comm);
+  if (verdict == suitable) {
     const bool devices = agree(has_devices() || may_get_unknown_devices() ? 0 : 1, comm) == 0;
     try {
       auto made = std::make_unique<communicator>(comm, here.chosen, devices);
@@ -152,18 +172,20 @@ communicator* make(MPI_Comm comm) {
     if (agree(attached ? 1 : 0, comm) == 1) return ours;
   }
   if (ours != nullptr && !attached) forget(comm, here.attribute, ours, nullptr);
-  PMPI_Comm_set_attr(comm, here.attribute, &refused); // also frees the communicator attached before, through `forget`
-  return nullptr;
+  return refuse(verdict == devices_are_unknown ? beside_devices : unsuitable);
 }
 
-/// The object for a communicator that is taken over; null if its calls go to the MPI library. Collective in the first
-/// call for a communicator.
-communicator* of(MPI_Comm comm) {
+/// The object for a communicator that is taken over; null if its calls go to the MPI library, for the reason `why`.
+/// Collective in the first call for a communicator.
+communicator* of(MPI_Comm comm, reason& why) {
   void* found = nullptr;
   int flag = 0;
+  why = reason::communicator;
   if (PMPI_Comm_get_attr(comm, here.attribute, &found, &flag) != MPI_SUCCESS) return nullptr;
-  if (flag == 0) return make(comm);
-  return found == &refused ? nullptr : static_cast<communicator*>(found);
+  if (flag == 0) found = make(comm);
+  if (!is_refusal(found)) return static_cast<communicator*>(found);
+  why = *static_cast<const reason*>(found);
+  return nullptr;
 }
 
 /// A copy in host memory.
@@ -185,29 +207,37 @@ bool world_shares_memory() {
 }
 
 void write_report() {
-  constexpr int numbers = 5;
-  std::array<double, numbers> mine{static_cast<double>(here.sum.calls), static_cast<double>(here.sum.calls_passed),
-                                   static_cast<double>(here.sum.bytes_sent), static_cast<double>(here.sum.bytes_saved),
-                                   here.sum.seconds};
+  constexpr std::size_t numbers = 4 + reasons;
+  std::array<double, numbers> mine{static_cast<double>(here.sum.calls), static_cast<double>(here.sum.bytes_sent),
+                                   static_cast<double>(here.sum.bytes_saved), here.sum.seconds};
+  std::copy(here.sum.calls_passed.begin(), here.sum.calls_passed.end(), mine.begin() + 4);
   std::array<double, numbers> all{};
-  PMPI_Reduce(mine.data(), all.data(), numbers, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  PMPI_Reduce(mine.data(), all.data(), static_cast<int>(numbers), MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
   int rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank != 0) return;
+  const auto [calls, bytes_sent, bytes_saved, seconds] = std::array{all[0], all[1], all[2], all[3]};
+  const double passed = std::accumulate(all.begin() + 4, all.end(), 0.0);
+  const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
+  nlohmann::ordered_json passed_by_reason;
+  std::string why;
+  for (std::size_t r = 0; r < reasons; ++r) {
+    const std::int64_t number = whole(all[4 + r]);
+    passed_by_reason[reason_names[r]] = number;
+    if (number > 0) why += (why.empty() ? " (" : ", ") + std::string(reason_names[r]) + " " + std::to_string(number);
+  }
+  if (!why.empty()) why += ')';
   if (here.chosen.verbose) {
     std::fprintf(stderr,
-                 "spar: all ranks: %.0f calls taken over, %.0f calls passed to the MPI library; %.6g MB sent, %.6g MB "
-                 "saved, %.3g s\n",
-                 all[0], all[1], all[2] / 1e6, all[3] / 1e6, all[4]);
+                 "spar: all ranks: %.0f calls taken over, %.0f calls passed to the MPI library%s; %.6g MB sent, %.6g "
+                 "MB saved, %.3g s\n",
+                 calls, passed, why.c_str(), bytes_sent / 1e6, bytes_saved / 1e6, seconds);
   }
   const char* const file = std::getenv("SPAR_REPORT");
   if (file == nullptr || *file == '\0') return;
-  const auto whole = [&](int i) { return static_cast<std::int64_t>(all[static_cast<std::size_t>(i)]); };
-  const nlohmann::ordered_json report{{"calls", whole(0)},
-                                      {"calls_passed", whole(1)},
-                                      {"bytes_sent", whole(2)},
-                                      {"bytes_saved", whole(3)},
-                                      {"seconds", all[4]}};
+  const nlohmann::ordered_json report{
+      {"calls", whole(calls)},           {"calls_passed", whole(passed)},     {"passed_by_reason", passed_by_reason},
+      {"bytes_sent", whole(bytes_sent)}, {"bytes_saved", whole(bytes_saved)}, {"seconds", seconds}};
   std::ofstream out(file);
   out << report.dump(2) << '\n';
   if (!out.flush()) std::fprintf(stderr, "spar: cannot write the report %s\n", file);
@@ -261,28 +291,34 @@ void before_finalize() noexcept {
 
 std::optional<int> take_over(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
                              MPI_Comm comm) noexcept {
-  const auto pass = [ours = inside] {
-    if (!ours) here.sum.calls_passed.fetch_add(1, std::memory_order_relaxed);
+  if (inside) return std::nullopt;
+  const auto pass = [](reason why) {
+    here.sum.calls_passed[static_cast<std::size_t>(why)].fetch_add(1, std::memory_order_relaxed);
     return std::nullopt;
   };
+  if (here.chosen.chosen == algorithm::none) return pass(reason::invalid_setting);
   // Pass invalid and empty calls to the MPI library, which reports its own errors.
-  if (inside || here.chosen.chosen == algorithm::none || count <= 0 || comm == MPI_COMM_NULL || receive == nullptr ||
-      receive == MPI_IN_PLACE || send == nullptr || send == receive) {
-    return pass();
+  if (count <= 0 || comm == MPI_COMM_NULL || receive == nullptr || receive == MPI_IN_PLACE || send == nullptr ||
+      send == receive) {
+    return pass(reason::arguments);
   }
   const reduction* const what = find_reduction(type, op);
-  if (what == nullptr) return pass();
+  if (what == nullptr) return pass(is_arithmetic(type) ? reason::operation : reason::type);
   const auto n = static_cast<std::size_t>(count);
   // A call too small for two ranks is too small for any number of ranks: pass it before creating a communicator.
-  if (!takes(here.chosen, n * what->bytes, *what, 2, here.one_host)) return pass();
+  if (!takes(here.chosen, n * what->bytes, *what, 2, here.one_host)) return pass(reason::short_vector);
   const guard own;
   try {
-    communicator* const ours = of(comm);
-    if (ours == nullptr || !ours->takes(n * what->bytes, *what)) return pass();
+    reason why{};
+    communicator* const ours = of(comm, why);
+    if (ours == nullptr) return pass(why);
+    if (!ours->takes(n * what->bytes, *what)) return pass(reason::short_vector);
     const bool on_device = is_device_memory(receive) || (send != MPI_IN_PLACE && is_device_memory(send));
     // If some rank may have devices, the ranks must agree: one rank's values may be in device memory, another's on the
     // host.
-    if (ours->may_have_devices() && agree(on_device || has_unknown_devices() ? 0 : 1, comm) == 0) return pass();
+    if (ours->may_have_devices() && agree(on_device || has_unknown_devices() ? 0 : 1, comm) == 0) {
+      return pass(reason::device_memory);
+    }
     // The ranks do not agree if CUDA was loaded after the communicator was made: then this rank copies its values to
     // the host.
     const double start = PMPI_Wtime();

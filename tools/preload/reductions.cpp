@@ -3,6 +3,7 @@
 
 #include <spar/core/op.hpp>
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <utility>
@@ -158,14 +159,22 @@ std::array<std::pair<MPI_Op, operation>, operations> known_operations() {
            {MPI_BXOR, operation::bxor}}};
 }
 
+const type_list& types() {
+  static const type_list all = known_types();
+  return all;
+}
+
 } // namespace
 
+bool is_arithmetic(MPI_Datatype type) noexcept {
+  return std::any_of(types().begin(), types().end(), [&](const auto& known) { return known.first == type; });
+}
+
 const reduction* find_reduction(MPI_Datatype type, MPI_Op op) noexcept {
-  static const type_list types = known_types();
   static const auto ops = known_operations();
   for (const auto& [known_op, its_op] : ops) {
     if (known_op != op) continue;
-    for (const auto& [known_type, its_type] : types) {
+    for (const auto& [known_type, its_type] : types()) {
       if (known_type != type) continue;
       const reduction& found = table[static_cast<std::size_t>(its_type)][static_cast<std::size_t>(its_op)];
       return found.run.reduce == nullptr ? nullptr : &found;

@@ -45,6 +45,9 @@ struct reduction {
   loops run;
 };
 
+/// Whether `type` is one of the arithmetic types that `find_reduction` knows.
+bool is_arithmetic(MPI_Datatype type) noexcept;
+
 /// The reduction for a call; null unless `type` is a known arithmetic type and MPI defines `op` for it.
 const reduction* find_reduction(MPI_Datatype type, MPI_Op op) noexcept;
 

@@ -40,7 +40,11 @@ void read_algorithm(std::string_view text, settings& to) {
   to.chosen = found->second;
   if (plus == std::string_view::npos) return;
   const std::string_view codec = text.substr(plus + 1);
-  const spar::storage::named_codec known(codec); // throws invalid_argument
+  try {
+    const spar::storage::named_codec known(codec);
+  } catch (const spar::invalid_argument& unknown) {
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": ", unknown.what()});
+  }
   if (to.chosen == algorithm::rabenseifner || codec.size() >= to.codec.size()) {
     spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text),
                                          ": only automatic, ring, rec_doubling and ", "flexreduce can be compressed, ",
@@ -60,6 +64,7 @@ void read_bytes(std::string_view text, settings& to) {
 
 settings read_settings() noexcept {
   settings read;
+  read.verbose = environment("SPAR_VERBOSE") == "1";
   try {
     const auto chosen = environment("SPAR_ALLREDUCE");
     read_algorithm(chosen.empty() ? "automatic" : chosen, read);
@@ -71,7 +76,6 @@ settings read_settings() noexcept {
     if (const auto file = environment("SPAR_NETWORK"); !file.empty()) {
       read.network = spar::read_network(std::string(file));
     }
-    read.verbose = environment("SPAR_VERBOSE") == "1";
   } catch (const std::exception& e) {
     std::fprintf(stderr, "spar: %s; every MPI_Allreduce goes to the MPI library\n", e.what());
     read.chosen = algorithm::none;

@@ -86,7 +86,7 @@ double exact_sums::max_error(const spar::stream_view<T, Index>& result) const {
 /// equal the sum of all ranks' residuals. Computed in double precision.
 class balance {
  public:
-  /// `sums`: the sum of the contributions to each call; null for the pattern drift, whose contributions change from
+  /// `sums`: the sum of the contributions to each call; null for dense patterns, whose contributions change from
   /// call to call.
   balance(const workload& w, const exact_sums* sums, spar::index_range range)
       : w_(w), sums_(sums), range_(range), open_(range.size()) {}
@@ -98,7 +98,7 @@ class balance {
     } else {
       std::vector<double> values(open_.size());
       for (int r = 0; r < w_.ranks; ++r) {
-        drifting_values(w_, r, step, range_.begin, values);
+        gradient(w_, r, step, range_.begin, values);
         for (std::size_t i = 0; i < values.size(); ++i) open_[i] += static_cast<double>(static_cast<T>(values[i]));
       }
     }

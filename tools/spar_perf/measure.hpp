@@ -81,14 +81,14 @@ rank_data<T, Index> contribution(const workload& w, int rank, bool dense, bool i
   return data;
 }
 
-/// Generates a rank's dense vector for the next step; only the pattern drift changes its values from step to step.
+/// Generates a rank's dense vector for the next step; only patterns of dense vectors change from step to step.
 template <class T, class Index>
 void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step) {
-  if (w.pattern != pattern_kind::drift) return;
+  if (!is_gradient(w.pattern)) return;
   std::vector<double> values(std::min<std::uint64_t>(w.n, 4096));
   for (std::uint64_t first = 0; first < w.n; first += values.size()) {
     values.resize(std::min<std::uint64_t>(w.n - first, values.size()));
-    drifting_values(w, rank, step, first, values);
+    gradient(w, rank, step, first, values);
     for (std::size_t i = 0; i < values.size(); ++i) data.dense_in[first + i] = static_cast<T>(values[i]);
   }
 }
@@ -98,7 +98,7 @@ void next_step(rank_data<T, Index>& data, const workload& w, int rank, int step)
 /// its last call, together with the result of `drain`.
 template <class T, class Index>
 bool is_balanced(const system_entry<T, Index>& system, const workload& w) {
-  return system.feedback || system.partial || w.pattern == pattern_kind::drift;
+  return system.feedback || system.partial || is_gradient(w.pattern);
 }
 
 /// The largest magnitude of |residual[i]| + |x[i]|; an empty residual counts as 0.
@@ -174,7 +174,7 @@ std::uint64_t nonzeros(const spar::stream_view<T, Index>& result) {
 /// Throws `usage_error` if `ranks` contributions could exceed the whole numbers that T represents exactly.
 template <class T>
 std::optional<exact_sums> sums_to_check(const workload& w, const options& o) {
-  if (!o.check || w.pattern == pattern_kind::drift) return std::nullopt;
+  if (!o.check || is_gradient(w.pattern)) return std::nullopt;
   if (static_cast<std::uint64_t>(w.ranks) * largest_value > exact_limit<T>) {
     throw usage_error("--check needs exact sums: " + o.type + " represents whole numbers exactly only up to " +
                       std::to_string(exact_limit<T>) + ", enough for at most " +

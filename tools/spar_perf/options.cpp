@@ -77,7 +77,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.add_option("--index", index, "Bits per index, 32 or 64");
   app.add_option("--pattern", pattern,
                  "Positions of the entries: uniform, clustered, identical, disjoint or zipf;\n"
-                 "drift: dense vectors that change from step to step, with error feedback");
+                 "drift, gaussian, heavy_0, heavy_50 or heavy_100: dense vectors that change from step to step, with\n"
+                 "error feedback");
   app.add_option("--input", input,
                  "Input of systems for sparse streams: sparse, or dense to select entries from a dense vector");
   app.add_option("--memory", memory,
@@ -157,12 +158,13 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   }
   o.iterations = parse_int("--iterations", iterations, 1);
   o.warmup = parse_int("--warmup", warmup, 0);
-  if (o.pattern == pattern_kind::drift) {
-    if (app.count("--input") > 0 && !o.dense_input)
-      throw usage_error("--pattern drift generates dense vectors: use --input dense, not sparse");
-    if (app.count("--warmup") > 0 && o.warmup > 0)
-      throw usage_error("--pattern drift measures every call: use --warmup 0");
-    if (o.type.starts_with("int")) throw usage_error("--pattern drift needs a floating-point type, not " + o.type);
+  if (is_gradient(o.pattern)) {
+    const auto refuse = [&](bool given, const std::string& why) {
+      if (given) throw usage_error("--pattern " + pattern + " " + why);
+    };
+    refuse(app.count("--input") > 0 && !o.dense_input, "generates dense vectors: use --input dense, not sparse");
+    refuse(app.count("--warmup") > 0 && o.warmup > 0, "measures every call: use --warmup 0");
+    refuse(o.type.starts_with("int"), "needs a floating-point type, not " + o.type);
     o.dense_input = true;
     o.warmup = 0;
   }
@@ -193,7 +195,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     if (file != nullptr && o.network.empty() && o.calibrate.empty()) o.network = file;
   } else {
     o.warmup = 0;
-    if (o.jitter == 0 && o.pattern != pattern_kind::drift && !o.skew.any())
+    if (o.jitter == 0 && !is_gradient(o.pattern) && !o.skew.any())
       o.iterations = 1; // all iterations would give the same time
     for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
       if (!o.network.empty() && app.count(name) > 0)

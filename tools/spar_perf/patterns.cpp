@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -22,6 +23,11 @@ std::uint64_t mix(std::uint64_t x) { // splitmix64 (Steele, Lea and Flood 2014)
   return x ^ (x >> 31);
 }
 
+double to_unit(std::uint64_t bits) { return static_cast<double>((bits >> 11) + 1) * 0x1p-53; }
+
+/// u^(-1/4), which is at least 1 and has a heavy tail.
+double pareto(double u) { return 1 / std::sqrt(std::sqrt(u)); }
+
 class random_bits {
  public:
   random_bits(std::uint64_t seed, std::uint64_t stream) : key_(mix(mix(seed) ^ stream)) {}
@@ -31,7 +37,9 @@ class random_bits {
     return static_cast<std::uint64_t>(static_cast<__uint128_t>((*this)()) * n >> 64);
   }
   /// Uniform in (0, 1].
-  double unit() { return static_cast<double>(((*this)() >> 11) + 1) * 0x1p-53; }
+  double unit() { return to_unit((*this)()); }
+  /// Normally distributed with variance 1 (Box and Muller 1958).
+  double normal() { return std::sqrt(-2 * std::log(unit())) * std::cos(2 * std::numbers::pi * unit()); }
 
  private:
   std::uint64_t key_;
@@ -145,6 +153,23 @@ std::vector<std::uint64_t> zipf_sample(std::uint64_t n, std::uint64_t k, const s
   return taken;
 }
 
+/// The value of pattern drift, by the random bits of the index and of the noise.
+double drifting_value(std::uint64_t shared, std::uint64_t noise, int step) {
+  constexpr std::uint64_t period = 256; // period of the signal, in steps
+  const auto tail = [](std::uint64_t bits) { return pareto(to_unit(bits)) - 1; };
+  const std::uint64_t phase = (shared + static_cast<std::uint64_t>(step)) % period;
+  const double up_and_down = std::abs(static_cast<double>(phase) - period / 2.0) / (period / 4.0) - 1; // -1 to 1
+  return up_and_down * tail(shared) + (noise % 2 == 0 ? tail(noise) : -tail(noise));
+}
+
+/// The value of a pattern with heavy tails at an index that all ranks share with probability `together`, that a rank has
+/// for itself with probability `alone`, and that is 0 otherwise.
+double heavy_value(double together, double alone, random_bits shared, random_bits own) {
+  const auto signed_pareto = [](random_bits& random) { return pareto(random.unit()) * (random() % 2 == 0 ? 1 : -1); };
+  if (shared.unit() <= together) return signed_pareto(shared) * std::max(1 + own.normal() / 2, 0.3);
+  return own.unit() <= alone / (1 - together) ? signed_pareto(own) : 0;
+}
+
 } // namespace
 
 std::vector<std::uint64_t> positions(const workload& w, int rank) {
@@ -166,10 +191,9 @@ std::vector<std::uint64_t> positions(const workload& w, int rank) {
   }
   case pattern_kind::zipf:
     return zipf_sample(w.n, w.k, shuffled(w.n, w.seed), own);
-  case pattern_kind::drift:
-    break;
+  default:
+    return {}; // a dense vector
   }
-  return {};
 }
 
 int value_at(const workload& w, int rank, std::uint64_t index) {
@@ -177,20 +201,34 @@ int value_at(const workload& w, int rank, std::uint64_t index) {
   return 1 + static_cast<int>(mix(key + index) % largest_value);
 }
 
-void drifting_values(const workload& w, int rank, int step, std::uint64_t first, std::span<double> values) {
-  constexpr std::uint64_t period = 256; // period of the signal, in steps
+void gradient(const workload& w, int rank, int step, std::uint64_t first, std::span<double> values) {
   const std::uint64_t common = mix(w.seed);
-  const std::uint64_t own = mix(mix(common ^ static_cast<std::uint64_t>(rank + 1) << 32) ^ static_cast<unsigned>(step));
-  const auto tail = [](std::uint64_t bits) {
-    const double u = (static_cast<double>(bits >> 11) + 1) * 0x1p-53;
-    return 1 / std::sqrt(std::sqrt(u)) - 1;
+  const auto of_step = [&](int stream) {
+    return mix(mix(common ^ static_cast<std::uint64_t>(stream) << 32) ^ static_cast<unsigned>(step));
   };
+  const std::uint64_t shared = of_step(0), own = of_step(rank + 1);
+  const double density = static_cast<double>(w.k) / static_cast<double>(w.n);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t shared = mix(common + first + i);
-    const std::uint64_t noise = mix(own + first + i);
-    const std::uint64_t phase = (shared + static_cast<std::uint64_t>(step)) % period;
-    const double up_and_down = std::abs(static_cast<double>(phase) - period / 2.0) / (period / 4.0) - 1; // -1 to 1
-    values[i] = up_and_down * tail(shared) + (noise % 2 == 0 ? tail(noise) : -tail(noise));
+    const std::uint64_t at = first + i;
+    const auto heavy = [&](double overlap) {
+      return heavy_value(overlap * density, (1 - overlap) * density, random_bits(shared, at), random_bits(own, at));
+    };
+    switch (w.pattern) {
+    case pattern_kind::gaussian:
+      values[i] = random_bits(own, at).normal();
+      break;
+    case pattern_kind::heavy_0:
+      values[i] = heavy(0);
+      break;
+    case pattern_kind::heavy_50:
+      values[i] = heavy(0.5);
+      break;
+    case pattern_kind::heavy_100:
+      values[i] = heavy(1);
+      break;
+    default:
+      values[i] = drifting_value(mix(common + at), mix(own + at), step);
+    }
   }
 }
 

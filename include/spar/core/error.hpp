@@ -88,6 +88,7 @@ struct invalid_argument : error {
 };
 
 /// Thrown if the ranks of a call disagree on the dimension, the types, the algorithm, its options or the operation.
+/// How to go on: docs/guide/errors.md, "After a mismatch or a timeout".
 struct mismatch : error {
   using error::error;
 };
@@ -103,7 +104,8 @@ struct peer_failed : error {
   using error::error;
 };
 
-/// Thrown by a call if an awaited message does not arrive, or a sent message is not received, within the deadline.
+/// Thrown by a call if an awaited message does not arrive, or a sent message is not received, within the deadline. How
+/// to go on: docs/guide/errors.md, "After a mismatch or a timeout".
 struct timeout : error {
   using error::error;
 };

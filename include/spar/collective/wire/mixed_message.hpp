@@ -24,8 +24,7 @@ class mixed_message {
 
   /// Sets the `entries`, whose indices lie in `range`, and makes room for `bytes` bytes of sets and values.
   template <transport Net, class Codec, element T, index_type Index>
-  void begin(channel<Net> net, const Codec& codec, coo_span<T, Index> entries, index_range range,
-             std::size_t bytes) {
+  void begin(channel<Net> net, const Codec& codec, coo_span<T, Index> entries, index_range range, std::size_t bytes) {
     entries_ = detail::encode_entries(net, codec, entries, range, entry_room_);
     begin(net, bytes);
   }
