@@ -112,8 +112,10 @@ TEST(Patterns, HeavyTailsHaveAboutKEntriesOfWhichRanksShareAPart) {
       large += std::abs(a[i]) > 2 ? 1U : 0U;
     }
     EXPECT_NEAR(static_cast<double>(mine), k, 350); // 5 sigma of a binomial distribution
-    if (kind == pattern_kind::heavy_0) EXPECT_NEAR(static_cast<double>(large), k / 16.0, 90);
-    if (kind == pattern_kind::heavy_100 && step == 0) EXPECT_EQ(signs, both);
+    if (kind == pattern_kind::heavy_0) {
+      EXPECT_NEAR(static_cast<double>(large), k / 16.0, 90);
+    }
+    EXPECT_EQ(signs == both, kind == pattern_kind::heavy_100 && step == 0);
     return static_cast<double>(both) / static_cast<double>(mine);
   };
   EXPECT_NEAR(shared(pattern_kind::heavy_0, 0), 0.05, 0.02) << "by chance";

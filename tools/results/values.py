@@ -170,6 +170,47 @@ def volume_topka():
     return three_digits(drift("topka", 8)["mean"])
 
 
+CODED = ["ok_topk", "ok_topk+coded", "ok_topk+coded:bf16", "ok_topk+pruned"]
+GRADIENTS = ["drift", "gaussian", "heavy_0", "heavy_50", "heavy_100"]
+
+
+def coded(system, pattern, ranks):
+    """What a rank sends in the mean, in units of 2 k words."""
+    r = only(raw.read_json("volume_coded.json"), system=system, pattern=pattern, ranks=ranks)
+    return r["words_sent_mean"] / (2 * r["nnz_in"])
+
+
+def least(pattern, ranks):
+    return only(raw.read_json("volume_bound.json"), pattern=pattern, ranks=ranks)["bound"]
+
+
+def to_other(system, other):
+    """What a system sends divided by `other(pattern, ranks)`."""
+    return between([coded(system, p, ranks) / other(p, ranks) for p in GRADIENTS for ranks in (4, 8)])
+
+
+@value
+def volume_coded():
+    lines = [[f"`{p}`", *(f"{coded(system, p, 4):.2f} / {coded(system, p, 8):.2f}" for system in CODED),
+              f"{least(p, 4):.2f} / {least(p, 8):.2f}"] for p in GRADIENTS]
+    return table(["P = 4 / 8", *(f"`{system}`" for system in CODED), "bound"], lines)
+
+
+@value
+def volume_coded_bound():
+    return to_other("ok_topk+coded", least)
+
+
+@value
+def volume_mantissa():
+    return to_other("ok_topk+coded:bf16", lambda pattern, ranks: coded("ok_topk", pattern, ranks))
+
+
+@value
+def volume_pruned_bound():
+    return to_other("ok_topk+pruned", least)
+
+
 def simulated(system, ranks=None):
     found = [r for r in raw.read_json("volume.json") if r["system"] == system]
     return only(found, ranks=ranks) if ranks else found

@@ -162,8 +162,8 @@ double drifting_value(std::uint64_t shared, std::uint64_t noise, int step) {
   return up_and_down * tail(shared) + (noise % 2 == 0 ? tail(noise) : -tail(noise));
 }
 
-/// The value of a pattern with heavy tails at an index that all ranks share with probability `together`, that a rank has
-/// for itself with probability `alone`, and that is 0 otherwise.
+/// The value of a pattern with heavy tails at an index that all ranks share with probability `together`, that a rank
+/// has for itself with probability `alone`, and that is 0 otherwise.
 double heavy_value(double together, double alone, random_bits shared, random_bits own) {
   const auto signed_pareto = [](random_bits& random) { return pareto(random.unit()) * (random() % 2 == 0 ? 1 : -1); };
   if (shared.unit() <= together) return signed_pareto(shared) * std::max(1 + own.normal() / 2, 0.3);

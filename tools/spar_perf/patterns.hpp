@@ -59,7 +59,8 @@ int value_at(const workload& w, int rank, std::uint64_t index);
 ///   differs for each rank and step. The amplitudes of the signal and the magnitudes of the noise are u^(-1/4) - 1:
 ///   their tails are heavy;
 /// - gaussian: normally distributed, independent of all other values;
-/// - heavy_0, heavy_50, heavy_100: an index is nonzero with probability k / n. Of a rank's entries, 0, 50 or 100 % are at
+/// - heavy_0, heavy_50, heavy_100: an index is nonzero with probability k / n. Of a rank's entries, 0, 50 or 100 % are
+/// at
 ///   indices that all ranks share in this step, the others at indices of its own. Values are u^(-1/4) with a random
 ///   sign. At a shared index, all ranks have the same such value, times max(1 + z / 2, 0.3) with z normally distributed
 ///   and different for each rank.
