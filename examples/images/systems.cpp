@@ -5,6 +5,7 @@
 #include "../ranks.hpp"
 
 #include <spar/optimizer/sgd.hpp>
+#include <spar/storage/coded.hpp>
 #include <spar/system/eager_sgd.hpp>
 
 #include <fmt/format.h>
@@ -59,6 +60,10 @@ struct by_feedback final : exchange {
 /// per value. With a few ranks that select 1 % each, SparCML itself would choose a sparse sum and quantise nothing.
 using sparcml_q4 = spar::quantised_sparcml<float, 4>;
 
+/// Ok-Topk whose messages carry indices as gaps, and values with 7 bits of mantissa, the precision of bfloat16.
+using ok_topk_coded =
+    spar::composition<spar::selector::threshold_reuse, spar::storage::coded<7>, spar::flat, spar::balanced_owners>;
+
 /// eager-SGD: sums whole gradients without waiting for all ranks.
 template <spar::participation Participation>
 struct by_eager final : exchange {
@@ -104,6 +109,7 @@ constexpr std::array known_systems{
     known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
     known_system{"gtopk", '@', top_k<spar::gtopk<float>>},
     known_system{"ok_topk", '@', top_k<spar::ok_topk<float>>},
+    known_system{"ok_topk+coded:bf16", '@', top_k<spar::error_feedback<float, ok_topk_coded>>},
     known_system{"eager_solo", 0, eager<spar::solo>},
     known_system{"eager_majority", 0, eager<spar::majority>},
     known_system{"quorum", ':', eager<spar::quorum>},
@@ -112,15 +118,20 @@ constexpr std::array known_systems{
 } // namespace
 
 named_system system_of(const std::string& name) {
-  const std::size_t at = name.find_first_of("@:");
   named_system found{name, 0.01, 1, nullptr};
+  std::size_t at = std::string::npos; // of the mark
   std::string all;
   for (const known_system& known : known_systems) {
-    if (known.name == name.substr(0, at)) found.known = &known;
+    // The mark is behind the known name, which may contain a colon itself.
+    const std::size_t end = name.find_first_of("@:", known.name.size());
+    if (known.name == name.substr(0, end)) {
+      found.known = &known;
+      at = end;
+    }
     all += fmt::format("{}{}", all.empty() ? "" : ", ", known.name);
   }
   if (found.known == nullptr) {
-    throw std::runtime_error(fmt::format("there is no system '{}'; there are: {}", name.substr(0, at), all));
+    throw std::runtime_error(fmt::format("there is no system '{}'; there are: {}", name, all));
   }
   const known_system& known = *found.known;
   if (!known.selects()) found.density = 1;

@@ -55,7 +55,8 @@ struct known_system {
   constexpr bool selects() const { return mark == '@'; } // whether it selects k entries
 };
 
-/// A system as named by the user: "topka", with a density other than 1 % "topka@0.02", or "quorum:4".
+/// A system as named by the user: "topka" or "ok_topk+coded:bf16", with a density other than 1 % "topka@0.02", or
+/// "quorum:4".
 struct named_system {
   std::string name;
   double density;

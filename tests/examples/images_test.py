@@ -17,9 +17,9 @@ import tempfile
 from running import ROOT, expect, failures, flavour, on_ranks, program, run
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min bytes_per_step step_seconds
-steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation summed_max summed_mean
-summed_deviation ranks_agree history""".split()
+KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min accuracy_max bytes_per_step
+step_seconds steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation summed_max
+summed_mean summed_deviation ranks_agree history""".split()
 PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
 
 
@@ -44,7 +44,8 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Every system, through the script.
     few = "--limit 1000 --epochs 2 --batch 16".split()
-    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"]
+    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded:bf16"]
+    every += ["ok_topk@0.02", "ok_topk+coded:bf16@0.02"]
     script = [ROOT / "scripts/train_images", "--mpi", flavour]
     found = train(results, *few, "--systems", ",".join(every), "--seeds", "2", command=script)
     expect(list(found) == every, f"the systems are {list(found)}")
@@ -53,7 +54,9 @@ with tempfile.TemporaryDirectory() as directory:
         expect(row["ranks_agree"] is True, f"{name}: the ranks' weights differ")
         expect(row["steps"] == 2 * (1000 // (4 * 16)), f"{name} makes {row['steps']} steps")
         expect(row["parameters"] == PARAMETERS, f"{name} has {row['parameters']} parameters")
-        expect(0.5 < row["accuracy_min"] <= row["accuracy_mean"] < 0.9, f"{name} learns {row['accuracy_mean']}")
+        learnt = [row[f"accuracy_{which}"] for which in ("min", "mean", "max")]
+        expect(0.5 < learnt[0] <= learnt[2] < 0.9, f"{name} learns {learnt}")
+        expect(abs(learnt[1] - (learnt[0] + learnt[2]) / 2) < 1e-9, f"the mean of two seeds of {name}: {learnt}")
         expect([h["epoch"] for h in row["history"]] == [1, 2], f"{name} has the history {row['history']}")
         expect(row["history"][1]["accuracy"] == row["accuracy_mean"], f"{name} ends elsewhere than its history")
         expect(abs(row["history"][1]["bytes"] - row["steps"] * row["bytes_per_step"]) < 1, f"{name}: other bytes")
@@ -72,6 +75,9 @@ with tempfile.TemporaryDirectory() as directory:
     expect(8 * 3 * k < sent["topka"] < 1.01 * 8 * 3 * k, f"topka sends {sent['topka']} bytes a step")
     expect(8 * 1.5 * k < sent["gtopk"] < 1.01 * 8 * 1.5 * k, f"gtopk sends {sent['gtopk']} bytes a step")
     expect(sent["ok_topk"] < 1.1 * 8 * 6 / 2 * k, f"ok_topk sends {sent['ok_topk']} bytes a step")
+    for density in ("", "@0.02"):
+        share = sent["ok_topk+coded:bf16" + density] / sent["ok_topk" + density]
+        expect(0.2 < share < 1 / 3, f"a step of ok_topk+coded:bf16{density} sends {share} of the bytes of ok_topk")
     sums = {name: row["summed_max"] for name, row in found.items()}
     expect(k < sums["topka"] <= 4 * k and sums["gtopk"] == k and k <= sums["ok_topk"] <= 1.1 * k, f"sums have {sums}")
     draw = subprocess.run([ROOT / "tools/plot_training", results, "--out", plot], capture_output=True, text=True)
@@ -122,6 +128,10 @@ with tempfile.TemporaryDirectory() as directory:
     run(*on_ranks(2), "--systems", "fast", status=2, says="there is no system 'fast'")
     for arguments, says in {
         "--systems fast": "there are: mpi, dense, topka",
+        "--systems ok_topk+coded": "there is no system 'ok_topk+coded'",
+        "--systems ok_topk:bf16": "ok_topk takes no quorum",
+        "--systems ok_topk+coded:bf16:4": "ok_topk+coded:bf16 takes no quorum",
+        "--systems ok_topk+coded:bf16@x": "not 'x'",
         "--systems topka@0": "a density must be above 0 and at most 1, not '0'",
         "--systems topka@x": "not 'x'",
         "--systems dense@0.1": "it takes no density",

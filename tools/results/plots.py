@@ -366,7 +366,7 @@ def codecs(figure, data):
 # Training
 
 
-@plot("Test accuracy against the bytes that a rank has sent, by eight systems",
+@plot("Test accuracy against the bytes that a rank has sent, by nine systems",
       lambda: histories("training.json", "bytes"), (7, 3.8))
 def training(figure, data):
     axes = figure.subplots()
