@@ -643,22 +643,22 @@ def training_spread():
     return f"{100 * (max(means) - min(means)):.2f}"
 
 
-CODED = "ok_topk+coded:bf16"
+SEVEN_BITS = "ok_topk+coded:bf16"
 
 
 @value
 def training_coded_accuracy():
-    return accuracies(CODED, "ok_topk")
+    return accuracies(SEVEN_BITS, "ok_topk")
 
 
 @value
 def training_coded_bytes():
-    return f"{100 * trained(CODED)['bytes_per_step'] / trained('ok_topk')['bytes_per_step']:.0f} %"
+    return f"{100 * trained(SEVEN_BITS)['bytes_per_step'] / trained('ok_topk')['bytes_per_step']:.0f} %"
 
 
 @value
 def training_coded_difference():
-    difference = 100 * (trained(CODED)["accuracy_mean"] - trained("ok_topk")["accuracy_mean"])
+    difference = 100 * (trained(SEVEN_BITS)["accuracy_mean"] - trained("ok_topk")["accuracy_mean"])
     return f"{abs(difference):.2f} points {'higher' if difference > 0 else 'lower'}"
 
 
@@ -679,7 +679,7 @@ def training_plain_seeds():
 
 @value
 def training_coded_seeds():
-    return over_seeds(CODED)
+    return over_seeds(SEVEN_BITS)
 
 
 # Preloaded library
