@@ -411,7 +411,7 @@ with tempfile.TemporaryDirectory() as directory:
     run("--calibrate", str(path), "--iterations", "2", "--warmup", "1", "--ranks", "3", says="gamma_dense ")
     lines = [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
     measured = {name: float(value) for name, value in lines}
-    expect(len(measured) == 4 and all(x >= 0 for x in measured.values()), f"calibrated: {measured}")
+    expect(len(measured) == 5 and all(x >= 0 for x in measured.values()), f"calibrated: {measured}")
     cheap = "--systems sparcml --count 10000 --density 0.01 --iterations 1 --warmup 0 --check".split()
     r = rows(*cheap, "--ranks", "3", "--network", str(path))["sparcml", 0.01]
     expect(all(r[name] == value for name, value in measured.items()), f"chosen by {r}, not by {measured}")
