@@ -384,8 +384,13 @@ struct ok_topk_calls {
   std::vector<std::unique_ptr<Reducer>>* reducers;
   template <class Net>
   auto operator()(Net& net) const {
+    using T = typename Reducer::value_type;
     const auto r = static_cast<std::size_t>(net.rank());
-    return (*reducers)[r]->start_reduce(net, std::span<const float>((*x)[r]));
+    const std::span<const float> mine((*x)[r]);
+    if constexpr (spar::is_row<T>)
+      return (*reducers)[r]->start_reduce(net, spar::rows<spar::width_of<T>>(mine));
+    else
+      return (*reducers)[r]->start_reduce(net, mine);
   }
 };
 
@@ -431,6 +436,31 @@ TEST(allocations_of_ok_topk, none_after_the_first_call_with_pruning) {
   using algorithm =
       spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, spar::pruned_owners>;
   expect_none_of_ok_topk<spar::error_feedback<float, algorithm>>({.select = {.k = 1000, .period = 3}});
+}
+
+/// Streams of rows of 8 values: the entries of `mine`, 8 times each.
+struct calls_of_rows {
+  const inputs* mine;
+  const vectors* values;
+  template <class Net>
+  auto operator()(Net& net) const {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const auto& entries = (*mine)[rank];
+    return spar::start_allreduce(net, spar::sparse_view(entries.n, entries.indices, spar::rows<8>((*values)[rank])),
+                                 stored<spar::storage::coded<>, spar::cheapest>{});
+  }
+};
+
+TEST(allocations_of_rows, none_after_the_first_call) {
+  using algorithm =
+      spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, spar::balanced_owners>;
+  expect_none_of_ok_topk<spar::error_feedback<spar::row<float, 8>, algorithm>>({.select = {.k = 500, .period = 3}});
+  for (const spar::rank_t ranks : some_ranks()) {
+    const auto mine = contributions<float, index>(pattern::random, ranks, 6000, 1, exact_value<float>);
+    vectors values;
+    for (const auto& entries : mine) values.emplace_back(8 * entries.indices.size(), 1.0F);
+    expect_none_after_one(ranks, 0, calls_of_rows{&mine, &values});
+  }
 }
 #endif
 

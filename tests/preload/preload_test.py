@@ -169,7 +169,7 @@ for variable, value, says in [
     ("SPAR_ALLREDUCE", "ring+zip:3", "SPAR_ALLREDUCE=ring+zip:3: unknown codec 'zip:3'"),
     ("SPAR_ALLREDUCE", "rabenseifner+bf16", "rabenseifner cannot"),
     ("SPAR_MIN_BYTES", "many", "'many'"),
-    ("SPAR_NETWORK", "/nowhere", "cannot read /nowhere"),
+    ("SPAR_NETWORK", "/nowhere", "SPAR_NETWORK: cannot read /nowhere"),
 ]:
     status, said, report = run(2, program, "exact", 1000, SPAR_VERBOSE="1", **{variable: value})
     expect(status == 0 and report["calls"] == 0 and passed(report, invalid_setting=4), f"{variable}={value}: {report}")

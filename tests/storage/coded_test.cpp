@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The storage coded: all bits come back, the bytes are close to what the entries contain, rounding is that of an
-// independent reference, and damaged bytes are found or decode to a valid stream. All encoding and decoding takes place
-// beside pages that cannot be accessed.
+// independent reference, and damaged bytes are found or decode to a valid stream. Most encoding and decoding takes
+// place between pages that cannot be accessed.
 #include "support/extent.hpp"
 
 #include <spar/storage/coded.hpp>
@@ -46,27 +46,31 @@ std::uint64_t bits_of(T value) {
   return bits;
 }
 
-/// Memory that ends where a page begins that cannot be accessed, so that any access beyond it ends the program.
+/// Where arrays are in guarded memory.
+enum class place { first, last };
+
+/// Memory between two pages that cannot be accessed, so that any access before its first array, or beyond its last one,
+/// ends the program.
 class guarded {
  public:
   guarded() {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     bytes_ = (most + page - 1) / page * page;
-    void* const all = mmap(nullptr, bytes_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const all = mmap(nullptr, page + bytes_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED) throw std::bad_alloc();
-    begin_ = static_cast<std::byte*>(all);
-    if (mprotect(begin_ + bytes_, page, PROT_NONE) != 0) throw std::bad_alloc();
+    begin_ = static_cast<std::byte*>(all) + page;
+    if (mprotect(all, page, PROT_NONE) != 0 || mprotect(begin_ + bytes_, page, PROT_NONE) != 0) throw std::bad_alloc();
   }
-  /// The last `count` elements, which are not initialised; replaces what was returned before.
+  /// The first or last `count` elements, which are not initialised; replaces what was returned before.
   template <class T>
-  std::span<T> room(std::size_t count) {
+  std::span<T> room(std::size_t count, place where) {
     if (count * sizeof(T) > bytes_) throw std::bad_alloc();
-    return {reinterpret_cast<T*>(begin_ + bytes_ - count * sizeof(T)), count};
+    return {reinterpret_cast<T*>(begin_ + (where == place::first ? 0 : bytes_ - count * sizeof(T))), count};
   }
   /// A copy of `from` there.
   template <class T>
-  std::span<const T> copy(const std::vector<T>& from) {
-    const std::span<T> to = room<T>(from.size());
+  std::span<const T> copy(const std::vector<T>& from, place where) {
+    const std::span<T> to = room<T>(from.size(), where);
     if (!from.empty()) std::memcpy(static_cast<void*>(to.data()), from.data(), to.size_bytes());
     return to;
   }
@@ -78,10 +82,10 @@ class guarded {
 };
 
 template <class Codec, class T, class Index>
-std::vector<std::byte> encoded(const Codec& codec, const entries<T, Index>& s) {
+std::vector<std::byte> encoded(const Codec& codec, const entries<T, Index>& s, place where = place::last) {
   static guarded indices, values, room;
-  const spar::coo_span<T, Index> view{indices.copy(s.indices), values.copy(s.values)};
-  const auto bytes = room.room<std::byte>(codec.template bound<T, Index>(s.range, s.indices.size()));
+  const spar::coo_span<T, Index> view{indices.copy(s.indices, where), values.copy(s.values, where)};
+  const auto bytes = room.room<std::byte>(codec.template bound<T, Index>(s.range, s.indices.size()), where);
   const std::size_t size = codec.encode(view, s.range, bytes);
   EXPECT_LE(size, bytes.size());
   return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)};
@@ -89,10 +93,11 @@ std::vector<std::byte> encoded(const Codec& codec, const entries<T, Index>& s) {
 
 /// Decodes `count` entries, which must be valid. Throws what decode() throws.
 template <class Codec, class T, class Index>
-entries<T, Index> decoded(const std::vector<std::byte>& bytes, spar::index_range range, std::size_t count) {
+entries<T, Index> decoded(const std::vector<std::byte>& bytes, spar::index_range range, std::size_t count,
+                          place where = place::last) {
   static guarded message, indices, values;
-  const spar::entry_room<T, Index> to{indices.room<Index>(count), values.room<T>(count)};
-  Codec::template decode<T, Index>(message.copy(bytes), range, to);
+  const spar::entry_room<T, Index> to{indices.room<Index>(count, where), values.room<T>(count, where)};
+  Codec::template decode<T, Index>(message.copy(bytes, where), range, to);
   const entries<T, Index> out{{to.indices.begin(), to.indices.end()}, {to.values.begin(), to.values.end()}, range};
   for (std::size_t e = 0; e < count; ++e) {
     const bool ascends = e == 0 ? out.indices[e] >= range.begin : out.indices[e] > out.indices[e - 1];
@@ -109,11 +114,13 @@ std::size_t most_bytes(std::size_t k) {
 
 template <class Codec, class T, class Index>
 void expect_same(const Codec& codec, const entries<T, Index>& s) {
-  const auto bytes = encoded(codec, s);
-  ASSERT_LE(bytes.size(), (most_bytes<T, Index>(s.indices.size())));
-  const auto back = decoded<Codec, T, Index>(bytes, s.range, s.indices.size());
-  ASSERT_EQ(back.indices, s.indices);
-  for (std::size_t e = 0; e < s.values.size(); ++e) ASSERT_EQ(bits_of(back.values[e]), bits_of(s.values[e])) << e;
+  for (const place where : {place::first, place::last}) {
+    const auto bytes = encoded(codec, s, where);
+    ASSERT_LE(bytes.size(), (most_bytes<T, Index>(s.indices.size())));
+    const auto back = decoded<Codec, T, Index>(bytes, s.range, s.indices.size(), where);
+    ASSERT_EQ(back.indices, s.indices);
+    for (std::size_t e = 0; e < s.values.size(); ++e) ASSERT_EQ(bits_of(back.values[e]), bits_of(s.values[e])) << e;
+  }
 }
 
 /// Indices of different structure: uniform, runs, strides, clusters, the two ends of the range.

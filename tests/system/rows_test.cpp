@@ -81,6 +81,12 @@ void expect_sums(const Algorithm& algorithm) {
   }
 }
 
+template <class Values>
+concept has_rows = requires(Values&& values) { spar::rows<4>(std::forward<Values>(values)); };
+static_assert(has_rows<std::vector<float>&> && has_rows<const std::vector<float>&> && has_rows<float (&)[8]>);
+static_assert(has_rows<std::span<float>> && has_rows<std::span<const float, 8>>);
+static_assert(!has_rows<std::vector<float>> && !has_rows<const std::vector<float>> && !has_rows<std::array<float, 8>>);
+
 TEST(rows, are_views_of_a_vector) {
   std::vector<int> x(12);
   std::iota(x.begin(), x.end(), 0);
@@ -373,6 +379,15 @@ TEST(rows, are_encoded_like_as_many_values) {
   std::vector<std::byte> bytes(codec.bound<eight, std::uint32_t>(range, 300));
   bytes.resize(codec.encode(spar::coo_span<eight, std::uint32_t>{indices, spar::rows<8>(x)}, range, bytes));
   EXPECT_LT(bytes.size(), 300 * (8 * (1 + 10 + 5) + 13) / 8U); // sign, mantissa and a part of the exponent; index
+  const std::size_t in_memory = 300 * (sizeof(eight) + sizeof(std::uint32_t)), index_blocks = 2, value_blocks = 10;
+  const std::size_t most = in_memory + index_blocks + value_blocks + 2 + 4; // docs/reference/costs.md
+  const spar::storage::coded<> exact;
+  std::vector<std::byte> room(exact.bound<eight, std::uint32_t>(range, 300));
+  EXPECT_EQ(room.size(), most + 48);
+  std::vector<eight> any(300);
+  std::mt19937_64 random(3);
+  for (float& value : spar::components(std::span(any))) value = std::bit_cast<float>(static_cast<unsigned>(random()));
+  EXPECT_LE(exact.encode(spar::coo_span<eight, std::uint32_t>{indices, any}, range, room), most);
   std::vector<std::uint32_t> same_indices(300);
   std::vector<eight> same(300);
   codec.decode<eight, std::uint32_t>(bytes, range, {same_indices, same});

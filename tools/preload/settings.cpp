@@ -60,6 +60,14 @@ void read_bytes(std::string_view text, settings& to) {
   }
 }
 
+void read_model(std::string_view file, settings& to) {
+  try {
+    to.network = spar::read_network(std::string(file));
+  } catch (const spar::invalid_argument& e) {
+    spar::raise<spar::invalid_argument>({"SPAR_NETWORK: ", e.what()});
+  }
+}
+
 } // namespace
 
 settings read_settings() noexcept {
@@ -74,7 +82,7 @@ settings read_settings() noexcept {
       read.min_exact_bytes_a_rank = 0;
     }
     if (const auto file = environment("SPAR_NETWORK"); !file.empty()) {
-      read.network = spar::read_network(std::string(file));
+      read_model(file, read);
     }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "spar: %s; every MPI_Allreduce goes to the MPI library\n", e.what());

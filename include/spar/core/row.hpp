@@ -5,9 +5,7 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <type_traits>
 
@@ -76,9 +74,11 @@ template <class T>
   }
 }
 
-/// Returns `values`, a span, vector or array, as rows of W values, without copying. Throws `invalid_argument` if W does
-/// not divide the number of values.
+/// Returns `values`, a span, vector or array, as rows of W values, without copying. Rejects a temporary vector or
+/// array, which would be gone when the rows are used. Throws `invalid_argument` if W does not divide the number of
+/// values.
 template <std::size_t W, class Values>
+  requires std::ranges::borrowed_range<Values>
 [[nodiscard]] auto rows(Values&& values) {
   const std::span all(values);
   using value = typename decltype(all)::element_type;

@@ -31,14 +31,15 @@ constexpr std::uint64_t step_of(std::uint64_t round, rank_t group) noexcept {
 namespace detail {
 
 /// Reports the time to encode `entries` entries, or to decode them.
-template <transport Net, class Codec>
+template <element T, transport Net, class Codec>
 void compute_code(channel<Net> net, const Codec& codec, std::size_t entries) {
   double merges = 1; // that take as long as encoding or decoding an entry
-  if constexpr (requires { codec.cost(); }) {
+  if constexpr (requires { codec.template cost<T>(); }) {
     const network_model& model = net.net().node().network();
-    if (model.gamma_sparse > 0) merges = std::min(100.0, codec.cost() * model.gamma_coded / 2 / model.gamma_sparse);
+    if (model.gamma_sparse > 0) merges = std::min(100.0, model.gamma_coded / 2 / model.gamma_sparse);
+    merges *= codec.template cost<T>();
   }
-  net.compute(static_cast<std::uint64_t>(merges * static_cast<double>(entries)));
+  net.compute(static_cast<std::uint64_t>(__builtin_ceil(merges * static_cast<double>(entries))));
 }
 
 /// Encodes `entries`, whose indices lie in `range`, to `room`, which grows if it is too small. Returns a message that
@@ -51,7 +52,7 @@ payload encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> 
   const double begin = net.net().now();
   const std::size_t bytes = codec.encode(entries, range, room.span());
   spar::ensure(bytes <= most, "encode() of a stream codec wrote more bytes than bound() allows");
-  compute_code(net, codec, entries.size());
+  compute_code<T>(net, codec, entries.size());
   net.note_compression(net.net().now() - begin);
   return {wire_format::coded,
           entries.size(),
@@ -72,7 +73,7 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
                     entry_room<T, Index> to) {
   const double begin = net.net().now();
   codec.decode(bytes, range, to);
-  compute_code(net, codec, to.indices.size());
+  compute_code<T>(net, codec, to.indices.size());
   net.note_decompression(net.net().now() - begin);
 }
 
@@ -174,8 +175,7 @@ class outgoing {
     return std::as_const(decoded_).view();
   }
   /// Adds the rounding errors of the message of `v`, whose indices lie in `range`, to `residual`, unless `residual` is
-  /// empty. A rank that does not use
-  /// the stream after the send calls this function instead of `settled`.
+  /// empty. A rank that does not use the stream after the send calls this function instead of `settled`.
   template <transport Net>
   void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                   residual_view<T> residual) {

@@ -233,7 +233,10 @@ template <class T, class Found>
     std::size_t count = 0;
     for (std::size_t i = 0; i < length; ++i) {
       positions[count] = static_cast<std::uint16_t>(i);
-      count += static_cast<std::size_t>(magnitude_of(x[e + i]) >= threshold);
+      if constexpr (width_of<T> > 1)
+        count += static_cast<std::size_t>(magnitude_of_row(x[e + i]) >= threshold); // magnitude_of() copies the row
+      else
+        count += static_cast<std::size_t>(magnitude_of(x[e + i]) >= threshold);
     }
     if (!found(e, positions, count)) return e;
     e += length;
