@@ -19,19 +19,21 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
 namespace {
 
-using pruned_allreduce =
-    spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, spar::pruned_owners>;
+template <class Storage>
+using pruned_allreduce = spar::composition<spar::selector::threshold_reuse, Storage, spar::flat, spar::pruned_owners>;
 
 template <class T>
 using vectors = std::vector<std::vector<T>>;
 
 /// The ranks of one system, with their state, and the outcome of the last call.
-template <class Reducer, class T>
+template <class Reducer, class T, class Op, class Index>
 struct job {
   job(spar::rank_t ranks, const typename Reducer::algorithm_type& options)
       : results(static_cast<std::size_t>(ranks)), costs(results.size()) {
@@ -44,7 +46,7 @@ struct job {
     template <class Net>
     spar::task<void> operator()(Net& net) const& {
       const auto r = static_cast<std::size_t>(net.rank());
-      auto pending = its->reducers[r]->start_reduce(net, std::span<const T>((*x)[r]));
+      auto pending = its->reducers[r]->start_reduce(net, std::span<const T>((*x)[r]), Op{});
       its->results[r] = co_await std::move(pending);
       its->costs[r] = pending.statistics();
     }
@@ -76,7 +78,7 @@ struct job {
   }
 
   std::vector<std::unique_ptr<Reducer>> reducers;
-  std::vector<spar::selected_sum<T, std::uint32_t>> results;
+  std::vector<spar::selected_sum<T, Index>> results;
   std::vector<spar::statistics> costs;
 };
 
@@ -85,18 +87,22 @@ bool same_bits(std::span<const T> a, std::span<const T> b) {
   const auto as = std::as_bytes(a), bs = std::as_bytes(b);
   return std::equal(as.begin(), as.end(), bs.begin(), bs.end());
 }
-template <class T>
-bool same_bits(const spar::sparse_stream<T>& a, const spar::sparse_stream<T>& b) {
+template <class T, class Index>
+bool same_bits(const spar::sparse_stream<T, Index>& a, const spar::sparse_stream<T, Index>& b) {
   return same_bits(a.indices(), b.indices()) && same_bits(a.values(), b.values());
 }
 
 /// Both systems with the same input.
-template <class T>
+template <class T, class Op = spar::sum, class Index = std::uint32_t, class Storage = spar::storage::coded<>>
 struct pair {
+  using value_type = T;
+  static constexpr bool prunes = !spar::is_row<T>;
+
   pair(spar::rank_t ranks, const spar::selector::threshold_reuse& select, std::uint64_t tau)
       : today(ranks, {.select = select, .by = {.tau = tau}}), pruned(ranks, {.select = select, .by = {.tau = tau}}) {}
 
   void run(const vectors<T>& x) {
+    const std::uint64_t last_threshold = pruned.reducers[0]->current_state().by.global_threshold;
     today.run(x);
     pruned.run(x);
     for (std::size_t r = 0; r < x.size(); ++r) {
@@ -110,12 +116,16 @@ struct pair {
       ASSERT_EQ(before.by.counts.received, after.by.counts.received);
       ASSERT_EQ(before.by.counts.sent, after.by.counts.sent);
     }
+    const auto &did = today.reducers[0]->report().by, &does = pruned.reducers[0]->report().by;
+    ASSERT_EQ(did.threshold_rounds, does.threshold_rounds);
+    const bool fell = pruned.reducers[0]->current_state().by.global_threshold < last_threshold;
+    ASSERT_EQ(does.sent_again, fell && prunes);
     sent_again += pruned.reducers[0]->report().by.sent_again ? 1U : 0U;
     for (const auto& reduce : pruned.reducers) asked += reduce->report().by.asked;
   }
 
-  job<spar::ok_topk<T>, T> today;
-  job<spar::error_feedback<T, pruned_allreduce>, T> pruned;
+  job<spar::ok_topk<T, Index>, T, Op, Index> today;
+  job<spar::error_feedback<T, pruned_allreduce<Storage>, Index>, T, Op, Index> pruned;
   unsigned sent_again = 0;
   std::uint64_t asked = 0;
 };
@@ -126,7 +136,11 @@ class values {
  public:
   values(std::uint64_t seed, std::size_t ranks, std::size_t n)
       : random_(seed), kind_(random_() % kinds), ranks_(ranks), n_(n) {
-    for (std::size_t i = 0; i < n; ++i) signal_.push_back(gaussian(random_));
+    start();
+  }
+  values(std::uint64_t seed, std::size_t ranks, std::size_t n, std::uint64_t kind)
+      : random_(seed), kind_(kind), ranks_(ranks), n_(n) {
+    start();
   }
   static constexpr std::uint64_t kinds = 12;
 
@@ -145,6 +159,9 @@ class values {
   }
 
  private:
+  void start() {
+    for (std::size_t i = 0; i < n_; ++i) signal_.push_back(gaussian(random_));
+  }
   double value(std::size_t i, std::size_t r, double noise, double sign, double cancelled, double size,
                std::size_t crowded) {
     using limits = std::numeric_limits<T>;
@@ -185,8 +202,37 @@ class values {
   std::vector<double> signal_;
 };
 
-template <class T>
+/// The same values in another type.
+template <class T, class U>
+vectors<T> as(const vectors<U>& x) {
+  if constexpr (std::is_same_v<T, U>) return x;
+  vectors<T> all(x.size());
+  for (std::size_t r = 0; r < x.size(); ++r)
+    for (std::size_t i = 0; i < x[r].size(); i += std::max(spar::width_of<T>, std::size_t{1})) {
+      if constexpr (spar::is_row<T>)
+        std::copy_n(&x[r][i], spar::width_of<T>, all[r].emplace_back().values);
+      else
+        all[r].push_back(static_cast<T>(x[r][i]));
+    }
+  return all;
+}
+
+/// Calls of both systems with `input`, of which some have another threshold than the call before has left.
+template <class Pair, class T>
+void run_calls(Pair& both, values<T>& input, std::mt19937_64& random) {
+  for (int step = 0; step < 6; ++step) {
+    if (const std::uint64_t dice = random() % 8; step > 0 && dice < 2) {
+      both.today.scale_threshold(dice == 0 ? 1 : -1);
+      both.pruned.scale_threshold(dice == 0 ? 1 : -1);
+    }
+    both.run(as<typename Pair::value_type>(input.next()));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+template <class T, class... Others> // the other types of a pair
 void expect_same_bits(std::uint64_t sequences, std::uint64_t first_seed) {
+  using source = std::conditional_t<sizeof(T) == 2, float, T>;
   constexpr spar::rank_t numbers[] = {1, 2, 3, 5, 8};
   unsigned sent_again = 0;
   std::uint64_t asked = 0;
@@ -199,16 +245,10 @@ void expect_same_bits(std::uint64_t sequences, std::uint64_t first_seed) {
         .k = random() % (n + 1) / 2, .period = 1 + random() % 5, .epsilon = epsilons[random() % 3]};
     SCOPED_TRACE(testing::Message() << "sequence " << first_seed + s << ", P = " << ranks << ", n = " << n
                                     << ", k = " << select.k);
-    values<T> input(random(), static_cast<std::size_t>(ranks), n);
-    pair<T> both(ranks, select, 1 + random() % 4);
-    for (int step = 0; step < 6; ++step) {
-      if (const std::uint64_t dice = random() % 8; step > 0 && dice < 2) {
-        both.today.scale_threshold(dice == 0 ? 1 : -1);
-        both.pruned.scale_threshold(dice == 0 ? 1 : -1);
-      }
-      both.run(input.next());
-      if (testing::Test::HasFatalFailure()) return;
-    }
+    values<source> input(random(), static_cast<std::size_t>(ranks), n);
+    pair<T, Others...> both(ranks, select, 1 + random() % 4);
+    run_calls(both, input, random);
+    if (testing::Test::HasFatalFailure()) return;
     sent_again += both.sent_again;
     asked += both.asked;
   }
@@ -217,8 +257,41 @@ void expect_same_bits(std::uint64_t sequences, std::uint64_t first_seed) {
 }
 
 TEST(pruned_owners, has_the_bits_of_ok_topk) { expect_same_bits<float>(is_full() ? 10'000 : 200, 1); }
+TEST(pruned_owners, has_the_bits_of_ok_topk_on_20_ranks_and_with_many_values) {
+  for (const auto& [ranks, n] : {std::pair<spar::rank_t, std::size_t>(20, 200), {4, 40'000}}) {
+    std::mt19937_64 random(7);
+    values<float> input(1, static_cast<std::size_t>(ranks), n, 1);
+    pair<float> both(ranks, {.k = n / 20, .period = 3}, 2);
+    run_calls(both, input, random);
+    EXPECT_GT(both.asked, n / 20) << "P = " << ranks;
+  }
+}
 #if SPAR_ALL_CASES
 TEST(pruned_owners, has_the_bits_of_ok_topk_with_doubles) { expect_same_bits<double>(is_full() ? 2'000 : 100, 20'000); }
+TEST(pruned_owners, has_the_bits_of_ok_topk_with_halves) {
+  expect_same_bits<spar::half>(is_full() ? 2'000 : 100, 30'000);
+}
+TEST(pruned_owners, has_the_bits_of_ok_topk_with_average) {
+  expect_same_bits<float, spar::average>(is_full() ? 2'000 : 100, 40'000);
+}
+TEST(pruned_owners, has_the_bits_of_ok_topk_with_wide_indices_and_plain_entries) {
+  expect_same_bits<float, spar::sum, std::uint64_t, spar::storage::coo>(is_full() ? 2'000 : 100, 50'000);
+}
+TEST(pruned_owners, has_the_bits_of_ok_topk_with_rows) {
+  using row = spar::row<float, 8>;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const auto ranks = static_cast<spar::rank_t>(1 + seed % 5);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", P = " << ranks);
+    values<float> input(seed, static_cast<std::size_t>(ranks), 8 * 60);
+    pair<row> both(ranks, {.k = 10, .period = 2}, 2);
+    for (int step = 0; step < 4; ++step) {
+      both.run(as<row>(input.next()));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_EQ(both.sent_again, 0U);
+    EXPECT_EQ(both.asked, 0U);
+  }
+}
 #endif
 
 /// n values on each rank, of which `x[r]` are the first, and a selector that takes all nonzero ones.
@@ -299,13 +372,24 @@ TEST(pruned_owners, drops_the_values_that_cannot_win) {
   // On each of four ranks, 4 of 40 entries win, all with others. Ok-Topk sends 3 / 4 of 40 entries to owners.
   pair<float> both(4, {.k = 40, .period = 100, .epsilon = 0.9}, 100);
   vectors<float> x(4, std::vector<float>(4'000));
+  std::mt19937_64 random(3);
   for (std::size_t r = 0; r < 4; ++r)
-    for (std::size_t e = 0; e < 40; ++e) x[r][100 * e + (e % 10 == 0 ? 0 : r)] = e % 10 == 0 ? 10.0F : 1.5F;
+    for (std::size_t e = 0; e < 40; ++e) {
+      const float small = 1 + static_cast<float>(random() % 1000) / 1000;
+      x[r][100 * e + (e % 10 == 0 ? 0 : r)] = e % 10 == 0 ? 10.0F : small;
+    }
   both.today.set_threshold(magnitude(3.0F));
   both.pruned.set_threshold(magnitude(3.0F));
   both.run(x);
   for (const auto& reduce : both.pruned.reducers) EXPECT_EQ(reduce->report().by.asked, 0U);
   EXPECT_EQ(both.pruned.results[0].sum.count(), 4U);
+  std::uint64_t today = 0, pruned = 0;
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    today += both.today.costs[r].bytes_sent;
+    pruned += both.pruned.costs[r].bytes_sent;
+  }
+  EXPECT_LE(pruned, 1'300U); // 108 values that cannot win take 3 to 4 bytes each
+  EXPECT_GE(today, pruned + 200);
 }
 
 } // namespace

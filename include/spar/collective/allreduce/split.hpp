@@ -56,6 +56,19 @@ struct split_quotas {
   }
 };
 
+namespace detail {
+
+/// The number of entries that merges of two streams read in a tree of merges of `parts`.
+template <element T, index_type Index>
+std::uint64_t merge_work(std::span<const stream_view<T, Index>> parts) {
+  std::uint64_t entries = 0;
+  for (const auto& part : parts) entries += part.count();
+  const auto levels = static_cast<std::uint64_t>(std::bit_width(parts.size() - 1));
+  return entries * std::max<std::uint64_t>(1, levels);
+}
+
+} // namespace detail
+
 /// Sends each owner the slice of `mine` in the owner's block, and reduces the slices of all ranks in this rank's block.
 /// Writes the result to the dense values at `dense`, or returns it as a sparse stream if `dense` is null. Each rank
 /// sends and receives P - 1 messages, all in flight at once.
@@ -101,12 +114,6 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
     return local::merge_many(net, some, mine.dimension(), block, op);
   };
-  const auto work_of = [](std::span<const stream_view<T, Index>> merged_parts) {
-    std::uint64_t entries = 0;
-    for (const auto& part : merged_parts) entries += part.count();
-    const auto levels = static_cast<std::uint64_t>(std::bit_width(merged_parts.size() - 1)); // of a tree of merges
-    return entries * std::max<std::uint64_t>(1, levels);
-  };
   fixed_vector<sparse_stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
 
@@ -137,7 +144,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     const bool last_of_bucket = source % bucket == 0 && source / bucket != rank / bucket;
     if (last_of_bucket && dense == nullptr) {
       sums[source / bucket] = co_await merged(parts_of(source / bucket));
-      net.compute(work_of(parts_of(source / bucket)));
+      net.compute(detail::merge_work(parts_of(source / bucket)));
     }
   }
   sparse_stream<T, Index> sum;
@@ -150,13 +157,13 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
       net.compute(entries);
     } else if (ranks <= bucket) {
       sum = co_await merged(all_parts);
-      net.compute(work_of(all_parts));
+      net.compute(detail::merge_work(all_parts));
     } else {
       sums[rank / bucket] = co_await merged(parts_of(rank / bucket));
-      net.compute(work_of(parts_of(rank / bucket)));
+      net.compute(detail::merge_work(parts_of(rank / bucket)));
       for (std::size_t b = 0; b < sums.size(); ++b) parts.span()[b] = sums[b].view();
       sum = co_await merged(all_parts.first(sums.size()));
-      net.compute(work_of(all_parts.first(sums.size())));
+      net.compute(detail::merge_work(all_parts.first(sums.size())));
     }
   }
   arrived.clear();

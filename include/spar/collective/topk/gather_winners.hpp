@@ -7,6 +7,7 @@
 #include <spar/collective/wire/mixed_message.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/row.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 
@@ -53,11 +54,11 @@ payload encode_winners(channel<Net> net, const Codec& codec, const stream_view<T
   shared.shrink(shared_count);
   const std::size_t room = kernel::coded_indices_bound<Index>(alone_count) +
                            kernel::coded_indices_bound<Index>(shared_count) +
-                           kernel::coded_values_bound<T>(shared_count);
+                           kernel::coded_values_bound<component_of<T>>(components(shared.values()).size());
   out.begin(net, codec, others.view().entries(), block, room);
-  out.add_set(std::as_const(alone).span().first(alone_count), 0);
-  out.add_set(std::as_const(shared).indices(), 0);
-  out.add_values(std::as_const(shared).values());
+  out.add_set(net, std::as_const(alone).span().first(alone_count), 0);
+  out.add_set(net, std::as_const(shared).indices(), 0);
+  out.add_values(net, components(std::as_const(shared).values()));
   return out.message();
 }
 
@@ -77,9 +78,9 @@ sparse_stream<T, Index> decode_winners(channel<Net> net, const Codec& codec, con
   if (others.count() + alone.count() + shared.count() != count)
     raise<corrupt_message>(
         {"an owner sent ", others.count() + alone.count() + shared.count(), " of the largest sums; expected ", count});
-  read.read_set({0, mine.count()}, alone.indices());
-  read.read_set({0, mine.count()}, shared.indices());
-  read.read_values(shared.values());
+  read.read_set(net, {0, mine.count()}, alone.indices());
+  read.read_set(net, {0, mine.count()}, shared.indices());
+  read.read_values(net, components(shared.values()));
   read.finish();
   for (std::size_t e = 0; e < alone.count(); ++e) {
     const std::size_t at = alone.indices()[e];
@@ -140,6 +141,12 @@ gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std
     const auto& its = known.parts[static_cast<std::size_t>(peer)];
     sending.push_back(net.send(peer, detail::encode_winners(net, codec, mine, owner[net.rank()], its.indices(),
                                                             std::as_const(contributors).span(), out.emplace_back())));
+  }
+  for (rank_t r = 0; r < p; ++r) {
+    const auto block = static_cast<std::size_t>(r);
+    if (const std::uint64_t share = shares[block + 1] - shares[block]; share > owner[r].size())
+      raise<corrupt_message>({"rank ", r, " reports ", share, " of the largest sums in a block of ", owner[r].size(),
+                              " indices; expected at most one for each index"});
   }
   auto all = sparse_stream<T, Index>::sparse(memory, mine.dimension(), shares.back());
   all.write(shares[static_cast<std::size_t>(net.rank())], mine);

@@ -83,6 +83,8 @@ class threshold_search {
 
   [[nodiscard]] bool done() const noexcept { return done_; }
   [[nodiscard]] key threshold() const noexcept { return best_; }
+  /// The least threshold with which the search may end.
+  [[nodiscard]] key lowest() const noexcept { return done_ ? best_ : low_; }
 
   /// Returns this rank's counters: for each probe, the number of values whose magnitude is at least the probe. The
   /// caller sums the counters over all ranks in place, and then calls `narrow`.
@@ -97,14 +99,6 @@ class threshold_search {
       count_reached(values, reached);
       return local::ready<std::span<std::uint64_t>>(add_up(reached));
     }
-  }
-  /// Whether the counts, which the caller has summed over all ranks, do not decide how the search goes on, because they
-  /// lack values whose magnitude is below `from`. Counts that lack values are too small, but if k values reach a probe
-  /// from `from` on, then k values reach all probes below, and none of these is nearer to k.
-  [[nodiscard]] bool depends_on_values_below(key from) const noexcept {
-    bool decided = low_ >= from;
-    for (std::size_t i = 0; i < probes; ++i) decided = decided || (probes_[i] >= from && counts_[i] >= bounds_.k);
-    return !decided;
   }
   /// Narrows the range of the search. Before this call, the caller must replace each counter from `count` with the sum
   /// of that counter over all ranks.
@@ -236,8 +230,9 @@ struct missing_sums {
 /// or 4 (P - 1) words with 64-bit indices. A search adds rounds, and repeats these messages if the threshold changes.
 /// If `riders` is not empty, one number of each rank travels in the same messages, which then have half as many words
 /// again: riders[rank] is this rank's number, which must fit `Index`, and on return riders[r] is the number of rank r.
-/// `mine` may lack sums with small magnitudes, as `missing` says. These sums do not matter unless the search goes below
-/// the magnitude `missing.from`; then all ranks await `missing.add()` and repeat a round of the search.
+/// `mine` may lack sums with small magnitudes, as `missing` says. `missing.from` must be at most `last_threshold`, so
+/// that the counts of sums above and at this threshold are exact. They say whether a search goes up or down; before the
+/// first round of one that goes down, all ranks await `missing.add()`.
 /// Each round is an allreduce by recursive doubling, with messages of 62 words. For values of 4 bytes, a search adds at
 /// most 8 rounds, and fewer if the threshold changes little or if `bounds` do not require exactly k sums. Returns the
 /// number of added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
@@ -284,18 +279,13 @@ task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& 
   const std::uint64_t selected = all.selected(bounds);
   if (anew || selected > bounds.most || (selected < bounds.least && threshold > 1)) {
     detail::threshold_search<T> search(threshold, all, bounds);
+    if (search.lowest() < missing.from) co_await missing.add();
     for (; !search.done(); ++rounds) {
       const std::span<std::uint64_t> own = co_await search.count(net, mine.values());
       co_await allreduce(net.on_host().template with_element<std::uint64_t>(), own, sum{});
-      if (search.depends_on_values_below(static_cast<kernel::magnitude<T>>(missing.from))) {
-        co_await missing.add();
-        missing.from = 0;
-      } else {
-        search.narrow();
-      }
+      search.narrow();
     }
     if (threshold != search.threshold()) {
-      if (search.threshold() < missing.from) co_await missing.add(); // the only lower threshold, without a round
       last_threshold = threshold = search.threshold();
       set_own(co_await count_own());
       co_await allgather(counters, counts.span());

@@ -18,7 +18,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -55,32 +54,34 @@ bool is_negative(T value) noexcept {
 template <transport Net, class Codec, element T, index_type Index>
 payload encode_slice(channel<Net> net, const Codec& codec, const stream_view<T, Index>& slice, index_range block,
                      kernel::magnitude<T> floor, mixed_message& out) {
-  if (floor == 0) {
-    out.begin(net, codec, slice.entries(), block, 0);
-    return out.message();
-  }
-  auto large = sparse_stream<T, Index>::sparse(net.memory(), slice.dimension(), slice.count());
-  buffer<Index> small[2] = {{net.memory(), slice.count()}, {net.memory(), slice.count()}}; // positive, negative
-  std::size_t larges = 0, smalls[2] = {0, 0};
-  kernel::magnitude<T> least = floor;
-  slice.for_each([&](Index i, T value) {
-    const auto m = kernel::magnitude_of(value);
-    large.indices()[larges] = i;
-    large.values()[larges] = value;
-    larges += static_cast<std::size_t>(m >= floor);
-    for (const bool negative : {false, true}) {
-      small[negative].data()[smalls[negative]] = i;
-      smalls[negative] += static_cast<std::size_t>(m < floor && is_negative(value) == negative);
+  if constexpr (is_floating<T>) {
+    if (floor > 0) {
+      auto large = sparse_stream<T, Index>::sparse(net.memory(), slice.dimension(), slice.count());
+      buffer<Index> small[2] = {{net.memory(), slice.count()}, {net.memory(), slice.count()}}; // positive, negative
+      std::size_t larges = 0, smalls[2] = {0, 0};
+      kernel::magnitude<T> least = floor;
+      slice.for_each([&](Index i, T value) {
+        const auto m = kernel::magnitude_of(value);
+        large.indices()[larges] = i;
+        large.values()[larges] = value;
+        larges += static_cast<std::size_t>(m >= floor);
+        for (const bool negative : {false, true}) {
+          small[negative].data()[smalls[negative]] = i;
+          smalls[negative] += static_cast<std::size_t>(m < floor && is_negative(value) == negative);
+        }
+        least = std::min(least, m);
+      });
+      large.shrink(larges);
+      const std::size_t room =
+          kernel::coded_indices_bound<Index>(smalls[0]) + kernel::coded_indices_bound<Index>(smalls[1]);
+      out.begin(net, codec, large.view().entries(), block, room);
+      for (const bool negative : {false, true})
+        out.add_set(net, std::as_const(small[negative]).span().first(smalls[negative]), block.begin);
+      out.add(least);
+      return out.message();
     }
-    least = std::min(least, m);
-  });
-  large.shrink(larges);
-  const std::size_t room =
-      kernel::coded_indices_bound<Index>(smalls[0]) + kernel::coded_indices_bound<Index>(smalls[1]);
-  out.begin(net, codec, large.view().entries(), block, room);
-  for (const bool negative : {false, true})
-    out.add_set(std::as_const(small[negative]).span().first(smalls[negative]), block.begin);
-  out.add(least);
+  }
+  out.begin(net, codec, slice.entries(), block, 0);
   return out.message();
 }
 
@@ -114,11 +115,12 @@ sparse_stream<T, Index> decode_slice(channel<Net> net, const Codec& codec, const
     for (const bool negative : {false, true}) {
       if (floor == 0) break;
       auto small = empty(read.read_number(block.size() - all.count()));
-      read.read_set(block, small.indices());
+      read.read_set(net, block, small.indices());
       std::fill_n(small.values().data(), small.count(), with_magnitude<T>(most, negative));
       all = united(all.view(), small.view(), net.memory());
     }
-    if (floor != 0) least = static_cast<kernel::magnitude<T>>(read.read_number(floor));
+    const bool has_small = all.count() > read.entries();
+    if (floor != 0) least = static_cast<kernel::magnitude<T>>(read.read_number(has_small ? most : floor));
   }
   read.finish();
   return all;
@@ -162,7 +164,7 @@ task<void> exchange_slices(channel<Net> net, stream_view<T, Index> mine, Ownersh
                                                                known.floor, least[source]);
     arrived[at].release();
   }
-  if (within != nullptr) {
+  if (within != nullptr && !within->withheld) {
     within->received = 0;
     for (const auto& part : known.parts) within->received += part.count();
   }
@@ -191,9 +193,8 @@ sparse_stream<interval<T>, Index> sums_that_can_win(channel<Net> net, const exch
     }
     views.data()[r] = stream_view<interval<T>, Index>::sparse(n, known.parts[r].indices(), {first, to});
   }
-  auto sums = sum_of_slices(std::span<const stream_view<interval<T>, Index>>(views.span()), n, block,
-                            sum_of_intervals<Op>{op}, net.memory());
-  net.compute(entries);
+  auto sums = sum_of_slices(net, std::span<const stream_view<interval<T>, Index>>(views.span()), n, block,
+                            sum_of_intervals<Op>{op}, 2);
   keep_reaching(sums, known.floor);
   return sums;
 }
@@ -246,7 +247,7 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     known.asked += count;
     mixed_message& request = out.emplace_back();
     request.begin(net, kernel::coded_indices_bound<Index>(count));
-    request.add_set(std::as_const(places).span().first(count), 0);
+    request.add_set(net, std::as_const(places).span().first(count), 0);
     sending.push_back(net.send(peer, request.message()));
     receiving.emplace_back(net.receive(peer, answers.emplace_back(memory)));
   }
@@ -260,7 +261,7 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     co_await receiving[at];
     mixed_reader read(requests[at], 1, {});
     buffer<Index> places(memory, read.read_number(smalls));
-    read.read_set({0, smalls}, places.span());
+    read.read_set(net, {0, smalls}, places.span());
     read.finish();
     requests[at].release();
     buffer<number> magnitudes(memory, places.size());
@@ -274,7 +275,7 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     }
     mixed_message& answer = out.emplace_back();
     answer.begin(net, kernel::coded_values_bound<number>(magnitudes.size()));
-    answer.add_values(std::as_const(magnitudes).span());
+    answer.add_values(net, std::as_const(magnitudes).span());
     sending.push_back(net.send(peer, answer.message()));
   }
   for (rank_t i = 1; i < p; ++i) {
@@ -283,7 +284,7 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     const std::size_t count = std::as_const(counts).data()[at];
     buffer<number> magnitudes(memory, count);
     mixed_reader read(answers[at], 0, {});
-    read.read_values(magnitudes.span());
+    read.read_values(net, magnitudes.span());
     read.finish();
     answers[at].release();
     sparse_stream<T, Index>& part = known.parts[peer];
@@ -348,14 +349,9 @@ task<sparse_stream<T, Index>> prune_and_reduce(channel<Net> net, stream_view<T, 
     }
   }
   buffer<stream_view<T, Index>> views(net.memory(), ranks);
-  std::size_t entries = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    views.data()[r] = std::as_const(known.parts[r]).view();
-    entries += known.parts[r].count();
-  }
-  auto sums = detail::sum_of_slices(std::span<const stream_view<T, Index>>(views.span()), mine.dimension(), block, op,
-                                    net.memory());
-  net.compute(entries);
+  for (std::size_t r = 0; r < ranks; ++r) views.data()[r] = std::as_const(known.parts[r]).view();
+  auto sums =
+      detail::sum_of_slices(net, std::span<const stream_view<T, Index>>(views.span()), mine.dimension(), block, op);
   if (known.floor > 0) detail::keep_listed(sums, std::as_const(winners).indices());
   co_return sums;
 }

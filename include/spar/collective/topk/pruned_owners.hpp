@@ -31,7 +31,7 @@ namespace spar {
 ///
 /// In a call that finds a lower threshold, the ranks send their entries again, with all values. In the first call,
 /// which has no threshold, ranks send all values at once. They also do so in every call on integers, whose sums wrap
-/// around and so have no bounds, and with any operation other than `sum` and `average`.
+/// around, and on rows, which are ranked by their norms, so that neither have such bounds.
 ///
 /// Entries travel in the code of the storage, which must keep all bits; index sets and values without indices always
 /// travel in code. A rank sends 4 (P - 1) + ceil(log2 P) messages, without those of searches and of counting entries

@@ -9,6 +9,7 @@
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
 #include <spar/storage/kernel/coded.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/merge.hpp>
@@ -39,7 +40,7 @@ namespace detail {
 /// with all its rounding errors, is at most the sum of the values with its own rounding errors. An overflow becomes an
 /// infinity in the sum of these ends, too. Sums of integers wrap around, so they are not monotone.
 template <class T, class Op>
-inline constexpr bool is_monotone = is_floating<T> && std::derived_from<Op, sum>;
+inline constexpr bool is_monotone = is_floating<T> && (std::same_as<Op, sum> || std::same_as<Op, average>);
 
 /// The sum of intervals, if the sum of values is `op`.
 template <class Op>
@@ -70,24 +71,30 @@ interval<T> interval_of(bool negative, kernel::magnitude<T> least, kernel::magni
                   : interval<T>{with_magnitude<T>(least, false), with_magnitude<T>(most, false)};
 }
 
-/// The sum of `parts`, one for each rank, in the order in which split_phase sums slices.
-template <element T, index_type Index, class Op>
-sparse_stream<T, Index> sum_of_slices(std::span<const stream_view<T, Index>> parts, std::uint64_t n, index_range block,
-                                      Op op, pool& memory) {
-  if (parts.size() <= split_bucket) return merge_many(parts, n, block, op, memory);
+/// The sum of `parts`, one for each rank, in the order in which split_phase sums slices. An addition of two values adds
+/// `width` pairs of numbers.
+template <transport Net, element T, index_type Index, class Op>
+sparse_stream<T, Index> sum_of_slices(channel<Net> net, std::span<const stream_view<T, Index>> parts, std::uint64_t n,
+                                      index_range block, Op op, std::uint64_t width = 1) {
+  pool& memory = net.memory();
+  const auto merged = [&](std::span<const stream_view<T, Index>> some) {
+    net.compute(width * merge_work(some));
+    return merge_many(some, n, block, op, memory);
+  };
+  if (parts.size() <= split_bucket) return merged(parts);
   const std::size_t buckets = (parts.size() + split_bucket - 1) / split_bucket;
   fixed_vector<sparse_stream<T, Index>> sums(memory, buckets);
   buffer<stream_view<T, Index>> views(memory, buckets);
   for (std::size_t b = 0; b < buckets; ++b) {
     const auto some = parts.subspan(b * split_bucket, std::min(split_bucket, parts.size() - b * split_bucket));
-    views.data()[b] = sums.emplace_back(merge_many(some, n, block, op, memory)).view();
+    views.data()[b] = sums.emplace_back(merged(some)).view();
   }
-  return merge_many(std::span<const stream_view<T, Index>>(views.span()), n, block, op, memory);
+  return merged(std::span<const stream_view<T, Index>>(views.span()));
 }
 
 /// Writes the indices of `sums` at which a number of the interval has at least the magnitude `floor` to the beginning
-/// of the indices of `sums`, and drops all others. An interval without a NaN or an infinity contains no other numbers
-/// than finite ones between its ends.
+/// of the indices of `sums`, and drops all others. If both ends are finite, so is every number between them, and its
+/// magnitude is at most the larger one of the ends.
 template <element T, index_type Index>
 void keep_reaching(sparse_stream<interval<T>, Index>& sums, kernel::magnitude<T> floor) {
   const std::span<Index> indices = sums.indices();

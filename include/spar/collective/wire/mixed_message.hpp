@@ -6,6 +6,7 @@
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/storage/coded.hpp>
 #include <spar/storage/kernel/coded.hpp>
 
 #include <array>
@@ -37,16 +38,20 @@ class mixed_message {
   void add(std::uint64_t number) noexcept { numbers_[numbers_added_++] = number; }
   /// Adds the size of a set of ascending indices, none below `first`, and the set, for which `begin` must have made
   /// room for `coded_indices_bound` bytes.
-  template <index_type Index>
-  void add_set(std::span<const Index> indices, std::uint64_t first) {
+  template <transport Net, index_type Index>
+  void add_set(channel<Net> net, std::span<const Index> indices, std::uint64_t first) {
+    const double begin = net.net().now();
     add(indices.size());
     end_ = kernel::encode_indices(indices, first, kernel::coding::smallest, end_);
+    note(net, begin, indices.size());
     plain_ += indices.size_bytes();
   }
   /// Adds values, whose number the receiver knows; `begin` must have made room for `coded_values_bound` bytes.
-  template <element T>
-  void add_values(std::span<const T> values) {
+  template <transport Net, element T>
+  void add_values(channel<Net> net, std::span<const T> values) {
+    const double begin = net.net().now();
     end_ = kernel::encode_values<0>(values, kernel::coding::smallest, end_);
+    note(net, begin, values.size());
     plain_ += values.size_bytes();
   }
 
@@ -61,6 +66,13 @@ class mixed_message {
   }
 
  private:
+  /// Reports the time since `begin`, and that of `count` indices or values on a simulated network.
+  template <transport Net>
+  static void note(channel<Net> net, double begin, std::size_t count) {
+    detail::compute_code(net, storage::coded<>{}, (count + 1) / 2); // a half of each entry
+    net.note_compression(net.net().now() - begin);
+  }
+
   buffer<std::byte> entry_room_, set_room_;
   payload entries_{};
   std::array<std::uint64_t, most_numbers> numbers_{};
@@ -78,7 +90,7 @@ class mixed_reader {
       : in_(&in), numbers_(in.piece<std::uint64_t>(1)) {
     if (in.head().format != wire_format::coded || numbers_.size() != numbers) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(in.head().format), " with ", numbers_.size(),
-                              " sets of indices arrived; expected format 5 (coded) with ", numbers, " sets"});
+                              " numbers and sets arrived; expected format 5 (coded) with ", numbers});
     }
     detail::check_count(in.head().count, range);
     const auto sets = in.piece<std::byte>(2);
@@ -89,7 +101,8 @@ class mixed_reader {
   [[nodiscard]] std::size_t entries() const noexcept { return in_->head().count; }
   /// Decodes the entries, whose indices must lie in `range`, to `to`.
   template <transport Net, class Codec, element T, index_type Index>
-  void read_entries(channel<Net> net, const Codec& codec, index_range range, entry_room<T, Index> to) const {
+  void read_entries(channel<Net> net, const Codec& codec, index_range range, entry_room<T, Index> to) {
+    reads_entries_ = true;
     detail::decode_entries(net, codec, in_->piece<std::byte>(0), range, to);
   }
   /// Returns the next number, which must be at most `most`.
@@ -101,32 +114,41 @@ class mixed_reader {
     return number;
   }
   /// Decodes the next set, whose size `read_number` has returned, to `to`.
-  template <index_type Index>
-  void read_set(index_range range, std::span<Index> to) {
-    if (!to.empty()) advance(kernel::decode_indices(at_, end_, range, to), "indices", to.size());
+  template <transport Net, index_type Index>
+  void read_set(channel<Net> net, index_range range, std::span<Index> to) {
+    const double begin = net.net().now();
+    if (!to.empty()) advance(net, begin, kernel::decode_indices(at_, end_, range, to), "indices", to.size());
   }
-  template <element T>
-  void read_values(std::span<T> to) {
-    if (!to.empty()) advance(kernel::decode_values<0>(at_, end_, to), "values", to.size());
+  /// Decodes the next values to `to`.
+  template <transport Net, element T>
+  void read_values(channel<Net> net, std::span<T> to) {
+    const double begin = net.net().now();
+    if (!to.empty()) advance(net, begin, kernel::decode_values<0>(at_, end_, to), "values", to.size());
   }
   /// Throws unless all bytes have been read.
   void finish() const {
     if (at_ != end_)
       raise<corrupt_message>({"a coded message has ", end_ - at_, " bytes after its last value; expected none"});
+    if (const auto bytes = in_->piece<std::byte>(0).size(); bytes != 0 && !reads_entries_)
+      raise<corrupt_message>({"a coded message has ", bytes, " bytes of entries; expected none"});
   }
 
  private:
-  void advance(const std::byte* next, const char* what, std::size_t count) {
+  template <transport Net>
+  void advance(channel<Net> net, double begin, const std::byte* next, const char* what, std::size_t count) {
     if (next == nullptr)
       raise<corrupt_message>({"the ", count, " ", what, " in a coded message of ", end_ - at_,
                               " bytes are malformed; expected ascending indices in their range, and values"});
     at_ = next;
+    detail::compute_code(net, storage::coded<>{}, (count + 1) / 2);
+    net.note_decompression(net.net().now() - begin);
   }
 
   const message_buffer* in_;
   std::span<const std::uint64_t> numbers_;
   const std::byte* at_;
   const std::byte* end_;
+  bool reads_entries_ = false;
 };
 
 } // namespace spar

@@ -27,7 +27,9 @@ enum class wire_format : std::uint8_t {
   dense = 2,   ///< piece 0, continued in piece 1 if present: `count` values
   encoded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
   parts = 4,   ///< piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values
-  coded = 5    ///< piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream
+  /// piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream, or, in a
+  /// `mixed_message`, numbers, with sets and values in piece 2
+  coded = 5
 };
 
 /// The number of pieces of a payload.
