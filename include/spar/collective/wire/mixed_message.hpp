@@ -69,7 +69,7 @@ class mixed_message {
   /// Reports the time since `begin`, and that of `count` indices or values on a simulated network.
   template <transport Net>
   static void note(channel<Net> net, double begin, std::size_t count) {
-    detail::compute_code(net, storage::coded<>{}, (count + 1) / 2); // a half of each entry
+    detail::compute_code<float>(net, storage::coded<>{}, (count + 1) / 2); // a half of each entry
     net.note_compression(net.net().now() - begin);
   }
 
@@ -140,7 +140,7 @@ class mixed_reader {
       raise<corrupt_message>({"the ", count, " ", what, " in a coded message of ", end_ - at_,
                               " bytes are malformed; expected ascending indices in their range, and values"});
     at_ = next;
-    detail::compute_code(net, storage::coded<>{}, (count + 1) / 2);
+    detail::compute_code<float>(net, storage::coded<>{}, (count + 1) / 2);
     net.note_decompression(net.net().now() - begin);
   }
 
