@@ -42,8 +42,8 @@ double step_with_spar(spar::mpi& world, gradient& step, classifier& model) {
   step.move_to(indices, values);
 
   const double start = MPI_Wtime();
-  const auto sum =
-      spar::allreduce(world, spar::sparse_view(step.dense.size() / width, indices, values), spar::storage::coded<7>{});
+  const auto sum = spar::allreduce(world, spar::sparse_view(step.dense.size() / width, indices, values),
+                                   spar::compose(spar::storage::coded<7>{}, spar::split_allgather{}));
   const double seconds = MPI_Wtime() - start;
 
   spar::descend(spar::rows<width>(model.weights), sum); // weights -= sum
