@@ -586,6 +586,48 @@ def codecs_lost_zfp():
     return f"{1 - ring:.1f}"
 
 
+def emulated():
+    """The rows of netperf_coded.json."""
+    return raw.read_json("netperf_coded.json")
+
+
+def times_as_fast(system, topology):
+    """How many times as fast a system is as the same one without coding: median, and the ends of the interval."""
+    against = only(emulated(), system=system, topology=topology)["against_reference"]
+    return [1 / against[key] for key in ("ratio", "highest", "lowest")]
+
+
+@value
+def codecs_entries():
+    lines = []
+    for r in emulated():
+        hosts, link = r["topology"].rsplit("-", 1)
+        rate = link.replace("mbit", " Mbit/s").replace("gbit", " Gbit/s")
+        selection = f"{1e3 * r['select_seconds']:.0f} ms" if r["select_seconds"] else ""
+        faster = ""
+        if r["system"] != r["compared_to"]:
+            ratio, low, high = times_as_fast(r["system"], r["topology"])
+            faster = f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+        lines.append([f"{len(hosts.split(','))}, {rate}", f"`{r['system']}`", f"{4e-6 * r['words_sent_mean']:.2f} MB",
+                      f"{1e3 * r['seconds']:.0f} ms", selection, faster])
+    return table(["hosts, link", "", "bytes sent", "time", "of this, selection", "times as fast"], lines)
+
+
+@value
+def codecs_entries_coded():
+    return f"{100 / times_as_fast('ok_topk+coded', '1,1,1,1-100mbit')[0]:.0f} %"
+
+
+@value
+def codecs_entries_pruned():
+    return f"{100 / times_as_fast('ok_topk+pruned', '1,1,1,1-100mbit')[0]:.0f} %"
+
+
+@value
+def codecs_entries_doubling():
+    return f"{100 / times_as_fast('rec_doubling+coded', '1,1,1,1-100mbit')[0]:.0f} %"
+
+
 # Training
 
 
