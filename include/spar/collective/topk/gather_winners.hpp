@@ -20,36 +20,54 @@ namespace spar {
 
 namespace detail {
 
-/// Calls `f(l, r)` for each r whose right[r] is in `left`, at left[l], and `f(left.size(), r)` for every other r.
-template <index_type Index, class F>
-void for_each_match(std::span<const Index> left, std::span<const Index> right, F f) {
-  std::size_t l = 0;
-  for (std::size_t r = 0; r < right.size(); ++r) {
-    while (l < left.size() && left[l] < right[r]) ++l;
-    f(l < left.size() && left[l] == right[r] ? l : left.size(), r);
+/// Sets places[e] to the position of wanted[e] in `all`, or to the largest number if it is not there. Both ascend. The
+/// loop has no branch that depends on the indices, because no processor predicts it.
+template <index_type Index>
+void find_places(std::span<const Index> all, std::span<const Index> wanted, std::size_t* places) {
+  std::size_t at = 0, e = 0;
+  while (at < all.size() && e < wanted.size()) {
+    const Index here = all[at], there = wanted[e];
+    places[e] = at | (std::size_t{0} - static_cast<std::size_t>(here != there));
+    at += static_cast<std::size_t>(here <= there);
+    e += static_cast<std::size_t>(there <= here);
+  }
+  std::fill_n(places + e, wanted.size() - e, ~std::size_t{0});
+}
+
+/// Sets places[r * sums.size() + e] to the position of the sum at sums[e] in the entries of rank r, or to the largest
+/// number, and contributors[e] to the number of ranks that have contributed to it.
+template <element T, index_type Index>
+void find_contributors(const fixed_vector<sparse_stream<T, Index>>& parts, std::span<const Index> sums,
+                       std::size_t* places, std::uint32_t* contributors) {
+  std::fill_n(contributors, sums.size(), 0U);
+  for (const auto& part : parts) {
+    find_places(part.indices(), sums, places);
+    for (std::size_t e = 0; e < sums.size(); ++e) contributors[e] += places[e] < part.count() ? 1U : 0U;
+    places += sums.size();
   }
 }
 
-/// Tells one rank, whose entries are at the indices `its`, the sums `mine`, all in `block`; contributors[e] is the
-/// number of ranks that have contributed to sum e. The message has the sums at other indices as entries, the positions
-/// in `its` of the sums to which only this rank has contributed, the positions of its other sums, and the values of the
-/// latter.
+/// Tells one rank, which has `count` entries, the sums `mine`, all in `block`. Sum e is at the rank's entry places[e],
+/// if it has this entry; contributors[e] is the number of ranks that have contributed to it. The message has the sums
+/// at none of the rank's entries as entries, the positions of the entries to whose sums only this rank has contributed,
+/// the positions of its other sums, and the values of the latter.
 template <transport Net, class Codec, element T, index_type Index>
 payload encode_winners(channel<Net> net, const Codec& codec, const stream_view<T, Index>& mine, index_range block,
-                       std::span<const Index> its, std::span<const std::uint32_t> contributors, mixed_message& out) {
+                       std::size_t count, const std::size_t* places, const std::uint32_t* contributors,
+                       mixed_message& out) {
   auto others = sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), mine.count());
   auto shared = sparse_stream<T, Index>::sparse(net.memory(), mine.dimension(), mine.count());
   buffer<Index> alone(net.memory(), mine.count());
   std::size_t others_count = 0, shared_count = 0, alone_count = 0;
-  for_each_match(its, mine.indices(), [&](std::size_t at, std::size_t e) {
-    const bool is_its = at < its.size(), is_alone = is_its && contributors[e] == 1;
+  for (std::size_t e = 0; e < mine.count(); ++e) {
+    const bool is_its = places[e] < count, is_alone = is_its && contributors[e] == 1;
     others.indices()[others_count] = mine.indices()[e];
-    shared.indices()[shared_count] = alone.data()[alone_count] = static_cast<Index>(at);
+    shared.indices()[shared_count] = alone.data()[alone_count] = static_cast<Index>(places[e]);
     others.values()[others_count] = shared.values()[shared_count] = mine.values()[e];
     others_count += static_cast<std::size_t>(!is_its);
     shared_count += static_cast<std::size_t>(is_its && !is_alone);
     alone_count += static_cast<std::size_t>(is_alone);
-  });
+  }
   others.shrink(others_count);
   shared.shrink(shared_count);
   const std::size_t room = kernel::coded_indices_bound<Index>(alone_count) +
@@ -131,16 +149,20 @@ gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std
 
   buffer<std::uint32_t> contributors(memory, mine.count());
   std::fill_n(contributors.data(), contributors.size(), 0U);
+  buffer<std::size_t> places(memory,
+                             known.parts.size() * mine.count()); // of the sums in the parts, a part after another
+  std::size_t* places_in = places.data();
   for (const auto& part : known.parts) {
-    detail::for_each_match(part.indices(), mine.indices(), [&](std::size_t at, std::size_t e) {
-      contributors.data()[e] += at < part.count() ? 1U : 0U;
-    });
+    detail::find_places(part.indices(), mine.indices(), places_in);
+    for (std::size_t e = 0; e < mine.count(); ++e) contributors.data()[e] += places_in[e] < part.count() ? 1U : 0U;
+    places_in += mine.count();
   }
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
-    const auto& its = known.parts[static_cast<std::size_t>(peer)];
-    sending.push_back(net.send(peer, detail::encode_winners(net, codec, mine, owner[net.rank()], its.indices(),
-                                                            std::as_const(contributors).span(), out.emplace_back())));
+    const auto part = static_cast<std::size_t>(peer);
+    sending.push_back(net.send(
+        peer, detail::encode_winners(net, codec, mine, owner[net.rank()], known.parts[part].count(),
+                                     places.data() + part * mine.count(), contributors.data(), out.emplace_back())));
   }
   for (rank_t r = 0; r < p; ++r) {
     const auto block = static_cast<std::size_t>(r);

@@ -40,6 +40,11 @@ struct exchanged_slices {
   exchanged_slices(pool& memory, std::size_t ranks, std::size_t entries, kernel::magnitude<T> least)
       : parts(memory, ranks), is_known(memory, entries), floor(least) {}
   [[nodiscard]] bool is_small(T value) const noexcept { return kernel::magnitude_of(value) < floor; }
+  [[nodiscard]] std::size_t count_small(std::span<const T> values) const noexcept {
+    std::size_t count = 0;
+    for (const T value : values) count += static_cast<std::size_t>(is_small(value));
+    return count;
+  }
 };
 
 namespace detail {
@@ -154,8 +159,9 @@ task<void> exchange_slices(channel<Net> net, stream_view<T, Index> mine, Ownersh
   for (rank_t r = 0; r < p; ++r) known.parts.emplace_back();
   const auto rank = static_cast<std::size_t>(net.rank());
   known.parts[rank] = sparse_stream<T, Index>::copy(net.memory(), slice[net.rank()]);
+  const kernel::magnitude<T> floor = known.floor;
   for (std::size_t e = 0; e < known.is_known.size(); ++e)
-    known.is_known.data()[e] = known.is_small(mine.values()[e]) ? 0 : 1;
+    known.is_known.data()[e] = kernel::magnitude_of(mine.values()[e]) < floor ? 0 : 1;
   for (rank_t i = 1; i < p; ++i) {
     const auto at = static_cast<std::size_t>(i - 1), source = static_cast<std::size_t>((net.rank() + p - i) % p);
     co_await receiving[at];
@@ -184,12 +190,12 @@ sparse_stream<interval<T>, Index> sums_that_can_win(channel<Net> net, const exch
   buffer<stream_view<interval<T>, Index>> views(net.memory(), ranks);
   interval<T>* to = intervals.data();
   for (std::size_t r = 0; r < ranks; ++r) {
-    const bool own = r == static_cast<std::size_t>(net.rank());
+    const kernel::magnitude<T> floor = r == static_cast<std::size_t>(net.rank()) ? 0 : known.floor;
     interval<T>* const first = to;
     for (const T value : known.parts[r].values()) {
-      const auto most = static_cast<kernel::magnitude<T>>(known.floor - 1);
-      *to++ = own || !known.is_small(value) ? interval<T>{value, value}
-                                            : interval_of<T>(is_negative(value), least[r], most);
+      const auto m = kernel::magnitude_of(value);
+      *to++ = interval_of<T>(is_negative(value), m < floor ? least[r] : m,
+                             m < floor ? static_cast<kernel::magnitude<T>>(floor - 1) : m);
     }
     views.data()[r] = stream_view<interval<T>, Index>::sparse(n, known.parts[r].indices(), {first, to});
   }
@@ -199,18 +205,59 @@ sparse_stream<interval<T>, Index> sums_that_can_win(channel<Net> net, const exch
   return sums;
 }
 
-/// Calls `f(e)` for each position e of a small entry of `part` whose index is in `listed`, in ascending order, and with
-/// the number of small entries of `part` before e.
-template <element T, index_type Index, class F>
-void for_small_at(const exchanged_slices<T, Index>& known, const stream_view<T, Index>& part,
-                  std::span<const Index> listed, F f) {
-  std::size_t small = 0, l = 0;
-  for (std::size_t e = 0; e < part.count(); ++e) {
-    if (!known.is_small(part.values()[e])) continue;
-    while (l < listed.size() && listed[l] < part.indices()[e]) ++l;
-    if (l < listed.size() && listed[l] == part.indices()[e]) f(e, small);
-    ++small;
+/// Writes the positions of the small entries of `part` whose indices are in `listed`: those in `part` to `at`, those
+/// among its small entries to `places`. Both have room for one position more than `part` has entries. Returns how many.
+/// Like the other loops of this file, it has no branch that depends on entries, because no processor predicts it.
+template <element T, index_type Index>
+std::size_t find_small(const exchanged_slices<T, Index>& known, const stream_view<T, Index>& part,
+                       std::span<const Index> listed, Index* at, Index* places) {
+  std::size_t found = 0, e = 0, l = 0, smalls = 0;
+  while (e < part.count() && l < listed.size()) {
+    const Index here = part.indices()[e], there = listed[l];
+    const auto small = static_cast<std::size_t>(known.is_small(part.values()[e]));
+    at[found] = static_cast<Index>(e);
+    places[found] = static_cast<Index>(smalls);
+    found += small & static_cast<std::size_t>(here == there);
+    smalls += small & static_cast<std::size_t>(here <= there);
+    e += static_cast<std::size_t>(here <= there);
+    l += static_cast<std::size_t>(there <= here);
   }
+  return found;
+}
+
+/// Writes the magnitudes of the small entries of `slice` at `places`, which are positions among its small entries, and
+/// sets is_known[e] to 1 for each of these entries.
+template <element T, index_type Index>
+void answer_request(const exchanged_slices<T, Index>& known, const stream_view<T, Index>& slice,
+                    std::span<const Index> places, kernel::detail::number_of<T>* magnitudes, std::uint8_t* is_known) {
+  std::size_t next = 0, smalls = 0;
+  for (std::size_t e = 0; e < slice.count() && next < places.size(); ++e) {
+    const bool small = known.is_small(slice.values()[e]), wanted = small && places[next] == smalls;
+    magnitudes[next] = kernel::magnitude_of(slice.values()[e]);
+    is_known[e] = static_cast<std::uint8_t>(wanted || !small);
+    next += static_cast<std::size_t>(wanted);
+    smalls += static_cast<std::size_t>(small);
+  }
+}
+
+/// Gives the entries of `part` at the positions `asked` the magnitudes of an answer, and removes its other small
+/// entries.
+template <element T, index_type Index>
+void take_answer(const exchanged_slices<T, Index>& known, sparse_stream<T, Index>& part, std::span<const Index> asked,
+                 const kernel::detail::number_of<T>* magnitudes) {
+  Index* const indices = part.indices().data();
+  T* const values = part.values().data();
+  std::size_t kept = 0, next = 0;
+  for (std::size_t e = 0; e < part.count(); ++e) {
+    const bool is_asked = next < asked.size() && asked[next] == e;
+    const T value = values[e];
+    indices[kept] = indices[e];
+    values[kept] =
+        is_asked ? with_magnitude<T>(static_cast<kernel::magnitude<T>>(magnitudes[next]), is_negative(value)) : value;
+    kept += static_cast<std::size_t>(is_asked || !known.is_small(value));
+    next += static_cast<std::size_t>(is_asked);
+  }
+  part.shrink(kept);
 }
 
 /// Asks all ranks for the values of their small entries at the indices `listed`, and answers the owners of this rank's
@@ -236,13 +283,9 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (net.rank() + i) % p;
     const auto part = std::as_const(known.parts[static_cast<std::size_t>(peer)]).view();
-    Index* const at = asked.emplace_back(memory, part.count()).data();
-    buffer<Index> places(memory, part.count());
-    std::size_t count = 0;
-    for_small_at(known, part, listed, [&](std::size_t e, std::size_t small) {
-      at[count] = static_cast<Index>(e);
-      places.data()[count++] = static_cast<Index>(small);
-    });
+    Index* const at = asked.emplace_back(memory, part.count() + 1).data();
+    buffer<Index> places(memory, part.count() + 1);
+    const std::size_t count = find_small(known, part, listed, at, places.data());
     counts.data()[i - 1] = count;
     known.asked += count;
     mixed_message& request = out.emplace_back();
@@ -255,8 +298,7 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     const rank_t peer = (net.rank() + p - i) % p;
     const auto its = slice[peer];
     const auto first = static_cast<std::size_t>(its.indices().data() - mine.indices().data());
-    std::uint64_t smalls = 0;
-    for (const T value : its.values()) smalls += known.is_small(value) ? 1U : 0U;
+    const std::uint64_t smalls = known.count_small(its.values());
     const auto at = static_cast<std::size_t>(i - 1);
     co_await receiving[at];
     mixed_reader read(requests[at], 1, {});
@@ -265,18 +307,11 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     read.finish();
     requests[at].release();
     buffer<number> magnitudes(memory, places.size());
-    std::size_t small = 0, next = 0;
-    for (std::size_t e = 0; e < its.count() && next < places.size(); ++e) {
-      if (!known.is_small(its.values()[e])) continue;
-      if (places.data()[next] == small++) {
-        magnitudes.data()[next++] = kernel::magnitude_of(its.values()[e]);
-        known.is_known.data()[first + e] = 1;
-      }
-    }
-    mixed_message& answer = out.emplace_back();
-    answer.begin(net, kernel::coded_values_bound<number>(magnitudes.size()));
-    answer.add_values(net, std::as_const(magnitudes).span());
-    sending.push_back(net.send(peer, answer.message()));
+    answer_request(known, its, std::as_const(places).span(), magnitudes.data(), known.is_known.data() + first);
+    mixed_message& reply = out.emplace_back();
+    reply.begin(net, kernel::coded_values_bound<number>(magnitudes.size()));
+    reply.add_values(net, std::as_const(magnitudes).span());
+    sending.push_back(net.send(peer, reply.message()));
   }
   for (rank_t i = 1; i < p; ++i) {
     const auto at = static_cast<std::size_t>(i - 1), peer = static_cast<std::size_t>((net.rank() + i) % p);
@@ -287,24 +322,12 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
     read.read_values(net, magnitudes.span());
     read.finish();
     answers[at].release();
-    sparse_stream<T, Index>& part = known.parts[peer];
-    std::size_t kept = 0, next = 0;
-    for (std::size_t e = 0; e < part.count(); ++e) {
-      T value = part.values()[e];
-      bool keeps = !known.is_small(value);
-      if (next < count && asked[at].data()[next] == e) {
-        const number m = magnitudes.data()[next++];
-        if (m < least[peer] || m >= known.floor)
-          raise<corrupt_message>({"the magnitude ", m, " arrived in an answer; expected at least ", least[peer],
-                                  " and less than ", known.floor});
-        value = with_magnitude<T>(static_cast<kernel::magnitude<T>>(m), is_negative(value));
-        keeps = true;
-      }
-      part.indices()[kept] = part.indices()[e];
-      part.values()[kept] = value;
-      kept += static_cast<std::size_t>(keeps);
+    for (const number m : std::as_const(magnitudes).span()) {
+      if (m < least[peer] || m >= known.floor)
+        raise<corrupt_message>({"the magnitude ", m, " arrived in an answer; expected at least ", least[peer],
+                                " and less than ", known.floor});
     }
-    part.shrink(kept);
+    take_answer(known, known.parts[peer], std::as_const(asked[at]).span().first(count), magnitudes.data());
   }
   for (auto& s : sending) co_await s;
 }

@@ -67,8 +67,8 @@ T with_magnitude(kernel::magnitude<T> m, bool negative) noexcept {
 /// The interval of a value of which only the sign is known, and that its magnitude is from `least` to `most`.
 template <element T>
 interval<T> interval_of(bool negative, kernel::magnitude<T> least, kernel::magnitude<T> most) noexcept {
-  return negative ? interval<T>{with_magnitude<T>(most, true), with_magnitude<T>(least, true)}
-                  : interval<T>{with_magnitude<T>(least, false), with_magnitude<T>(most, false)};
+  const T near = with_magnitude<T>(least, negative), far = with_magnitude<T>(most, negative);
+  return {far < near ? far : near, far < near ? near : far}; // no branch on the sign
 }
 
 /// The sum of `parts`, one for each rank, in the order in which split_phase sums slices. An addition of two values adds
@@ -102,8 +102,8 @@ void keep_reaching(sparse_stream<interval<T>, Index>& sums, kernel::magnitude<T>
   std::size_t kept = 0;
   for (std::size_t e = 0; e < indices.size(); ++e) {
     indices[kept] = indices[e];
-    kept += static_cast<std::size_t>(kernel::magnitude_of(values[e].low) >= floor ||
-                                     kernel::magnitude_of(values[e].high) >= floor);
+    const auto low = kernel::magnitude_of(values[e].low), high = kernel::magnitude_of(values[e].high);
+    kept += static_cast<std::size_t>(std::max(low, high) >= floor);
   }
   sums.shrink(kept);
 }
